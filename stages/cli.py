@@ -1,0 +1,299 @@
+"""The whole command line on one page. A stage is imported inside its command, so that help answers at once."""
+
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stages import console
+from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
+from stages.session import Plan, Result, Session
+from wm.errors import DiskProblem, NotPermitted, Stopped, UsageProblem, WmError
+from wm.settings import (
+    CollectSettings,
+    ControllerSettings,
+    CurriculumSettings,
+    DreamSettings,
+    EvaluateSettings,
+    MdnRnnSettings,
+    Settings,
+    VaeSettings,
+)
+
+_SHARED = ("data", "run", "name", "seed", "device", "workers", "keep_current")
+
+
+def _version() -> str:
+    try:
+        return version("wm")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(_version(), "-V", "--version", prog_name="wm")
+def wm() -> None:
+    """World models on the hardware people own.
+
+    \b
+    One after the other, each finds what the one before made:
+      wm collect --env Pong          episodes    -> data/Pong.zarr
+      wm train-vae --env Pong        V           -> runs/Pong/vae
+      wm train-mdnrnn --env Pong     M           -> runs/Pong/mdnrnn
+      wm train-controller --env Pong C           -> runs/Pong/controller
+      wm dream --env Pong            a dream     -> runs/Pong/dream
+      wm evaluate --env Pong         a score     -> runs/Pong/evaluation
+    """
+
+
+class _Invocation:
+    """The shared options of one call, and what they become."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.sources = Sources(options["preset"], options["config"], tuple(options["assignments"]))
+        self.as_json, self.dry_run = options["as_json"], options["dry_run"]
+        self.print_config = options["print_config"]
+        self.stop = console.Stop()
+        shared = {name: options[name] for name in _SHARED if name in options}
+        self.session = Session(
+            env=options.get("env", ""), disk_limit=disk_limit(options["disk_budget"]), stop=self.stop, **shared
+        )
+
+    def show_config(self, settings: Settings, origin: dict[str, str]) -> None:
+        """Every setting, its value, and where it came from."""
+        lines = config_lines(settings, origin)
+        if self.as_json:
+            console.print_json({name: {"value": value, "source": source} for name, value, source in lines})
+        else:
+            click.echo(console.table(["setting", "value", "from"], lines))
+
+    def show_plans(self, plans: list[Plan]) -> None:
+        """What would be done."""
+        if self.as_json:
+            console.print_json({"plan": [plan.as_json() for plan in plans]})
+        else:
+            click.echo("\n".join(str(plan) for plan in plans))
+
+    def show(self, result: Result) -> None:
+        """What was done."""
+        if self.as_json:
+            console.print_json(result.as_json())
+            return
+        took = "" if result.status == "up to date" else f" in {console.show_time(result.seconds)}"
+        click.echo(f"{result.path}: {result.status}{took}")
+        click.echo(f"  {result.summary}")
+        for picture in result.pictures:
+            click.echo(f"  {picture}")
+
+
+Stage = Callable[[Session, Any], Result]
+Planner = Callable[[Session, Any], Plan]
+
+
+def _run_stage(
+    command: str, group: type[Settings], options: dict[str, Any], find: Callable[[], tuple[Stage, Planner]]
+) -> None:
+    call = _Invocation(options)
+    flags = {name: value for name, value in options.items() if name in group.__dataclass_fields__}
+    settings, origin = call.sources.resolve(command, group, call.session.env, flags)
+    if call.print_config:
+        call.show_config(settings, origin)
+        return
+    stage, plan = find()
+    if call.dry_run:
+        call.show_plans([plan(call.session, settings)])
+        return
+    call.stop.install()
+    call.show(stage(call.session, settings))
+
+
+@wm.command()
+@shared_options(name=False)
+@settings_options(CollectSettings)
+def collect(**options: Any) -> None:
+    """Play episodes and store their frames, actions and rewards.
+
+    Example: wm collect --env Pong --episodes 50
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import collect as stage
+
+        return stage.collect, stage.plan
+
+    _run_stage("collect", CollectSettings, options, find)
+
+
+@wm.command()
+@shared_options()
+@settings_options(VaeSettings)
+def train_vae(**options: Any) -> None:
+    """Train V, which compresses a frame into a latent z.
+
+    Example: wm train-vae --env Pong --latent 32
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import train_vae as stage
+
+        return stage.train_vae, stage.plan
+
+    _run_stage("train-vae", VaeSettings, options, find)
+
+
+@wm.command()
+@shared_options()
+@settings_options(MdnRnnSettings)
+def train_mdnrnn(**options: Any) -> None:
+    """Train M, which predicts the next z, the reward and the end. Encodes the episodes first if need be.
+
+    Example: wm train-mdnrnn --env Pong --hidden 256
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import train_mdnrnn as stage
+
+        return stage.train_mdnrnn, stage.plan
+
+    _run_stage("train-mdnrnn", MdnRnnSettings, options, find)
+
+
+@wm.command()
+@shared_options()
+@settings_options(ControllerSettings)
+def train_controller(**options: Any) -> None:
+    """Evolve C, a linear policy on [mean z, h], in the real environment or in the dream.
+
+    Example: wm train-controller --env Pong --in real --max-generations 60
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import train_controller as stage
+
+        return stage.train_controller, stage.plan
+
+    _run_stage("train-controller", ControllerSettings, options, find)
+
+
+@wm.command()
+@shared_options()
+@settings_options(DreamSettings)
+def dream(**options: Any) -> None:
+    """Dream, and draw the dream beside reality.
+
+    Example: wm dream --env Pong --temperature 1.0
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import dream as stage
+
+        return stage.dream, stage.plan
+
+    _run_stage("dream", DreamSettings, options, find)
+
+
+@wm.command()
+@shared_options()
+@settings_options(EvaluateSettings)
+def evaluate(**options: Any) -> None:
+    """Score the agent, and the random policy, on test seeds in the unmodified environment.
+
+    Example: wm evaluate --env Pong --episodes 100
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import evaluate as stage
+
+        return stage.evaluate, stage.plan
+
+    _run_stage("evaluate", EvaluateSettings, options, find)
+
+
+@wm.command()
+@shared_options(env=False, data=False, name=False)
+@settings_options(CurriculumSettings)
+def curriculum(**options: Any) -> None:
+    """Run the whole chain for several environments; what is up to date is not done again.
+
+    Example: wm curriculum --preset quick --envs Pong,CarRacing
+    """
+    call = _Invocation(options)
+    flags = {name: value for name, value in options.items() if name in CurriculumSettings.__dataclass_fields__}
+    settings, origin = call.sources.resolve("curriculum", CurriculumSettings, "", flags)
+    if call.print_config:
+        call.show_config(settings, origin)
+        return
+    from stages import curriculum as stage
+
+    if call.dry_run:
+        call.show_plans(stage.plan(call.session, settings, call.sources))
+        return
+    call.stop.install()
+    verdicts = stage.curriculum(call.session, settings, call.sources)
+    if call.as_json:
+        console.print_json(
+            {verdict.env: [result.as_json() for result in verdict.results] for verdict in verdicts}
+        )
+    else:
+        click.echo(stage.closing(verdicts))
+    for verdict in verdicts:
+        if verdict.failure is not None:
+            raise verdict.failure
+
+
+@wm.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def verify(path: Path, as_json: bool) -> None:
+    """Check every checksum of a dataset, an artifact, or everything below a folder.
+
+    Example: wm verify data/Pong.zarr
+    """
+    from stages.verify import verify as check
+
+    found = check(path)
+    if as_json:
+        console.print_json({"artifacts": found})
+    else:
+        for name, files in found.items():
+            click.echo(f"{name}: {files} files agree with their checksums")
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"wm: {message}", err=True)
+    return code
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line; returns the exit code. Only our own bugs show a traceback."""
+    try:
+        wm.main(arguments, prog_name="wm", standalone_mode=False)
+    except click.exceptions.Exit as finished:
+        return int(finished.exit_code)
+    except click.UsageError as error:
+        where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        return _fail(f"{error.format_message()}{where}", UsageProblem.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), UsageProblem.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        return 141
+    except WmError as error:
+        return _fail(str(error), error.exit_code)
+    except PermissionError as error:
+        message = f"no permission for {error.filename}; change its permissions or give another place."
+        return _fail(message, NotPermitted.exit_code)
+    except OSError as error:
+        where = f" at {error.filename}" if error.filename else ""
+        message = f"the disk failed{where}: {error.strerror or error}; what was committed before is intact."
+        return _fail(message, DiskProblem.exit_code)
+    return 0
+
+
+def main() -> None:
+    """Entry point of `wm`."""
+    sys.exit(run())

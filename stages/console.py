@@ -1,0 +1,114 @@
+"""The console: results on stdout, everything else on stderr; progress with an ETA; signals; exit codes."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from wm.errors import Stopped
+
+PLAIN_SECONDS = 10.0
+
+
+class Progress:
+    """Progress of one piece of work: a bar on a terminal, a line every ten seconds elsewhere."""
+
+    def __init__(self, label: str, total: int, done: int, unit: str) -> None:
+        self._label, self._total, self._unit = label, total, unit
+        self._first = self._done = done
+        self._began = self._said = time.monotonic()
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=False)
+
+    def update(self, done: int, **figures: str) -> None:
+        """`done` of the total is done; `figures` are shown beside it."""
+        step, self._done = done - self._done, done
+        if self._bar is not None:
+            self._bar.set_postfix(figures, refresh=False)
+            self._bar.update(step)
+            return
+        now = time.monotonic()
+        if now - self._said >= PLAIN_SECONDS and done > self._first:
+            self._said = now
+            left = (now - self._began) / (done - self._first) * (self._total - done)
+            shown = "".join(f", {name} {value}" for name, value in figures.items())
+            say(f"{self._label}: {done}/{self._total} {self._unit}{shown}, about {show_time(left)} left")
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progress]:
+    """A Progress that is closed at the end."""
+    shown = Progress(label, total, done, unit)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+def say(text: str) -> None:
+    """One line for people, on stderr, above a running bar."""
+    tqdm.write(text, file=sys.stderr)
+    sys.stderr.flush()
+
+
+def show_time(seconds: float) -> str:
+    """Seconds for people: 42 s, 3 min 5 s, 2 h 10 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned by spaces, the header underlined."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def print_json(value: Any) -> None:
+    """Exactly one JSON object on stdout."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+class Stop:
+    """Set by the first SIGINT or SIGTERM and polled by every loop; the second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def install(self) -> None:
+        """Take over both signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._arrived)
+
+    def _arrived(self, number: int, _: FrameType | None) -> None:
+        if self.signal is not None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.signal = number
+        say("stopping after the current step; once more to stop at once")
+
+    def __call__(self) -> bool:
+        return self.signal is not None
+
+    def raise_if_stopped(self) -> None:
+        """Raise Stopped once a signal has arrived."""
+        if self.signal is not None:
+            raise Stopped(self.signal)

@@ -1,0 +1,85 @@
+"""Episodes + V -> latents. Run by `wm train-mdnrnn` when they are missing; not a command of its own."""
+
+import time
+
+import numpy as np
+import torch
+
+from stages import console
+from stages.session import Result, Session, made, pick_device, up_to_date
+from stages.trained import TrainedVae
+from wm.artifacts.runs import Artifact, Run
+from wm.episodes.batches import FrameReader
+from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
+from wm.errors import RecipeMismatch
+
+RECIPE = 1
+BATCH = 256
+
+
+def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
+    """The place of the latents of a dataset under a V."""
+    inputs = {"episodes": dataset.fingerprint, "vae": vae.artifact.fingerprint}
+    return session.make_run("latents", "latents", RECIPE, {}, inputs, seeded=False)
+
+
+def check_sizes(dataset: Dataset, vae: TrainedVae) -> None:
+    """Raise RecipeMismatch unless V knows frames of this shape."""
+    knows = (vae.model.size, vae.model.size, vae.model.channels)
+    if dataset.frame_shape != knows:
+        found, wanted = ("x".join(map(str, shape)) for shape in (dataset.frame_shape, knows))
+        raise RecipeMismatch(
+            f"{dataset.path} has frames of {found} but {vae.artifact.folder} was trained on {wanted}; "
+            f"run `wm train-vae --env {dataset.recipe['env']['name']} --data {dataset.path}`."
+        )
+
+
+def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
+    """Encode every frame once and publish mean and log-variance with actions, rewards and episode ends."""
+    began = time.monotonic()
+    check_sizes(dataset, vae)
+    run = latents_run(session, dataset, vae)
+    if (current := run.current()) is not None:
+        return up_to_date("encode", current, _summary(current))
+    session.budget(run.folder).require(dataset.rows * vae.model.latent * 6, 0, "encoding")
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("encode", builder.restored, _summary(builder.restored), "restored")
+        _encode(session, dataset, vae).save(builder.folder)
+        speed = dataset.rows / (time.monotonic() - began)
+        metrics = {"rows": dataset.rows, "latent": vae.model.latent, "frames_per_second": round(speed)}
+        artifact = builder.publish(metrics, session.provenance(began))
+    return made("encode", builder, artifact, _summary(artifact))
+
+
+def _summary(artifact: Artifact) -> str:
+    found = artifact.metrics
+    return f"{found['rows']:,} latents of {found['latent']} dimensions at {found['frames_per_second']:,} frames/s"
+
+
+@torch.inference_mode()
+def _encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Latents:
+    device = pick_device(session.device)
+    model = vae.model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    means = np.empty((dataset.rows, model.latent), np.float32)
+    logvars = np.empty_like(means)
+    reader = FrameReader(dataset)
+    with console.progress(f"encode {session.env}", dataset.rows, "frames") as progress:
+        for start in range(0, dataset.rows, BATCH):
+            stop = min(start + BATCH, dataset.rows)
+            mean, logvar = model.encode(torch.from_numpy(reader.read(start, stop)).to(device))
+            means[start:stop], logvars[start:stop] = mean.cpu().numpy(), logvar.cpu().numpy()
+            progress.update(stop)
+            session.stop.raise_if_stopped()
+    model.cpu()
+    return Latents(
+        means=means,
+        logvars=logvars,
+        actions=dataset.column("actions"),
+        rewards=dataset.column("rewards"),
+        ends=dataset.ends,
+        terminated=dataset.table["terminated"].astype(bool),
+        seeds=dataset.table["seed"].astype(np.int64),
+        space=dataset.actions,
+    )

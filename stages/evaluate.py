@@ -1,0 +1,151 @@
+"""`wm evaluate`: honest scores on test seeds, in the unmodified environment."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from stages import console
+from stages.players import Player, play_jobs, play_random, share_out, test_jobs
+from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.trained import TrainedController, TrainedVae, load_all
+from wm.artifacts import durable
+from wm.artifacts.runs import Artifact, Run
+from wm.envs.catalogue import EnvRecipe
+from wm.evolution.scores import Score
+from wm.executors import Workers
+from wm.rollouts import Job, Outcome
+from wm.settings import EvaluateSettings
+
+RECIPE = 1
+HONEST_EPISODES = 100
+SCORES = "score.json"
+
+
+def _random_run(session: Session, settings: EvaluateSettings, env: EnvRecipe) -> Run:
+    chosen = {"episodes": settings.episodes, "agent": "random", "env": env.name, "actions": env.actions}
+    return session.make_run("evaluation/random", "evaluation", RECIPE, chosen, {}, seeded=False)
+
+
+def _controller_run(session: Session, settings: EvaluateSettings, controller: TrainedController) -> Run:
+    inputs = {"controller": controller.artifact.fingerprint}
+    name = "evaluation/" + stage_name(session, "controller")
+    return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
+
+
+def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
+    if settings.agent == "random":
+        return _random_run(session, settings, EnvRecipe(session.env))
+    return _controller_run(session, settings, load_all(session)[2])
+
+
+def plan(session: Session, settings: EvaluateSettings) -> Plan:
+    """What `evaluate` would do."""
+    run = _plan_run(session, settings)
+    done = run.current() is not None
+    workers = session.open_workers().count
+    steps = EnvRecipe(session.env).spec().rows_per_episode * settings.episodes
+    what = "up to date" if done else f"{settings.episodes} test episodes, and as many of the random policy"
+    span = (0.0, 0.0) if done else (steps / 1500 / workers, 2 * steps / 150 / workers)
+    return Plan("evaluate", run.folder, what, 0 if done else 50_000, workers * 450_000_000, span)
+
+
+def evaluate(session: Session, settings: EvaluateSettings) -> Result:
+    """Score an agent, and the random policy beside it, over test episodes used for nothing else."""
+    if settings.agent == "random":
+        return evaluate_random(session, settings, EnvRecipe(session.env))
+    began = time.monotonic()
+    vae, mdnrnn, controller = load_all(session)
+    run = _controller_run(session, settings, controller)
+    baseline = evaluate_random(session, settings, vae.env)
+    if (current := run.current()) is not None:
+        return up_to_date("evaluate", current, _summary(current))
+    session.budget(run.folder).require(1_000_000, 0, "evaluation")
+    head, prints = controller.model.head, vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
+    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, head, prints)
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
+        with session.open_workers() as workers:
+            shares = share_out(test_jobs(settings.episodes), workers.count)
+            tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
+            outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
+        metrics = _metrics(session, settings, outcomes) | {
+            "agent": "vmc",
+            "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
+            "env_steps": controller.artifact.metrics["env_steps"] + vae.artifact.metrics["rows"],
+            "protocol": _protocol(vae),
+            "training_wall_seconds": _wall(vae.artifact, mdnrnn.artifact, controller.artifact),
+        }
+        durable.write_json(builder.folder / SCORES, metrics)
+        artifact = builder.publish(metrics, session.provenance(began))
+    return made("evaluate", builder, artifact, _summary(artifact))
+
+
+def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe) -> Result:
+    """The random policy on the same test episodes."""
+    began = time.monotonic()
+    run = _random_run(session, settings, env)
+    if (current := run.current()) is not None:
+        return up_to_date("evaluate", current, _summary(current))
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
+        with session.open_workers() as workers:
+            shares = share_out(test_jobs(settings.episodes), workers.count * 5)
+            tasks = [(env, share) for share in shares]
+            outcomes = _gather(session, settings, "random", workers, play_random, tasks)
+        metrics = _metrics(session, settings, outcomes) | {"agent": "random"}
+        durable.write_json(builder.folder / SCORES, metrics)
+        artifact = builder.publish(metrics, session.provenance(began))
+    return made("evaluate", builder, artifact, _summary(artifact))
+
+
+def _portions(share: list[Job], size: int = 8) -> list[list[Job]]:
+    return [share[start : start + size] for start in range(0, len(share), size)]
+
+
+def _gather(
+    session: Session, settings: EvaluateSettings, who: str, workers: Workers, function: Any, tasks: list[Any]
+) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    with console.progress(f"evaluate {session.env} ({who})", settings.episodes, "episodes") as progress:
+        for _, found in workers.map(function, tasks):
+            outcomes += found
+            progress.update(len(outcomes))
+    return sorted(outcomes, key=lambda outcome: outcome.key)
+
+
+def _metrics(session: Session, settings: EvaluateSettings, outcomes: list[Outcome]) -> dict[str, Any]:
+    score = Score.of(np.array([outcome.total for outcome in outcomes]))
+    return {
+        "env": session.env,
+        "mean": score.mean,
+        "ci95": score.ci95,
+        "episodes": score.episodes,
+        "preview": settings.episodes < HONEST_EPISODES,
+        "mean_length": float(np.mean([outcome.length for outcome in outcomes])),
+        "returns": [outcome.total for outcome in outcomes],
+    }
+
+
+def _protocol(vae: TrainedVae) -> str:
+    spec = vae.env.spec()
+    notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
+    if spec.serve is not None:
+        notes.append("the agent serves after a reset and a lost life")
+    return ", ".join(note for note in notes if note)
+
+
+def _wall(*artifacts: Artifact) -> float:
+    return round(sum(artifact.manifest["provenance"]["wall_seconds"] for artifact in artifacts), 1)
+
+
+def _summary(artifact: Artifact) -> str:
+    found = artifact.metrics
+    score = Score(found["mean"], found["ci95"], found["episodes"])
+    text = f"return {score} over {score.episodes} test episodes"
+    if "random" in found:
+        baseline = found["random"]
+        text += f"; random {Score(baseline['mean'], baseline['ci95'], baseline['episodes'])}"
+    return text + (f" (preview, n={score.episodes})" if found["preview"] else "")

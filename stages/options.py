@@ -1,0 +1,183 @@
+"""Options, presets and config files, all derived from wm/settings.py.
+
+Precedence: flag > WM_* variable > --config file > preset > default. Presets and config files are TOML with a table
+per command, and within it a table per environment for what differs there.
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from wm.artifacts.budget import parse_size
+from wm.errors import MissingInput, UsageProblem
+from wm.settings import COMMANDS, Settings, option_name
+
+PRESETS = Path(__file__).parent / "presets"
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound=Settings)
+_TYPES: dict[Any, Any] = {int: int, float: float, str: str}
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the package."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def settings_options(group: type[Settings]) -> Callable[[F], F]:
+    """Click options for every setting of `group` that has a flag. Unset ones arrive as None."""
+
+    def decorate(function: F) -> F:
+        for item in reversed(dataclasses.fields(group)):
+            if not item.metadata["flag"]:
+                continue
+            shown = f"{item.metadata['sentence']}  [default: {item.default}]"
+            name = option_name(item)
+            if item.type is bool:
+                option = click.option(f"{name}/--no-{name[2:]}", item.name, default=None, help=shown)
+            else:
+                choices = item.metadata["choices"]
+                kind = click.Choice(choices) if choices else _TYPES[item.type]
+                metavar = None if choices else str(getattr(item.type, "__name__", "value")).upper()
+                option = click.option(name, item.name, type=kind, default=None, metavar=metavar, help=shown)
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def shared_options(*, env: bool = True, data: bool = True, name: bool = True) -> Callable[[F], F]:
+    """Options that mean the same for every stage."""
+    options = [
+        click.option("--seed", type=click.IntRange(min=0), default=0, envvar="WM_SEED", show_default=True,
+                     help="Everything random follows from it."),
+        click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto",
+                     envvar="WM_DEVICE", show_default=True, help="Where V and M train."),
+        click.option("--workers", type=click.IntRange(min=0), default=0, envvar="WM_WORKERS",
+                     help="Processes that play; 0: one per core."),
+        click.option("--preset", type=click.Choice(preset_names()), default=None, envvar="WM_PRESET",
+                     help="A table of settings for how much time there is."),
+        click.option("--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
+                     help="A TOML file like the presets."),
+        click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any setting by name."),
+        click.option("--disk-budget", default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
+                     help="Bytes that may be used at the target, such as 500MB."),
+        click.option("--keep-current", is_flag=True, help="Refuse to archive an artifact of another recipe."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout."),
+        click.option("--dry-run", is_flag=True, help="Print the plan with estimates; write nothing."),
+        click.option("--print-config", is_flag=True, help="Print every setting and where it came from."),
+    ]  # fmt: skip
+    if name:
+        options.insert(0, click.option("--name", default=None, help="Name of this variant of the artifact."))
+    options.insert(0, click.option("--run", type=click.Path(path_type=Path), default=None,
+                                   help="Folder of the environment's artifacts  [default: runs/<Env>]"))  # fmt: skip
+    if data:
+        options.insert(0, click.option("--data", type=click.Path(path_type=Path), default=None,
+                                       help="The dataset  [default: data/<Env>.zarr]"))  # fmt: skip
+    if env:
+        options.insert(0, click.option("--env", required=True, envvar="WM_ENV",
+                                       help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, or any "
+                                       "gymnasium id."))  # fmt: skip
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where settings come from besides flags."""
+
+    preset: str | None = None
+    config: Path | None = None
+    assignments: tuple[str, ...] = ()
+
+    def resolve(
+        self, command: str, group: type[S], env: str, flags: Mapping[str, Any] | None = None
+    ) -> tuple[S, dict[str, str]]:
+        """The settings of a command for an environment, and where each value came from."""
+        values: dict[str, Any] = {}
+        origin = {item.name: "default" for item in dataclasses.fields(group)}
+
+        def take(found: Mapping[str, Any], source: str) -> None:
+            for name, value in found.items():
+                item = _field(group, name, command)
+                values[item.name] = _convert(item, value, source)
+                origin[item.name] = source
+
+        if self.preset is not None:
+            take(_table(PRESETS / f"{self.preset}.toml", command, env), f"preset {self.preset}")
+        if self.config is not None:
+            take(_table(self.config, command, env), str(self.config))
+        for item in dataclasses.fields(group):
+            for variable in (f"WM_{item.name.upper()}", f"WM_{command.upper().replace('-', '_')}_{item.name.upper()}"):
+                if variable in os.environ:
+                    take({item.name: os.environ[variable]}, variable)
+        for assignment in self.assignments:
+            name, equals, text = assignment.partition("=")
+            if not equals:
+                raise UsageProblem(f"--set is {assignment!r}; expected NAME=VALUE.")
+            take({name: text}, "--set")
+        for name, value in (flags or {}).items():
+            if value is not None:
+                take({name: value}, "flag")
+        return group(**values), origin
+
+
+def _table(path: Path, command: str, env: str) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MissingInput(f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageProblem(f"config file {path} is not TOML: {error}.") from None
+    unknown = set(tables) - set(COMMANDS)
+    if unknown:
+        raise UsageProblem(f"{path} has a table for {sorted(unknown)[0]!r}; expected {', '.join(COMMANDS)}.")
+    table = tables.get(command, {})
+    merged = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    return merged | table.get(env, {})
+
+
+def _field(group: type[Settings], name: str, command: str) -> "dataclasses.Field[Any]":
+    fields = {item.name.rstrip("_"): item for item in dataclasses.fields(group)}
+    wanted = name.replace("-", "_").rstrip("_")
+    if wanted in fields:
+        return fields[wanted]
+    close = difflib.get_close_matches(wanted, fields, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(fields)}."
+    raise UsageProblem(f"{command} has no setting {name!r}; {hint}")
+
+
+def _convert(item: "dataclasses.Field[Any]", value: Any, source: str) -> Any:
+    if item.type is bool:
+        text = str(value).lower()
+        if text not in ("true", "false", "1", "0", "yes", "no"):
+            raise UsageProblem(f"{item.name} is {value!r} ({source}); expected true or false.")
+        return text in ("true", "1", "yes")
+    if isinstance(value, bool):
+        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {_TYPES[item.type].__name__}.")
+    try:
+        return _TYPES[item.type](value)
+    except ValueError:
+        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {_TYPES[item.type].__name__}.") from None
+
+
+def disk_limit(text: str | None) -> int | None:
+    """`--disk-budget` in bytes."""
+    return None if text is None else parse_size(text)
+
+
+def config_lines(settings: Settings, origin: Mapping[str, str]) -> Sequence[tuple[str, str, str]]:
+    """(name, value, source) of every setting."""
+    values = dataclasses.asdict(settings)
+    return [(name.rstrip("_"), str(values[name]), origin[name]) for name in origin]

@@ -1,0 +1,105 @@
+"""Agents and environments as plain values, so that any process can build them and play."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.session import Session
+from wm.envs.catalogue import EnvRecipe
+from wm.policies import RandomPolicy
+from wm.rollouts import Agent, Job, Outcome, play
+from wm.seeding import episode_seed
+
+SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
+
+
+@dataclass(frozen=True)
+class Player:
+    """V and M in their folders, and the form of C. `fingerprint` names all that decides how it plays."""
+
+    env: EnvRecipe
+    vae: Path
+    mdnrnn: Path
+    head: str
+    fingerprint: str
+    parameters: tuple[float, ...] = ()
+
+
+def find_player(session: Session) -> Player:
+    """The trained player of an environment, for collecting with it."""
+    from stages.trained import load_all
+    from wm.artifacts.manifest import sha256_json
+
+    vae, mdnrnn, controller = load_all(session)
+    prints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]
+    return Player(
+        vae.env,
+        vae.artifact.folder,
+        mdnrnn.artifact.folder,
+        controller.model.head,
+        sha256_json(prints),
+        tuple(controller.parameters.tolist()),
+    )
+
+
+@lru_cache(maxsize=1)
+def _models(player: Player) -> tuple[Any, Any, Any]:
+    from stages.trained import load_mdnrnn, load_vae
+    from wm.models.controller import Controller
+
+    vae = load_vae(player.vae, "wm train-vae")
+    mdnrnn = load_mdnrnn(player.mdnrnn, "wm train-mdnrnn")
+    inputs = vae.model.latent + mdnrnn.model.hidden
+    return vae.model, mdnrnn.model, Controller(inputs, mdnrnn.space, player.head, player.env.spec().ordered)
+
+
+def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> Agent:
+    """V + M + C for `slots` episodes at a time, with the player's own parameters or with candidates' (N, P)."""
+    from wm.agents import VmcAgent
+
+    vae, mdnrnn, controller = _models(player)
+    if candidates is None:
+        candidates = np.array([player.parameters], np.float32)
+    return VmcAgent(vae, mdnrnn, controller, candidates, slots, player.env.spec().serve)
+
+
+@lru_cache(maxsize=1)
+def _envs(recipe: EnvRecipe, count: int) -> list[Any]:
+    return [recipe.make() for _ in range(count)]
+
+
+def play_jobs(
+    player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int
+) -> list[Outcome]:
+    """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
+    agent = build_agent(player, SLOTS, candidates)
+    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps))
+
+
+def play_random(recipe: EnvRecipe, jobs: Sequence[Job]) -> list[Outcome]:
+    """The random policy's episodes, in the bare gymnasium environment: it does not look. Runs in a worker."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = recipe.make_blind()
+    from wm.actions import ActionSpace
+
+    policy = RandomPolicy(ActionSpace.of(env.action_space))
+    outcomes = list(play(policy, [env], jobs))
+    env.close()
+    return outcomes
+
+
+def share_out(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
+    """Jobs in as many equal portions as there are workers, dealt like cards so that candidates are spread."""
+    return [list(jobs[number::workers]) for number in range(min(workers, len(jobs)))]
+
+
+def test_jobs(episodes: int) -> list[Job]:
+    """The test episodes: the same seeds whoever plays, and whatever seed was trained with."""
+    return [Job(number, episode_seed("test", 0, "evaluate", number)) for number in range(episodes)]

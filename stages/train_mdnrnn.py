@@ -1,0 +1,189 @@
+"""`wm train-mdnrnn`: latents -> M."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stages import console
+from stages.encode import check_sizes, encode, latents_run
+from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.trained import SHAPE, TrainedVae, load_vae
+from stages.training import train_to_best
+from wm.artifacts import durable
+from wm.artifacts.runs import Artifact, Run
+from wm.episodes.batches import held_out
+from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
+from wm.episodes.windows import WindowBatch, Windows
+from wm.models.mdnrnn import MdnRnn, expected, log_likelihood
+from wm.report.curves import Curve, draw
+from wm.seeding import integer
+from wm.settings import MdnRnnSettings
+from wm.training import metrics as metrics_file
+from wm.training import weights
+
+RECIPE = 1
+VALIDATION_WINDOWS = 64
+HELD_OUT = 0.1
+
+
+def _open(session: Session) -> tuple[Dataset, TrainedVae]:
+    """The V of the environment and the episodes it was trained on (or those of `--data`)."""
+    vae = load_vae(session.run_path / "vae", session.command("train-vae"))
+    dataset = Dataset.open(session.data_path)
+    episodes = int(vae.artifact.metrics["episodes"])
+    if episodes < dataset.episodes:
+        dataset = Dataset.open(session.data_path, episodes)
+    check_sizes(dataset, vae)
+    return dataset, vae
+
+
+def _run(session: Session, settings: MdnRnnSettings, latents_fingerprint: str, vae: TrainedVae) -> Run:
+    inputs = {"latents": latents_fingerprint, "vae": vae.artifact.fingerprint}
+    name = stage_name(session, "mdnrnn")
+    return session.make_run(name, "mdnrnn", RECIPE, settings.that_change_results(), inputs)
+
+
+def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "mdnrnn", "init"))
+        return MdnRnn(latent, action, settings.hidden, settings.mixtures, settings.end_weight)
+
+
+def plan(session: Session, settings: MdnRnnSettings) -> Plan:
+    """What `train_mdnrnn` would do, with the time of a few real steps."""
+    dataset, vae = _open(session)
+    run = _run(session, settings, latents_run(session, dataset, vae).recipe.fingerprint, vae)
+    model = _model(vae.model.latent, dataset.actions.width, settings, session.seed)
+    z = torch.zeros(settings.batch, settings.seq_len, vae.model.latent)
+    actions = torch.zeros(settings.batch, settings.seq_len, dataset.actions.width)
+    flat = torch.zeros(settings.batch, settings.seq_len)
+    began = 0.0
+    for step in range(4):
+        if step == 1:
+            began = time.monotonic()
+        model.loss(z, actions, z, flat, flat, flat + 1).total.backward()  # type: ignore[no-untyped-call]
+    seconds = (time.monotonic() - began) / 3 * 1.2 * settings.steps + dataset.rows / 5000
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
+    done = run.current() is not None
+    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} x {settings.seq_len}"
+    if not done and (why := run.why_stale()):
+        what += f" ({why})"
+    disk = 10 * size + dataset.rows * vae.model.latent * 5
+    memory = 400_000_000 + 10 * size + dataset.rows * vae.model.latent * 20
+    return Plan("train-mdnrnn", run.folder, what, 0 if done else disk, memory, (0, 0) if done else (seconds, seconds))
+
+
+def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
+    """Encode if need be, train M, and publish the best weights by validation loss with what it is compared to."""
+    began = time.monotonic()
+    dataset, vae = _open(session)
+    coming = latents_run(session, dataset, vae)
+    run = _run(session, settings, coming.recipe.fingerprint, vae)
+    if coming.current() is not None and (current := run.current()) is not None:
+        return up_to_date("train-mdnrnn", current, _summary(current))
+    latents = Latents.load(encode(session, dataset, vae).path)
+    device = pick_device(session.device)
+    model = _model(vae.model.latent, latents.space.width, settings, session.seed)
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
+    session.budget(run.folder).require(10 * size + 1_000_000, 0, "training M")
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("train-mdnrnn", builder.restored, _summary(builder.restored), "restored")
+        held = held_out(latents.seeds, HELD_OUT)
+        model.reward_mean.fill_(float(latents.rewards.mean()))
+        model.reward_std.fill_(max(float(latents.rewards.std()), 1e-3))
+        model.to(device)
+        windows = Windows(latents, ~held, settings.seq_len, settings.batch, session.seed)
+        spared = held if held.any() else ~held
+        validation = Windows(latents, spared, settings.seq_len, VALIDATION_WINDOWS, integer(session.seed, "validation"))
+        fixed = validation.at(0)
+        optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
+
+        def found(batch: WindowBatch, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
+            source = torch.Generator().manual_seed(integer(session.seed, "mdnrnn", *path))
+            arguments = [tensor.to(device) for tensor in _tensors(batch, source)]
+            losses = model.loss(*arguments)
+            return losses.total, {"loss": losses.total, "nll": losses.nll, "reward": losses.reward, "end": losses.end}
+
+        @torch.inference_mode()
+        def validate() -> dict[str, float]:
+            _, figures = found(fixed, "validation noise")
+            return {f"validation_{name}": value.item() for name, value in figures.items()}
+
+        figures = train_to_best(
+            session, builder.folder, f"train-mdnrnn {session.env}", model, optimizer,
+            lambda step: found(windows.at(step), "noise", step), validate,
+            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
+            clip=settings.clip,
+        )  # fmt: skip
+        model.cpu().eval()
+        metrics = {**figures, **compare(model, latents, held, validation), "rows": len(latents.means)}
+        _write(builder.folder, model, settings, latents, session.env)
+        artifact = builder.publish(metrics, session.provenance(began))
+    return made("train-mdnrnn", builder, artifact, _summary(artifact))
+
+
+def _tensors(batch: WindowBatch, source: torch.Generator) -> list[Tensor]:
+    """Arguments of the loss: the input z is sampled anew from q(z|frame), the target is the mean C will see."""
+    mean, logvar = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.logvars[:, :-1])
+    z = mean + torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=source)
+    rest = (batch.actions, batch.means[:, 1:], batch.rewards, batch.ends, batch.mask)
+    return [z, *(torch.from_numpy(array) for array in rest)]
+
+
+@torch.inference_mode()
+def compare(model: MdnRnn, latents: Latents, held: NDArray[np.bool_], windows: Windows) -> dict[str, float]:
+    """M on held-out episodes beside what guesses as well: NLL per dimension against a Gaussian marginal, and the
+    squared error of the next mean z against persistence (the next is like this one) and against the overall mean."""
+    batch = windows.at(1)
+    said = model(torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.actions))
+    target, mask = torch.from_numpy(batch.means[:, 1:]), torch.from_numpy(batch.mask)[..., None]
+    count = mask.sum() * latents.means.shape[1]
+    rows = np.repeat(~held, np.diff(latents.ends, prepend=0))
+    mean = torch.from_numpy(latents.means[rows].mean(axis=0))
+    std = torch.from_numpy(latents.means[rows].std(axis=0)).clamp(min=1e-3)
+    marginal = torch.distributions.Normal(mean, std).log_prob(target)
+
+    def squared(guess: Tensor) -> float:
+        return float(((guess - target).square() * mask).sum() / count)
+
+    return {
+        "nll": float(-(log_likelihood(said, target) * mask).sum() / count),
+        "nll_marginal": float(-(marginal * mask).sum() / count),
+        "error": squared(expected(said)),
+        "error_persistence": squared(torch.from_numpy(batch.means[:, :-1])),
+        "error_mean": squared(mean),
+    }
+
+
+def _summary(artifact: Artifact) -> str:
+    found = artifact.metrics
+    return (
+        f"next z on held-out episodes: squared error {found['error']:.3f} "
+        f"(persistence {found['error_persistence']:.3f}, mean {found['error_mean']:.3f}), "
+        f"NLL {found['nll']:.2f} a dimension (marginal {found['nll_marginal']:.2f})"
+    )
+
+
+def _write(folder: Path, model: MdnRnn, settings: MdnRnnSettings, latents: Latents, env: str) -> None:
+    weights.save(folder / weights.WEIGHTS, model.state_dict())
+    shape = {
+        "latent": model.latent,
+        "action_space": latents.space.as_json(),
+        "hidden": settings.hidden,
+        "mixtures": settings.mixtures,
+        "end_weight": settings.end_weight,
+    }
+    durable.write_json(folder / SHAPE, shape)
+    lines = metrics_file.read(folder)
+    curves = [
+        Curve(name, [line["step"] for line in lines if key in line], [line[key] for line in lines if key in line])
+        for name, key in (("training", "nll"), ("validation", "validation_nll"))
+    ]
+    picture = draw(curves, f"{env}: M", "step", "NLL of the next z, per dimension (nats)")
+    durable.write_bytes(folder / "loss.png", picture)

@@ -1,0 +1,196 @@
+"""`wm train-vae`: episodes -> V."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stages import console
+from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.trained import SHAPE
+from stages.training import train_to_best
+from wm.artifacts import durable
+from wm.artifacts.budget import parse_size
+from wm.artifacts.runs import Artifact, Run
+from wm.episodes.batches import FrameBatches, FrameReader, held_out
+from wm.episodes.dataset import Dataset
+from wm.models.vae import ConvVae, to_frames
+from wm.report.curves import Curve, draw
+from wm.report.pictures import error_map, film_strip
+from wm.seeding import integer
+from wm.settings import VaeSettings
+from wm.training import metrics as metrics_file
+from wm.training import weights
+
+RECIPE = 1
+SPREAD_FRAMES = 512
+PICTURED = 5
+
+
+def _run(session: Session, settings: VaeSettings, dataset: Dataset) -> Run:
+    name = stage_name(session, "vae")
+    return session.make_run(name, "vae", RECIPE, settings.that_change_results(), {"episodes": dataset.fingerprint})
+
+
+def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> ConvVae:
+    size, _, channels = dataset.frame_shape
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "vae", "init"))
+        return ConvVae(size, channels, settings.latent).to(memory_format=torch.channels_last)
+
+
+def _ram(settings: VaeSettings) -> int:
+    return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram)
+
+
+def plan(session: Session, settings: VaeSettings) -> Plan:
+    """What `train_vae` would do, with the time of a few real steps."""
+    dataset = Dataset.open(session.data_path, settings.episodes)
+    run = _run(session, settings, dataset)
+    model = _model(dataset, settings, session.seed)
+    frames = torch.zeros(settings.batch, *dataset.frame_shape, dtype=torch.uint8)
+    began = 0.0
+    for step in range(4):
+        if step == 1:
+            began = time.monotonic()
+        noise = torch.zeros(settings.batch, settings.latent)
+        model.loss(frames, noise, settings.pixel_weight, settings.kl_tolerance).total.backward()  # type: ignore[no-untyped-call]
+    seconds = (time.monotonic() - began) / 3 * 1.15 * settings.steps
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
+    raw = dataset.rows * int(np.prod(dataset.frame_shape))
+    done = run.current() is not None
+    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} of {dataset.rows:,} frames"
+    if not done and (why := run.why_stale()):
+        what += f" ({why})"
+    return Plan(
+        "train-vae",
+        run.folder,
+        what,
+        0 if done else 10 * size + 2_000_000,
+        350_000_000 + 6 * size + min(raw, _ram(settings)) + settings.batch * 6_000_000,
+        (0, 0) if done else (seconds, seconds),
+    )
+
+
+def train_vae(session: Session, settings: VaeSettings) -> Result:
+    """Train V on the dataset and publish the best weights by validation loss, with a film strip of reconstructions."""
+    began = time.monotonic()
+    dataset = Dataset.open(session.data_path, settings.episodes)
+    run = _run(session, settings, dataset)
+    if (current := run.current()) is not None:
+        return up_to_date("train-vae", current, _summary(current))
+    device = pick_device(session.device)
+    model = _model(dataset, settings, session.seed).to(device)
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
+    session.budget(run.folder).require(10 * size + 2_000_000, 0, "training V")
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")
+        held = held_out(dataset.table["seed"], settings.held_out)
+        batches = FrameBatches(dataset, ~held, settings.batch, session.seed, _ram(settings))
+        validation = _spread_frames(dataset, held if held.any() else ~held)
+        model.look_at(torch.from_numpy(_spread_frames(dataset, ~held)).to(device))
+        optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
+
+        def noise(*path: int | str, count: int) -> Tensor:
+            source = torch.Generator().manual_seed(integer(session.seed, "vae", *path))
+            return torch.randn(count, settings.latent, generator=source).to(device)
+
+        def loss(step: int) -> tuple[Tensor, dict[str, Tensor]]:
+            frames = torch.from_numpy(batches.at(step)).to(device)
+            found = model.loss(
+                frames, noise("noise", step, count=len(frames)), settings.pixel_weight, settings.kl_tolerance
+            )
+            return found.total, {"loss": found.total, "error": found.error, "kl": found.divergence}
+
+        @torch.inference_mode()
+        def validate() -> dict[str, float]:
+            frames = torch.from_numpy(validation).to(device)
+            found = [
+                model.loss(part, noise("validation", count=len(part)), settings.pixel_weight, settings.kl_tolerance)
+                for part in frames.split(64)
+            ]
+            total, error, divergence = (torch.stack(column).mean().item() for column in zip(*found, strict=True))
+            return {"validation_loss": total, "validation_error": error, "validation_kl": divergence}
+
+        figures = train_to_best(
+            session, builder.folder, f"train-vae {session.env}", model, optimizer, loss, validate,
+            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
+        )  # fmt: skip
+        metrics = {
+            **figures,
+            "mean_picture_error": _mean_picture_error(validation),
+            "images_per_second": round(figures["steps_per_second"] * settings.batch, 1),
+            "episodes": dataset.episodes,
+            "rows": dataset.rows,
+            "parameters": size // 4,
+        }
+        _write(builder.folder, model.cpu(), dataset, settings, validation, session.env)
+        artifact = builder.publish(metrics, session.provenance(began))
+    return made("train-vae", builder, artifact, _summary(artifact))
+
+
+def _summary(artifact: Artifact) -> str:
+    found = artifact.metrics
+    return (
+        f"squared error {found['validation_error']:.1f} a frame on held-out episodes "
+        f"(always showing the mean picture: {found['mean_picture_error']:.1f}), KL {found['validation_kl']:.1f} nats, "
+        f"best at step {found['best_step']}"
+    )
+
+
+def _spread_frames(dataset: Dataset, chosen: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Up to SPREAD_FRAMES frames, evenly from the chosen episodes."""
+    lengths = np.diff(dataset.ends, prepend=0)
+    rows = np.flatnonzero(np.repeat(chosen, lengths))
+    picked = rows[np.unique(np.linspace(0, len(rows) - 1, SPREAD_FRAMES).astype(int))]
+    reader = FrameReader(dataset)
+    return np.concatenate([reader.read(int(row), int(row) + 1) for row in picked])
+
+
+def _mean_picture_error(frames: NDArray[np.uint8]) -> float:
+    pictures = frames.astype(np.float32) / 255
+    return float(np.square(pictures - pictures.mean(axis=0)).sum(axis=(1, 2, 3)).mean())
+
+
+def _write(
+    folder: Path,
+    model: ConvVae,
+    dataset: Dataset,
+    settings: VaeSettings,
+    validation: NDArray[np.uint8],
+    env: str,
+) -> None:
+    """Weights, shape and pictures."""
+    weights.save(folder / weights.WEIGHTS, model.state_dict())
+    size, _, channels = dataset.frame_shape
+    shape = {"size": size, "channels": channels, "latent": settings.latent, "env": dataset.recipe["env"]}
+    durable.write_json(folder / SHAPE, shape)
+    with torch.inference_mode():
+        drawn = np.concatenate(
+            [to_frames(model.decode(model.encode(part)[0])).numpy() for part in torch.from_numpy(validation).split(64)]
+        )
+    error = np.square((validation.astype(np.float32) - drawn) / 255).sum(axis=(1, 2, 3))
+    order = np.argsort(error, kind="stable")
+    middle = len(order) // 2
+    typical = order[max(middle - PICTURED // 2, 0) : middle + PICTURED // 2 + 1][:PICTURED]
+    chosen = np.concatenate([typical, order[-PICTURED:]])
+    captions = [f"typical {error[i]:.1f}" for i in typical] + [f"hardest {error[i]:.1f}" for i in order[-PICTURED:]]
+    rows = [
+        ("real", validation[chosen]),
+        ("V", drawn[chosen]),
+        ("error x 4", error_map(validation[chosen], drawn[chosen])),
+    ]
+    title = f"{env}: reconstructions of held-out frames, with their squared error"
+    durable.write_bytes(folder / "reconstructions.png", film_strip(rows, captions, title))
+    lines = metrics_file.read(folder)
+    curves = [
+        Curve(name, [line["step"] for line in lines if key in line], [line[key] for line in lines if key in line])
+        for name, key in (("training", "loss"), ("validation", "validation_loss"))
+    ]
+    durable.write_bytes(folder / "loss.png", draw(curves, f"{env}: V", "step", "loss (nats)"))
+

@@ -1,0 +1,129 @@
+"""The trained V, M and C of an environment: loaded, and checked to belong together."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from stages.session import Session
+from wm.actions import ActionSpace
+from wm.artifacts import runs
+from wm.artifacts.runs import Artifact
+from wm.envs.catalogue import EnvRecipe
+from wm.errors import BadData, RecipeMismatch
+from wm.models.controller import Controller
+from wm.models.mdnrnn import MdnRnn
+from wm.models.vae import ConvVae
+from wm.training import weights
+
+SHAPE = "model.json"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model in evaluation mode and the artifact it came from; `shape` is what it was built with."""
+
+    artifact: Artifact
+    shape: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainedVae(Trained):
+    """V."""
+
+    model: ConvVae
+
+    @property
+    def env(self) -> EnvRecipe:
+        """The environment whose frames it knows."""
+        return EnvRecipe(**self.shape["env"])
+
+
+@dataclass(frozen=True)
+class TrainedMdnRnn(Trained):
+    """M."""
+
+    model: MdnRnn
+
+    @property
+    def space(self) -> ActionSpace:
+        """The actions it knows."""
+        return ActionSpace.from_json(self.shape["action_space"])
+
+
+@dataclass(frozen=True)
+class TrainedController(Trained):
+    """C: its form, and the parameters of the validated mean."""
+
+    model: Controller
+    parameters: Any
+
+
+def _load(folder: Path, kind: str, make_it: str) -> tuple[Artifact, dict[str, Any], dict[str, Any]]:
+    artifact = runs.load(folder, kind, make_it)
+    try:
+        shape = json.loads(artifact.read_bytes(SHAPE))
+        tensors = weights.load_tensors(artifact.read_bytes(weights.WEIGHTS), str(folder / weights.WEIGHTS))
+    except (OSError, KeyError, ValueError) as error:
+        raise BadData(f"{folder} is damaged ({error}); remove it and run `{make_it}`.") from None
+    return artifact, shape, tensors
+
+
+def _fill(model: nn.Module, tensors: dict[str, Any], folder: Path) -> None:
+    weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
+    model.eval()
+    model.requires_grad_(False)
+
+
+def load_vae(folder: Path, make_it: str) -> TrainedVae:
+    """V from its artifact. Raises MissingInput naming the command that makes it."""
+    artifact, shape, tensors = _load(folder, "vae", make_it)
+    model = ConvVae(shape["size"], shape["channels"], shape["latent"])
+    _fill(model, tensors, folder)
+    return TrainedVae(artifact, shape, model)
+
+
+def load_mdnrnn(folder: Path, make_it: str) -> TrainedMdnRnn:
+    """M from its artifact."""
+    artifact, shape, tensors = _load(folder, "mdnrnn", make_it)
+    space = ActionSpace.from_json(shape["action_space"])
+    model = MdnRnn(shape["latent"], space.width, shape["hidden"], shape["mixtures"], shape["end_weight"])
+    _fill(model, tensors, folder)
+    return TrainedMdnRnn(artifact, shape, model)
+
+
+def load_controller(folder: Path, make_it: str) -> TrainedController:
+    """C from its artifact."""
+    artifact, shape, tensors = _load(folder, "controller", make_it)
+    ordered = tuple(shape["ordered"]) if shape["ordered"] else None
+    model = Controller(shape["inputs"], ActionSpace.from_json(shape["action_space"]), shape["head"], ordered)
+    parameters = tensors["mean"].numpy()
+    if parameters.shape != (model.parameters,):
+        raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
+    return TrainedController(artifact, shape, model, parameters)
+
+
+def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
+    """V and M of an environment. Raises RecipeMismatch if M was trained on another V."""
+    vae = load_vae(session.run_path / "vae", session.command("train-vae"))
+    mdnrnn = load_mdnrnn(session.run_path / "mdnrnn", session.command("train-mdnrnn"))
+    if mdnrnn.artifact.inputs["vae"] != vae.artifact.fingerprint:
+        raise RecipeMismatch(
+            f"{mdnrnn.artifact.folder} was trained on another VAE than {vae.artifact.folder}; "
+            f"run `{session.command('train-mdnrnn')}`."
+        )
+    return vae, mdnrnn
+
+
+def load_all(session: Session) -> tuple[TrainedVae, TrainedMdnRnn, TrainedController]:
+    """V, M and C of an environment. Raises RecipeMismatch if C was evolved on another M."""
+    vae, mdnrnn = load_pair(session)
+    controller = load_controller(session.run_path / "controller", session.command("train-controller"))
+    if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
+        raise RecipeMismatch(
+            f"{controller.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; "
+            f"run `{session.command('train-controller')}`."
+        )
+    return vae, mdnrnn, controller

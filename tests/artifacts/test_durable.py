@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from wm.artifacts import durable
+
+
+def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    durable.write_json(path, {"b": 1})
+    durable.write_json(path, {"b": 2})
+    assert path.read_text() == '{\n "b": 2\n}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    durable.write_bytes(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        durable.write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_committed_by_one_rename(tmp_path: Path) -> None:
+    staged = durable.make_folder(tmp_path / ".staging" / "x")
+    (staged / "deep").mkdir()
+    (staged / "deep" / "file").write_bytes(b"1")
+    durable.commit_folder(staged, tmp_path / "final")
+    assert (tmp_path / "final" / "deep" / "file").read_bytes() == b"1"
+    assert not staged.exists()
+
+
+def test_everything_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    story: list[str] = []
+    monkeypatch.setattr(durable.os, "fsync", lambda _: story.append("fsync"))
+    rename = durable.os.rename
+    monkeypatch.setattr(durable.os, "rename", lambda a, b: (story.append("rename"), rename(a, b)))
+    staged = tmp_path / "staged"
+    staged.mkdir()
+    (staged / "file").write_bytes(b"1")
+    durable.commit_folder(staged, tmp_path / "final")
+    assert story == ["fsync", "fsync", "rename", "fsync"]  # file, folder, commit, parent
+
+
+def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
+    durable.aside(tmp_path / "vae").mkdir()
+    durable.aside(tmp_path / "a.json").write_bytes(b"torso")
+    (tmp_path / "keep").write_bytes(b"")
+    durable.sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["keep"]

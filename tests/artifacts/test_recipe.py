@@ -1,0 +1,20 @@
+from wm.artifacts.recipe import Recipe, differences
+
+
+def test_equal_recipes_have_equal_fingerprints_whatever_their_order() -> None:
+    one = Recipe("vae", 1, {"a": 1, "b": 2.0}, {"x": "1", "y": "2"})
+    two = Recipe("vae", 1, {"b": 2.0, "a": 1}, {"y": "2", "x": "1"})
+    assert one.fingerprint == two.fingerprint
+
+
+def test_anything_that_changes_the_result_changes_the_fingerprint() -> None:
+    base = Recipe("vae", 1, {"a": 1}, {"x": "1"})
+    others = [Recipe("vae", 2, {"a": 1}, {"x": "1"}), Recipe("vae", 1, {"a": 2}, {"x": "1"}),
+              Recipe("vae", 1, {"a": 1}, {"x": "2"}), Recipe("m", 1, {"a": 1}, {"x": "1"})]  # fmt: skip
+    assert len({base.fingerprint, *(other.fingerprint for other in others)}) == 5
+
+
+def test_differences_are_told_in_words() -> None:
+    old = Recipe("vae", 1, {"latent": 32}, {"episodes": "1"}).as_json()
+    new = Recipe("vae", 1, {"latent": 64}, {"episodes": "2"}).as_json()
+    assert differences(old, new) == ["latent 32 -> 64", "episodes changed"]

@@ -1,0 +1,106 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from wm.artifacts import manifest, runs
+from wm.artifacts.recipe import Recipe
+from wm.artifacts.runs import Run
+from wm.errors import BadData, MissingInput, RecipeMismatch
+
+PROVENANCE = {"wall_seconds": 1.0}
+
+
+def run(root: Path, latent: int = 32) -> Run:
+    return Run(root, "vae", Recipe("vae", 1, {"latent": latent}))
+
+
+def make(root: Path, latent: int = 32, keep_current: bool = False) -> list[str]:
+    said: list[str] = []
+    with run(root, latent).build(keep_current, said.append) as builder:
+        if builder.restored is None:
+            (builder.folder / "weights").write_bytes(b"w%d" % latent)
+            builder.publish({"loss": 1.0}, PROVENANCE)
+    return said
+
+
+def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
+    assert run(tmp_path).current() is None
+    make(tmp_path)
+    current = run(tmp_path).current()
+    assert current is not None
+    assert current.read_bytes("weights") == b"w32"
+    assert run(tmp_path, 64).current() is None
+    assert run(tmp_path, 64).why_stale() == "latent 32 -> 64"
+
+
+def test_another_recipe_archives_the_finished_one_and_brings_it_back(tmp_path: Path) -> None:
+    make(tmp_path, 32)
+    assert "latent 32 -> 64" in make(tmp_path, 64)[0]
+    archived = list((tmp_path / "archive").iterdir())
+    assert [path.name for path in archived] == [f"vae-{run(tmp_path, 32).recipe.fingerprint[:8]}"]
+    assert "moved back" in make(tmp_path, 32)[-1]
+    assert run(tmp_path, 32).current() is not None
+    assert (tmp_path / "archive" / f"vae-{run(tmp_path, 64).recipe.fingerprint[:8]}" / "weights").exists()
+
+
+def test_keep_current_refuses(tmp_path: Path) -> None:
+    make(tmp_path, 32)
+    with pytest.raises(RecipeMismatch, match="latent 32 -> 64"):
+        make(tmp_path, 64, keep_current=True)
+    assert run(tmp_path, 32).current() is not None
+
+
+def test_unfinished_work_is_resumed_by_its_own_recipe_only(tmp_path: Path) -> None:
+    def interrupt(latent: int) -> bool:
+        with pytest.raises(ZeroDivisionError), run(tmp_path, latent).build(False, print) as builder:  # noqa: PT012
+            resumed = builder.resumed
+            (builder.folder / f"work-{latent}").touch()
+            raise ZeroDivisionError
+        return resumed
+
+    assert not interrupt(32)
+    assert interrupt(32)
+    assert not interrupt(64)
+    assert not (tmp_path / "vae.partial" / "work-32").exists()
+    assert interrupt(32)
+    assert (tmp_path / "vae.partial" / "work-32").exists()
+
+
+def test_a_kill_between_manifest_and_rename_is_finished_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, 32)
+
+    def die(self: Run, source: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Run, "swap_in", die)
+        make(tmp_path, 64)
+    assert run(tmp_path, 32).current() is not None
+    with run(tmp_path, 64).build(False, print):
+        pass
+    assert run(tmp_path, 64).current() is not None
+
+
+def test_checkpoints_are_not_part_of_the_result(tmp_path: Path) -> None:
+    with run(tmp_path).build(False, print) as builder:
+        (builder.folder / runs.SCRATCH).mkdir()
+        (builder.folder / runs.SCRATCH / "step").touch()
+        (builder.folder / "weights").touch()
+        artifact = builder.publish({}, PROVENANCE)
+    assert set(artifact.manifest["files"]) == {"weights"}
+    assert sorted(os.listdir(artifact.folder)) == [manifest.NAME, "weights"]
+
+
+def test_a_damaged_artifact_is_refused_as_input_and_made_again(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "vae" / "weights").write_bytes(b"w33")
+    loaded = runs.load(tmp_path / "vae", "vae", "wm train-vae")
+    with pytest.raises(BadData, match="does not match its checksum"):
+        loaded.read_bytes("weights")
+    with pytest.raises(MissingInput, match="run `wm train-vae` first"):
+        runs.load(tmp_path / "nothing", "vae", "wm train-vae")
+    (tmp_path / "vae" / "weights").unlink()
+    assert run(tmp_path).current() is None
+    make(tmp_path)
+    assert run(tmp_path).current() is not None

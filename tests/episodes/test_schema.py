@@ -1,0 +1,20 @@
+import numpy as np
+
+from tests.conftest import make_episode
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name
+
+
+def test_a_packed_episode_unpacks_to_itself() -> None:
+    episode = make_episode(3)
+    again = episode.pack().unpack()
+    assert np.array_equal(again.frames, episode.frames)
+    assert np.array_equal(again.actions, episode.actions)
+    assert (again.index, again.seed, again.terminated) == (3, 1003, True)
+    again.frames[0] = 0  # its frames are its own
+
+
+def test_which_episodes_share_a_part_follows_from_their_rows_alone() -> None:
+    assert not part_is_full(0, 1, PART_ROWS - 1)
+    assert part_is_full(0, 1, PART_ROWS)
+    assert part_is_full(60, BLOCK_EPISODES, 10)
+    assert part_name(48, 56) == "part-000048-000056"

@@ -1,0 +1,49 @@
+import numpy as np
+
+from wm.actions import ActionSpace
+from wm.episodes.latents import Latents
+from wm.episodes.windows import Windows
+
+
+def make(lengths: tuple[int, ...] = (12, 5, 30)) -> Latents:
+    rows = sum(lengths)
+    means = np.arange(rows, dtype=np.float32)[:, None].repeat(2, 1)
+    return Latents(
+        means=means,
+        logvars=np.zeros_like(means),
+        actions=np.arange(rows, dtype=np.int32) % 3,
+        rewards=np.arange(rows, dtype=np.float32),
+        ends=np.cumsum(lengths),
+        terminated=np.array([True, True, False]),
+        seeds=np.arange(len(lengths)),
+        space=ActionSpace(count=3),
+    )
+
+
+def test_windows_stay_within_an_episode_and_mask_what_is_beyond_it() -> None:
+    windows = Windows(make(), np.ones(3, bool), length=8, batch=64, seed=0)
+    for step in range(20):
+        batch = windows.at(step)
+        rows = batch.means[:, :, 0]
+        inside = batch.mask > 0
+        assert (rows[:, 1:] - rows[:, :-1])[inside].min() == 1
+        starts = np.array([0, 12, 17])
+        episode = np.searchsorted(starts, rows[:, :1], side="right")
+        assert np.array_equal(np.searchsorted(starts, rows, side="right"), np.broadcast_to(episode, rows.shape))
+        assert np.array_equal(batch.rewards, rows[:, :-1] * batch.mask)
+        assert (batch.mask.sum(axis=1) == np.where(episode[:, 0] == 2, 4, 8)).all()
+
+
+def test_the_end_of_a_terminated_episode_is_marked_and_that_of_a_truncated_one_is_not() -> None:
+    windows = Windows(make(), np.ones(3, bool), length=8, batch=1, seed=0)
+    batch = windows.cut(np.array([[0, 3], [1, 0], [2, 21]]))
+    assert batch.ends.tolist()[0] == [0] * 7 + [1]
+    assert batch.ends.tolist()[1] == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert sum(batch.ends.tolist()[2]) == 0
+
+
+def test_a_window_batch_depends_on_seed_and_step_alone() -> None:
+    one, two = (Windows(make(), np.ones(3, bool), 8, 16, 5) for _ in range(2))
+    one.at(0)
+    assert np.array_equal(one.at(7).means, two.at(7).means)
+    assert not np.array_equal(one.at(7).means, one.at(8).means)

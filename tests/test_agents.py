@@ -1,0 +1,65 @@
+import numpy as np
+import torch
+
+from wm.actions import ActionSpace
+from wm.agents import SERVE_STEPS, VmcAgent
+from wm.models.controller import Controller
+from wm.models.mdnrnn import MdnRnn
+from wm.models.vae import ConvVae
+from wm.rollouts import Job
+
+SPACE = ActionSpace(count=3)
+
+
+def make(slots: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
+    torch.manual_seed(0)
+    mdnrnn = MdnRnn(4, 3, 8, 2, 10.0)
+    controller = Controller(12, SPACE, "argmax")
+    candidates = np.random.default_rng(0).normal(size=(5, controller.parameters)).astype(np.float32)
+    return VmcAgent(ConvVae(32, 3, 4), mdnrnn, controller, candidates, slots, serve), candidates
+
+
+def test_a_slot_acts_the_same_whoever_its_neighbours_are() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (6, 4, 32, 32, 3), np.uint8)
+    played = []
+    for others in (0, 3):
+        agent, _ = make(4)
+        for slot in range(4):
+            agent.begin(slot, Job(slot, 0, candidate=2 if slot == 1 else others))
+        acts = []
+        for step in range(6):
+            shown = frames[step].copy()
+            if others:
+                shown[[0, 2, 3]] = 255 - shown[[0, 2, 3]]
+            acts.append(int(agent.act(shown, [{}] * 4)[1]))
+        played.append(acts)
+    assert played[0] == played[1]
+
+
+def test_hidden_state_is_carried_on_and_begins_anew() -> None:
+    agent, _ = make(1)
+    agent.begin(0, Job(0, 0))
+    agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
+    assert agent._h.abs().sum() > 0
+    agent.begin(0, Job(1, 0))
+    assert agent._h.abs().sum() == 0
+
+
+def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
+    agent, _ = make(1, serve=1)
+    agent.begin(0, Job(0, 0))
+    frames = np.zeros((1, 32, 32, 3), np.uint8)
+    lives = [5] * 6 + [4] * 6
+    acts = [int(agent.act(frames, [{"lives": n}])[0]) for n in lives]
+    other = acts[SERVE_STEPS]
+    assert acts[:SERVE_STEPS] == [1] * SERVE_STEPS
+    assert acts[6 : 6 + SERVE_STEPS] == [1] * SERVE_STEPS
+    assert other != 1 or acts[5] != 1, "the candidate happens to serve by itself; choose another"
+
+
+def test_acting_keeps_no_graph() -> None:
+    agent, _ = make(1)
+    agent.begin(0, Job(0, 0))
+    agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
+    assert not agent._h.requires_grad
+    assert agent._h.grad_fn is None

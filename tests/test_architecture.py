@@ -1,0 +1,80 @@
+"""The import table of ARCHITECTURE.md, checked."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOUNDATION = {"errors", "settings", "seeding", "actions"}
+ALLOWED = {
+    "errors": set(),
+    "settings": {"errors"},
+    "seeding": {"errors"},
+    "actions": {"errors"},
+    "executors": set(),
+    "artifacts": set(),
+    "episodes": {"artifacts"},
+    "envs": set(),
+    "models": set(),
+    "rollouts": set(),
+    "policies": {"rollouts"},
+    "agents": {"models", "rollouts"},
+    "dreams": {"models"},
+    "training": {"artifacts"},
+    "evolution": {"rollouts"},
+    "report": {"artifacts", "episodes"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            found.add(node.module or "")
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def test_every_part_of_the_library_has_a_row_in_the_table() -> None:
+    parts = {path.stem for path in (ROOT / "wm").iterdir() if not path.name.startswith(("_", "py.typed"))}
+    assert parts == set(ALLOWED)
+
+
+def test_imports_follow_the_table() -> None:
+    for path in (ROOT / "wm").rglob("*.py"):
+        part = path.relative_to(ROOT / "wm").parts[0].removesuffix(".py")
+        for name in imports(path):
+            assert not name.startswith("stages"), f"{path} imports stages"
+            if name.startswith("wm.") and part != "__init__":
+                wanted = name.split(".")[1]
+                allowed = {part} | ALLOWED[part] | (FOUNDATION if part not in FOUNDATION else ALLOWED[part])
+                assert wanted in allowed, f"{path} imports {name}"
+
+
+def test_the_library_neither_prints_nor_parses_nor_reads_the_clock() -> None:
+    for path in (ROOT / "wm").rglob("*.py"):
+        assert not {"click", "argparse", "time", "datetime", "random"} & imports(path), path
+        assert not re.search(r"\bprint\(", path.read_text()), path
+        assert "np.random.seed" not in path.read_text(), path
+
+
+def test_only_one_place_opens_files_for_writing() -> None:
+    allowed = {"durable.py", "locks.py", "metrics.py"}
+    for path in (ROOT / "wm").rglob("*.py"):
+        if path.name in allowed:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+                mode = node.args[1] if len(node.args) > 1 else None
+                assert isinstance(mode, ast.Constant), path
+                assert mode.value == "rb", path
+
+
+def test_help_needs_no_torch() -> None:
+    text = (ROOT / "stages" / "cli.py").read_text()
+    top = ast.parse(text).body
+    names = {name for node in top if isinstance(node, ast.Import | ast.ImportFrom) for name in [ast.unparse(node)]}
+    assert not any("torch" in name or "stages.train" in name for name in names)

@@ -1,0 +1,46 @@
+"""The documents name what there is."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from stages.cli import wm
+from stages.options import PRESETS, Sources, preset_names
+from wm.envs.catalogue import NAMED
+from wm.settings import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("name", sorted(wm.commands))
+def test_every_command_has_an_example_and_stands_in_the_readme(name: str) -> None:
+    text = wm.commands[name].help or ""
+    assert f"Example: wm {name}" in text
+    assert f"wm {name}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_setting_has_a_sentence(name: str) -> None:
+    for item in dataclasses.fields(COMMANDS[name]):
+        assert item.metadata["sentence"].endswith("."), item.name
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_presets_name_real_commands_settings_and_environments(preset: str) -> None:
+    tables = tomllib.loads((PRESETS / f"{preset}.toml").read_text())
+    for command in COMMANDS:
+        for env in ("", *NAMED):
+            Sources(preset=preset).resolve(command, COMMANDS[command], env)
+        for name, value in tables.get(command, {}).items():
+            assert not isinstance(value, dict) or name in NAMED
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE"])
+def test_documents_exist(name: str) -> None:
+    assert (ROOT / name).stat().st_size > 300
+
+
+def test_pictures_stay_small() -> None:
+    assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < 2_000_000

@@ -1,0 +1,74 @@
+"""V + M + C as an agent: V encodes the frames of all slots, C acts on [mean z, h], M carries h on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wm.models.controller import Controller
+from wm.models.mdnrnn import MdnRnn
+from wm.models.vae import ConvVae
+from wm.rollouts import Job
+
+SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
+
+
+class VmcAgent:
+    """Acts for `slots` episodes at a time, each with the parameters of its job's candidate.
+
+    `vae` is None when observations are latents already (in a dream). `serve` is the action that puts the ball into
+    play, taken after a reset and after a lost life, as the environment reports it.
+    """
+
+    def __init__(
+        self,
+        vae: ConvVae | None,
+        mdnrnn: MdnRnn,
+        controller: Controller,
+        candidates: NDArray[np.float32],
+        slots: int,
+        serve: int | None = None,
+    ) -> None:
+        self.slots = slots
+        self._vae, self._mdnrnn, self._controller, self._serve = vae, mdnrnn, controller, serve
+        self._candidates = torch.from_numpy(np.array(candidates, np.float32))
+        self._weights = torch.zeros(slots, controller.parameters)
+        self._h, self._c = mdnrnn.start(slots)
+        self._serving = [0] * slots
+        self._lives: list[int | None] = [None] * slots
+
+    def begin(self, slot: int, job: Job) -> None:
+        """A new episode: h starts at zero."""
+        with torch.inference_mode():
+            self._weights[slot] = self._candidates[job.candidate]
+            self._h[slot] = 0
+            self._c[slot] = 0
+        self._serving[slot] = SERVE_STEPS
+        self._lives[slot] = None
+
+    @torch.inference_mode()
+    def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
+        """Actions for (slots, S, S, C) uint8 frames, or (slots, Z) latents."""
+        seen = torch.from_numpy(frames)
+        z = seen if self._vae is None else self._vae.encode(seen)[0]
+        actions = self._controller.act(self._weights, torch.cat([z, self._h], 1))
+        if self._serve is not None:
+            self._put_into_play(actions, infos)
+        encoded = torch.from_numpy(self._controller.space.encode(actions))
+        h, c = self._mdnrnn.step(z, encoded, (self._h, self._c))
+        self._h.copy_(h)
+        self._c.copy_(c)
+        return actions
+
+    def _put_into_play(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:
+        for slot, info in enumerate(infos):
+            lives = info.get("lives")
+            before = self._lives[slot]
+            if lives is not None and before is not None and lives < before:
+                self._serving[slot] = SERVE_STEPS
+            self._lives[slot] = lives
+            if self._serving[slot] > 0:
+                self._serving[slot] -= 1
+                actions[slot] = self._serve

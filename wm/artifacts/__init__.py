@@ -1,0 +1,1 @@
+"""What stays on disk: durable writes, manifests, fingerprints, runs, locks, the disk budget."""

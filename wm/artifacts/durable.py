@@ -1,0 +1,114 @@
+"""The one place that makes bytes survive: write aside, fsync, rename, fsync the folder.
+
+A rename inside one filesystem is the commit; what was not renamed does not exist.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the entries of `folder` durable. Windows cannot sync a folder; there the rename has to do."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Sync every file and folder below `folder`, leaves first."""
+    for root, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            with open(Path(root) / name, "rb+") as file:
+                os.fsync(file.fileno())
+        fsync_folder(Path(root))
+
+
+def aside(path: Path) -> Path:
+    """A new hidden name beside `path`, which `sweep` recognises if it is left behind."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, whole or not at all."""
+    written = aside(path)
+    try:
+        with open(written, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(written, path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    fsync_folder(path.parent)
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with one spelling per value, for hashing and for files people read."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by the canonical JSON of `value`."""
+    write_bytes(path, canonical_json(value))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line and sync it. A kill can tear only the last line, which readers drop."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def commit_folder(staged: Path, final: Path) -> None:
+    """Sync everything in `staged`, then rename it to `final` (which must not exist)."""
+    fsync_tree(staged)
+    os.rename(staged, final)
+    fsync_folder(final.parent)
+    if staged.parent != final.parent:
+        fsync_folder(staged.parent)
+
+
+def make_folder(folder: Path) -> Path:
+    """Create `folder` with its parents, durably."""
+    missing = []
+    step = folder
+    while not step.exists():
+        missing.append(step)
+        step = step.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        fsync_folder(made.parent)
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove `folder`: renamed first, so that a kill never leaves half of it under its name."""
+    if not folder.exists():
+        return
+    doomed = aside(folder)
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def sweep(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes left behind in `folder` on the way to or from `name`."""
+    for leftover in folder.glob(f".{name}.????????.tmp"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def folder_size(folder: Path) -> int:
+    """Sum of file sizes below `folder`, in bytes; 0 if there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

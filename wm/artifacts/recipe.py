@@ -1,0 +1,53 @@
+"""A recipe is everything that decides a result; its fingerprint is the artifact's identity."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wm.artifacts.manifest import sha256_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an artifact is made of.
+
+    `version` is raised when a stage's code changes its results. `settings` are those that can change the result, as
+    given; `inputs` are the fingerprints of what was read. Device and number of workers are not part of it.
+    """
+
+    kind: str
+    version: int
+    settings: dict[str, Any]
+    inputs: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, the same that are hashed."""
+        return {
+            "kind": self.kind,
+            "format": FORMAT,
+            "recipe": self.version,
+            "settings": self.settings,
+            "inputs": self.inputs,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """64 hex digits; the first eight name it for people."""
+        return sha256_json(self.as_json())
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What changed between two recipes as_json, in words: `latent 32 -> 64`."""
+    found = []
+    for group in ("settings", "inputs"):
+        before, after = old.get(group, {}), new.get(group, {})
+        for name in sorted({*before, *after}):
+            was, now = before.get(name), after.get(name)
+            if was != now:
+                found.append(f"{name} changed" if group == "inputs" else f"{name} {was} -> {now}")
+    if old.get("recipe") != new.get("recipe"):
+        found.append(f"code of the stage {old.get('recipe')} -> {new.get('recipe')}")
+    if old.get("format") != new.get("format"):
+        found.append(f"format {old.get('format')} -> {new.get('format')}")
+    return found

@@ -1,0 +1,165 @@
+"""Which environments there are, and how one is built.
+
+Named environments know a little more than gymnasium's registry: labels behind the pixels, a good policy head, whether
+the player has to serve. Any other gymnasium id works as it is.
+"""
+
+import difflib
+import importlib.util
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from wm.envs import labels
+from wm.envs.pixels import PixelEnv
+from wm.errors import MissingPackage, UsageProblem
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")  # SDL complains on stderr when it is unset
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What is known of an environment by name. Byte and row counts are of random play at 64x64x3, zstd 3 (measured)."""
+
+    name: str
+    env_id: str
+    package: str
+    pip: str
+    probe: labels.Probe | None = None
+    head: str = "auto"
+    ordered: tuple[int, int, int] | None = None
+    serve: int | None = None
+    bytes_per_frame: float | None = None
+    rows_per_episode: int = 1000
+    protocol: str = ""
+
+    @property
+    def offers_both_action_spaces(self) -> bool:
+        """Whether the environment takes `continuous=True|False`."""
+        return self.env_id.startswith(("LunarLander", "CarRacing"))
+
+
+_ATARI = {"package": "ale_py", "pip": "ale-py", "protocol": "frame skip 4, sticky actions 0.25"}
+_BOX2D = {"package": "Box2D", "pip": "'gymnasium[box2d]'"}
+_CLASSIC = {"package": "pygame", "pip": "'gymnasium[classic-control]'"}
+
+# Atari's reduced action sets: Pong NOOP FIRE RIGHT LEFT RIGHTFIRE LEFTFIRE (RIGHT is up), Breakout NOOP FIRE RIGHT LEFT.
+NAMED = {
+    spec.name: spec
+    for spec in (
+        EnvSpec(
+            name="Pong", env_id="ALE/Pong-v5", **_ATARI, probe=labels.pong, head="ordered", ordered=(3, 0, 2),
+            bytes_per_frame=55, rows_per_episode=1000,
+        ),
+        EnvSpec(
+            name="Breakout", env_id="ALE/Breakout-v5", **_ATARI, probe=labels.breakout, head="ordered",
+            ordered=(3, 0, 2), serve=1, bytes_per_frame=45, rows_per_episode=260,
+        ),
+        EnvSpec(
+            name="LunarLander", env_id="LunarLander-v3", **_BOX2D, probe=labels.lunar_lander, bytes_per_frame=150,
+            rows_per_episode=110, protocol="1000-step limit",
+        ),
+        EnvSpec(
+            name="CarRacing", env_id="CarRacing-v3", **_BOX2D, probe=labels.car_racing, bytes_per_frame=600,
+            rows_per_episode=1001, protocol="1000-step limit, random tracks",
+        ),
+        EnvSpec(
+            name="CartPole", env_id="CartPole-v1", **_CLASSIC, probe=labels.cart_pole, bytes_per_frame=30,
+            rows_per_episode=30, protocol="500-step limit",
+        ),
+        EnvSpec(
+            name="Acrobot", env_id="Acrobot-v1", **_CLASSIC, probe=labels.acrobot, bytes_per_frame=90,
+            rows_per_episode=500, protocol="500-step limit",
+        ),
+    )
+}  # fmt: skip
+
+
+def find(name: str) -> EnvSpec:
+    """The environment called `name`: one of ours, any id of gymnasium's registry, or `module:id`.
+
+    Raises UsageProblem if it is none of them, with the closest name.
+    """
+    if name in NAMED:
+        return NAMED[name]
+    _register_atari()
+    module, colon, _ = name.rpartition(":")  # gymnasium's own form for environments outside its registry
+    if colon and importlib.util.find_spec(module) is None:
+        raise MissingPackage(f"{name} needs the module {module}, which is not installed; install what provides it.")
+    known = gym.registry.keys()
+    if colon or name in known:
+        return EnvSpec(name=name, env_id=name, package="gymnasium", pip="gymnasium")
+    by_lower = {candidate.lower(): candidate for candidate in (*known, *NAMED)}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[close[0]]}?" if close else "use one of ours or any gymnasium id."
+    raise UsageProblem(f"environment {name!r} is unknown ({', '.join(NAMED)} are known by name); {hint}")
+
+
+def _register_atari() -> None:
+    if importlib.util.find_spec("ale_py") is not None:
+        import ale_py
+
+        gym.register_envs(ale_py)
+
+
+@dataclass(frozen=True)
+class EnvRecipe:
+    """All that is needed to build an environment again, in any process. It is part of a dataset's recipe."""
+
+    name: str
+    size: int = 64
+    gray: bool = False
+    actions: str = "auto"
+
+    def spec(self) -> EnvSpec:
+        """What the catalogue knows of it."""
+        return find(self.name)
+
+    def make(self) -> PixelEnv:
+        """Build the unmodified gymnasium environment and wrap it to show square frames.
+
+        Raises MissingPackage with the pip line, or UsageProblem where it has no pixels or not these actions.
+        """
+        env = self._build()
+        observed = _is_image(env.observation_space)
+        if not observed:
+            env.close()
+            env = self._build(render_mode="rgb_array")
+        return PixelEnv(env, size=self.size, gray=self.gray, observed=observed, probe=self.spec().probe)
+
+    def make_blind(self) -> gym.Env[Any, Any]:
+        """The bare environment, for players that do not look: nothing is drawn that need not be."""
+        return self._build()
+
+    def _build(self, **options: Any) -> gym.Env[Any, Any]:
+        spec = self.spec()
+        if importlib.util.find_spec(spec.package) is None:
+            raise MissingPackage(f"{self.name} needs a package that is not installed; run `pip install {spec.pip}`.")
+        if spec.env_id.startswith("ALE/"):
+            _register_atari()
+            _quiet_atari()
+        if self.actions != "auto":
+            if not spec.offers_both_action_spaces:
+                raise UsageProblem(f"--actions is {self.actions!r} but {self.name} has one action space; leave it out.")
+            options["continuous"] = self.actions == "continuous"
+        try:
+            return gym.make(spec.env_id, disable_env_checker=True, **options)
+        except gym.error.DependencyNotInstalled as error:
+            raise MissingPackage(f"{self.name} needs a package that is not installed: {error}") from None
+        except (gym.error.Error, TypeError, ValueError) as error:
+            raise UsageProblem(f"{self.name} cannot be built: {error}") from None
+
+
+def _is_image(space: gym.Space[Any]) -> bool:
+    is_bytes = isinstance(space, gym.spaces.Box) and space.dtype == "uint8"
+    return is_bytes and space.shape is not None and len(space.shape) == 3 and space.shape[-1] in (1, 3)
+
+
+def _quiet_atari() -> None:
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

@@ -1,0 +1,62 @@
+"""Windows of latents for M: batch = f(seed, step)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.episodes.latents import Latents
+from wm.seeding import generator
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """B windows of L steps. Step t goes from row t to row t + 1; `mask` is 0 where the episode was over.
+
+    means, logvars (B, L + 1, z); actions (B, L, A) encoded; rewards, ends, mask (B, L) float32.
+    `ends` is 1 at the last step of an episode that terminated (not: was truncated).
+    """
+
+    means: NDArray[np.float32]
+    logvars: NDArray[np.float32]
+    actions: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    ends: NDArray[np.float32]
+    mask: NDArray[np.float32]
+
+
+class Windows:
+    """Windows of `length` steps over the chosen episodes. Episodes are drawn by their steps; starts are drawn half a
+    window beyond both ends and clipped, so the start and the end of an episode come up as often as its middle."""
+
+    def __init__(self, latents: Latents, chosen: NDArray[np.bool_], length: int, batch: int, seed: int) -> None:
+        self.latents, self.length, self.batch, self.seed = latents, length, batch, seed
+        self._episodes = np.flatnonzero(chosen)
+        self._steps = (latents.ends - latents.starts - 1)[self._episodes]
+
+    def at(self, step: int) -> WindowBatch:
+        """The batch of a step."""
+        random = generator(self.seed, "windows", step)
+        picked = random.choice(len(self._episodes), self.batch, p=self._steps / self._steps.sum())
+        steps = self._steps[picked]
+        drawn = random.uniform(-self.length / 2, np.maximum(steps - self.length / 2, 1))
+        starts = np.clip(drawn.astype(np.int64), 0, np.maximum(steps - self.length, 0))
+        return self.cut(np.stack([self._episodes[picked], starts], axis=1))
+
+    def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
+        """The windows at (episode, first step) addresses."""
+        data = self.latents
+        start = data.starts[addresses[:, 0]] + addresses[:, 1]
+        last = data.ends[addresses[:, 0]] - 1  # the row of the final frame
+        rows = np.minimum(start[:, None] + np.arange(self.length + 1), last[:, None])
+        steps = rows[:, :-1]
+        mask = (start[:, None] + np.arange(self.length) < last[:, None]).astype(np.float32)
+        final = (steps == last[:, None] - 1) & data.terminated[addresses[:, 0]][:, None]
+        return WindowBatch(
+            means=data.means[rows],
+            logvars=data.logvars[rows],
+            actions=data.space.encode(data.actions[steps]),
+            rewards=data.rewards[steps] * mask,
+            ends=final.astype(np.float32) * mask,
+            mask=mask,
+        )

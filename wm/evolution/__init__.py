@@ -1,0 +1,1 @@
+"""CMA-ES search over controllers and the evaluation of candidates."""

@@ -1,0 +1,84 @@
+"""CMA-ES over C's parameters, resumed by replaying its log of fitness values: no pickle, and exact."""
+
+import hashlib
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.errors import BadData
+from wm.seeding import generator
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # pycma mentions optional plotting packages
+    import cma
+
+Vector = NDArray[np.float64]
+
+
+class Search:
+    """Ask for candidates, tell their returns (higher is better). Starts at zero.
+
+    The candidates depend on (parameters, popsize, sigma, seed) and on the returns told so far, and on nothing else.
+    pycma's own stopping rules are off: a flat generation (every candidate loses 21 points) is no reason to stop.
+    """
+
+    def __init__(self, parameters: int, popsize: int, sigma: float, seed: int) -> None:
+        random = generator(seed, "cma")
+        self._strategy = cma.CMAEvolutionStrategy(
+            np.zeros(parameters),
+            sigma,
+            {
+                "popsize": popsize,
+                "seed": np.nan,  # leave numpy's global generator alone
+                "randn": lambda *shape: random.standard_normal(shape),
+                "tolfun": 0,
+                "tolfunhist": 0,
+                "tolx": 0,
+                "tolflatfitness": np.inf,
+                "tolstagnation": np.inf,
+                "verbose": -9,
+                "verb_log": 0,
+            },
+        )
+        self.generation = 0
+        self._asked: list[Vector] = []
+
+    def ask(self) -> NDArray[np.float32]:
+        """The candidates of this generation, (popsize, parameters)."""
+        self._asked = self._strategy.ask()
+        return np.array(self._asked, np.float32)
+
+    def tell(self, returns: Vector) -> None:
+        """Report the candidates' returns. What is not finite counts as worse than the worst."""
+        finite = np.isfinite(returns)
+        worst = returns[finite].min() if finite.any() else 0.0
+        spread = np.ptp(returns[finite]) if finite.any() else 0.0
+        fitness = np.where(finite, returns, worst - spread - 1)
+        self._strategy.tell(self._asked, list(-fitness))
+        self.generation += 1
+
+    @property
+    def mean(self) -> NDArray[np.float32]:
+        """The mean of the distribution: the policy that is validated and kept."""
+        return np.array(self._strategy.mean, np.float32)
+
+    @property
+    def sigma(self) -> float:
+        """The step size."""
+        return float(self._strategy.sigma)
+
+
+def digest(candidates: NDArray[np.float32]) -> str:
+    """Names a generation's candidates in the log."""
+    return hashlib.sha256(candidates.tobytes()).hexdigest()[:16]
+
+
+def replay(search: Search, candidates_digest: str, returns: list[float]) -> None:
+    """Repeat one logged generation. Raises BadData if the candidates are not those that were played."""
+    if digest(search.ask()) != candidates_digest:
+        raise BadData(
+            f"generation {search.generation} of the fitness log belongs to other candidates (another cma or numpy "
+            "version?); remove the unfinished controller to start over."
+        )
+    search.tell(np.array(returns))

@@ -1,0 +1,1 @@
+"""V, M and C: tensors in, tensors out; no files, no environments."""

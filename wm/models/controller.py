@@ -1,0 +1,80 @@
+"""C: a linear policy on [mean z, h], its parameters one flat vector that CMA-ES evolves.
+
+Heads, from the linear output u to an action:
+- `argmax`: one output per discrete action, the largest wins;
+- `ordered`: one output, three ordered actions (down, stay, up) for paddle games: u < -0.3, between, u > 0.3;
+- `tanh`: one output per dimension of a box; non-negative dimensions are (tanh u + 1) / 2 for the first of CarRacing's
+  pedals (gas) and tanh u clipped at 0 for the others (brake), as in the paper's code.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from wm.actions import ActionSpace
+from wm.errors import UsageProblem
+
+THRESHOLD = 0.3
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The shape of C: `inputs` = Z + H, the action space, the head, and for `ordered` its three actions."""
+
+    inputs: int
+    space: ActionSpace
+    head: str
+    ordered: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        fits = {"argmax": self.space.discrete, "tanh": not self.space.discrete, "ordered": self.ordered is not None}
+        if not fits[self.head]:
+            kind = "discrete" if self.space.discrete else "continuous"
+            raise UsageProblem(f"--set head={self.head} does not fit this environment's {kind} actions; use head=auto.")
+
+    @property
+    def outputs(self) -> int:
+        """Linear outputs of the head."""
+        return 1 if self.head == "ordered" else self.space.width
+
+    @property
+    def parameters(self) -> int:
+        """Length of the flat vector: weights row by row, then biases."""
+        return self.outputs * (self.inputs + 1)
+
+    def act(self, weights: Tensor, features: Tensor) -> NDArray[Any]:
+        """Actions of B policies, each with its own weights (B, parameters), on features (B, inputs).
+
+        Returns what gymnasium takes: (B,) integers or (B, dimensions) float32 within the box.
+        """
+        matrix = weights[:, : self.outputs * self.inputs].unflatten(1, (self.outputs, self.inputs))
+        bias = weights[:, self.outputs * self.inputs :]
+        u = torch.bmm(matrix, features[:, :, None]).squeeze(-1) + bias
+        if self.head == "argmax":
+            return u.argmax(1).numpy()
+        if self.head == "ordered":
+            assert self.ordered is not None
+            place = (u[:, 0] > THRESHOLD).int() - (u[:, 0] < -THRESHOLD).int() + 1
+            return np.array(self.ordered)[place.numpy()]
+        return self._box(torch.tanh(u).numpy())
+
+    def _box(self, squashed: NDArray[np.float32]) -> NDArray[np.float32]:
+        low, high = np.array(self.space.low, np.float32), np.array(self.space.high, np.float32)
+        action = (low + (squashed + 1) / 2 * (high - low)).astype(np.float32)
+        one_sided = np.flatnonzero(low == 0)
+        for dimension in one_sided[1:]:
+            action[:, dimension] = np.clip(squashed[:, dimension], 0, 1) * high[dimension]
+        return action
+
+
+def pick_head(asked: str, space: ActionSpace, suggested: str) -> str:
+    """Resolve `auto`: the catalogue's suggestion if it has one, else by the kind of action space."""
+    if asked != "auto":
+        return asked
+    if suggested == "ordered" and space.discrete:
+        return "ordered"
+    return "argmax" if space.discrete else "tanh"

@@ -1,0 +1,121 @@
+"""M: an LSTM that predicts the next latent as a mixture of Gaussians, the reward, and the end of the episode.
+
+- Mixtures per latent dimension, as in the paper's code: 3 * K * Z outputs.
+- It predicts the *mean* of the next latent, which is what C sees; its input is a latent sampled by V.
+- log-likelihoods by logsumexp in float32; log sigma is clamped, or a dead latent would drive it to minus infinity.
+- Rewards are standardised by constants of the data, kept in buffers.
+- The end head's loss weighs rare ends more; `end_probability` takes the weight out again, so that it is calibrated.
+Shapes: B batch, L steps, Z latents, A encoded action width, K mixtures, H hidden.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+LOG_SIGMA = (-4.0, 3.0)
+
+
+class Prediction(NamedTuple):
+    """What M says of the next step. logits, mean, log_sigma (..., Z, K); reward, end_logit (...)."""
+
+    logits: Tensor
+    mean: Tensor
+    log_sigma: Tensor
+    reward: Tensor
+    end_logit: Tensor
+
+
+class MdnRnnLoss(NamedTuple):
+    """Means over steps that exist: `total`; `nll` per latent dimension; squared `reward` error (standardised); `end`."""
+
+    total: Tensor
+    nll: Tensor
+    reward: Tensor
+    end: Tensor
+
+
+State = tuple[Tensor, Tensor]
+
+
+class MdnRnn(nn.Module):
+    """M. The recurrent state (h, c), each (B, H), is a value that is passed in and returned."""
+
+    reward_mean: Tensor
+    reward_std: Tensor
+
+    def __init__(self, latent: int, action: int, hidden: int, mixtures: int, end_weight: float) -> None:
+        super().__init__()
+        self.latent, self.action, self.hidden, self.mixtures = latent, action, hidden, mixtures
+        self.end_weight = end_weight
+        self.lstm = nn.LSTM(latent + action, hidden, batch_first=True)
+        self.heads = nn.Linear(hidden, 3 * latent * mixtures + 2)
+        self.register_buffer("reward_mean", torch.zeros(()))
+        self.register_buffer("reward_std", torch.ones(()))
+
+    def start(self, batch: int, device: torch.device | str = "cpu") -> State:
+        """The state before the first step."""
+        return torch.zeros(batch, self.hidden, device=device), torch.zeros(batch, self.hidden, device=device)
+
+    def _predict(self, h: Tensor) -> Prediction:
+        out = self.heads(h).float()
+        mixture, reward, end = out.split([3 * self.latent * self.mixtures, 1, 1], dim=-1)
+        logits, mean, log_sigma = mixture.unflatten(-1, (3, self.latent, self.mixtures)).unbind(-3)
+        return Prediction(
+            torch.log_softmax(logits, -1),
+            mean,
+            log_sigma.clamp(*LOG_SIGMA),
+            reward.squeeze(-1) * self.reward_std + self.reward_mean,
+            end.squeeze(-1),
+        )
+
+    def forward(self, z: Tensor, action: Tensor) -> Prediction:
+        """Predictions for every step of sequences: z (B, L, Z), action (B, L, A)."""
+        h, _ = self.lstm(torch.cat([z, action], -1))
+        return self._predict(h)
+
+    def step(self, z: Tensor, action: Tensor, state: State) -> State:
+        """One step: z (B, Z), action (B, A), state -> state."""
+        _, (h, c) = self.lstm(torch.cat([z, action], -1)[:, None], (state[0][None], state[1][None]))
+        return h[0], c[0]
+
+    def predict(self, state: State) -> Prediction:
+        """What comes after `state`."""
+        return self._predict(state[0])
+
+    def end_probability(self, prediction: Prediction) -> Tensor:
+        """Calibrated probability that the episode ends with this step."""
+        return torch.sigmoid(prediction.end_logit - math.log(self.end_weight))
+
+    def loss(self, z: Tensor, action: Tensor, target: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor) -> MdnRnnLoss:
+        """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L)."""
+        said = self(z, action)
+        count = mask.sum().clamp(min=1)
+        nll = (-log_likelihood(said, target).mean(-1) * mask).sum() / count
+        reward = (((said.reward - rewards) / self.reward_std).square() * mask).sum() / count
+        weight = torch.full_like(count, self.end_weight)
+        end = functional.binary_cross_entropy_with_logits(said.end_logit, ends, mask, pos_weight=weight, reduction="sum")
+        return MdnRnnLoss(nll + reward + end / count, nll, reward, end / count)
+
+
+def log_likelihood(said: Prediction, z: Tensor) -> Tensor:
+    """log p(z) per latent dimension, (..., Z)."""
+    standard = (z[..., None] - said.mean) * torch.exp(-said.log_sigma)
+    each = said.logits - said.log_sigma - 0.5 * standard.square() - 0.5 * math.log(2 * math.pi)
+    return torch.logsumexp(each, -1)
+
+
+def sample(said: Prediction, temperature: float, generator: torch.Generator) -> Tensor:
+    """Draw the next latent, (..., Z): logits / temperature, sigma * sqrt(temperature) (Ha & Schmidhuber, A.2)."""
+    uniform = torch.rand(said.logits.shape, generator=generator, device=said.logits.device).clamp(1e-20, 1)
+    component = (said.logits / temperature - torch.log(-torch.log(uniform))).argmax(-1, keepdim=True)  # Gumbel-max
+    mean, log_sigma = said.mean.gather(-1, component), said.log_sigma.gather(-1, component)
+    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+    return (mean + torch.exp(log_sigma) * math.sqrt(temperature) * noise).squeeze(-1)
+
+
+def expected(said: Prediction) -> Tensor:
+    """The mean of the mixture, (..., Z)."""
+    return (said.logits.exp() * said.mean).sum(-1)

@@ -1,0 +1,91 @@
+"""Policies that look at nothing: what random data is collected with. They import no torch, so workers start fast."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.actions import ActionSpace
+from wm.errors import UsageProblem
+from wm.rollouts import Job
+from wm.seeding import generator
+
+HOLD = (1, 8)  # steps an action is held by `sticky`, both ends included
+BROWNIAN_STEP = 0.15  # of half the box's width
+
+
+class _Blind:
+    """Base: one generator per slot, seeded by the job."""
+
+    def __init__(self, space: ActionSpace, slots: int = 1) -> None:
+        self.space, self.slots = space, slots
+        self._random = [generator(0, "policy") for _ in range(slots)]
+        self._low = np.array(space.low, np.float32)
+        self._high = np.array(space.high, np.float32)
+
+    def begin(self, slot: int, job: Job) -> None:
+        """A new episode: everything this policy draws depends on the job's seed."""
+        self._random[slot] = generator(job.seed, "policy")
+
+    def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> list[Any]:
+        """One action per slot."""
+        return [self._draw(slot) for slot in range(self.slots)]
+
+    def _draw(self, slot: int) -> Any:
+        if self.space.discrete:
+            return int(self._random[slot].integers(self.space.count))
+        return self._random[slot].uniform(self._low, self._high).astype(np.float32)
+
+
+class RandomPolicy(_Blind):
+    """Uniform over the action space, anew every step."""
+
+
+class StickyPolicy(_Blind):
+    """A random action held for a random while, so that paddles and cars get somewhere."""
+
+    def __init__(self, space: ActionSpace, slots: int = 1) -> None:
+        super().__init__(space, slots)
+        self._left = [0] * slots
+        self._held: list[Any] = [None] * slots
+
+    def begin(self, slot: int, job: Job) -> None:
+        super().begin(slot, job)
+        self._left[slot] = 0
+
+    def _draw(self, slot: int) -> Any:
+        if self._left[slot] == 0:
+            self._left[slot] = int(self._random[slot].integers(HOLD[0], HOLD[1] + 1))
+            self._held[slot] = super()._draw(slot)
+        self._left[slot] -= 1
+        return self._held[slot]
+
+
+class BrownianPolicy(_Blind):
+    """A random walk within the box (continuous actions only)."""
+
+    def __init__(self, space: ActionSpace, slots: int = 1) -> None:
+        if space.discrete:
+            raise UsageProblem("--policy brownian needs continuous actions; use sticky or random here.")
+        super().__init__(space, slots)
+        self._at = [(self._low + self._high) / 2] * slots
+
+    def begin(self, slot: int, job: Job) -> None:
+        super().begin(slot, job)
+        self._at[slot] = self._random[slot].uniform(self._low, self._high).astype(np.float32)
+
+    def _draw(self, slot: int) -> Any:
+        move = self._random[slot].standard_normal(len(self._low)) * BROWNIAN_STEP * (self._high - self._low) / 2
+        self._at[slot] = np.clip(self._at[slot] + move, self._low, self._high).astype(np.float32)
+        return self._at[slot]
+
+
+BLIND = {"random": RandomPolicy, "sticky": StickyPolicy, "brownian": BrownianPolicy}
+
+
+def pick_policy(asked: str, space: ActionSpace) -> str:
+    """Resolve `auto`: sticky for discrete actions, brownian for continuous ones."""
+    if asked != "auto":
+        return asked
+    return "sticky" if space.discrete else "brownian"

@@ -1,0 +1,1 @@
+"""Pictures: film strips, animations, curves."""

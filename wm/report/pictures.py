@@ -1,0 +1,72 @@
+"""Film strips and animations, drawn with Pillow."""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+Frames = NDArray[np.uint8]
+_PAPER, _INK = (250, 250, 248), (40, 40, 40)
+_TEXT = 14
+
+
+def _colour(frame: Frames) -> Frames:
+    return np.repeat(frame, 3, axis=-1) if frame.shape[-1] == 1 else frame
+
+
+def _enlarged(frame: Frames, side: int) -> Image.Image:
+    return Image.fromarray(_colour(frame)).resize((side, side), Image.Resampling.NEAREST)
+
+
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size=_TEXT)
+
+
+def film_strip(rows: Sequence[tuple[str, Frames]], captions: Sequence[str], title: str, side: int = 112) -> bytes:
+    """A PNG: one labelled row of (N, S, S, C) frames under another, a caption over every column."""
+    columns = max(len(frames) for _, frames in rows)
+    margin, gap, head = 118, 6, 54
+    width = margin + columns * (side + gap) + gap
+    height = head + len(rows) * (side + gap) + gap
+    sheet = Image.new("RGB", (width, height), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((gap, gap), title, _INK, _font())
+    for column, caption in enumerate(captions):
+        draw.text((margin + column * (side + gap), head - _TEXT - 6), caption, _INK, _font())
+    for row, (label, frames) in enumerate(rows):
+        top = head + row * (side + gap)
+        draw.multiline_text((gap, top + side // 2 - _TEXT), label, _INK, _font())
+        for column, frame in enumerate(frames):
+            sheet.paste(_enlarged(frame, side), (margin + column * (side + gap), top))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def animation(panels: Sequence[tuple[str, Frames]], captions: Sequence[str], fps: int, side: int = 192) -> bytes:
+    """A GIF: labelled panels of (N, S, S, C) frames side by side, a caption per time step below."""
+    gap, head = 8, _TEXT + 12
+    width = len(panels) * (side + gap) + gap
+    sheets = []
+    for step, caption in enumerate(captions):
+        sheet = Image.new("RGB", (width, side + 2 * head), _PAPER)
+        draw = ImageDraw.Draw(sheet)
+        for number, (label, frames) in enumerate(panels):
+            left = gap + number * (side + gap)
+            draw.text((left, 4), label, _INK, _font())
+            sheet.paste(_enlarged(frames[min(step, len(frames) - 1)], side), (left, head))
+        draw.text((gap, head + side + 4), caption, _INK, _font())
+        sheets.append(sheet.quantize(colors=64, dither=Image.Dither.NONE))
+    buffer = io.BytesIO()
+    sheets[0].save(
+        buffer, "GIF", save_all=True, append_images=sheets[1:], duration=round(1000 / fps), loop=0, optimize=True
+    )
+    return buffer.getvalue()
+
+
+def error_map(real: Frames, drawn: Frames) -> Frames:
+    """Absolute difference of frames, brightened four times, as gray pictures."""
+    difference = np.abs(real.astype(np.int16) - drawn.astype(np.int16)).max(axis=-1, keepdims=True)
+    return np.minimum(difference * 4, 255).astype(np.uint8)

@@ -1,0 +1,178 @@
+"""The control panel: every setting of every command, declared once. Options, presets and docs derive from it.
+
+A setting is a field of a frozen dataclass with a sentence and a bound. `flag=True` gives it an option of its own;
+every setting can be given by `--set name=value`, a preset or a config file. `result=False` marks what cannot change
+the result and is left out of fingerprints. This module imports nothing heavy: `wm --help` reads it.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from wm.errors import UsageProblem
+
+T = TypeVar("T")
+
+
+def setting(
+    default: T,
+    sentence: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    flag: bool = False,
+    result: bool = True,
+) -> T:
+    """Declare a setting: its default, a sentence for the help, its bounds, and whether it has a flag."""
+    metadata = {"sentence": sentence, "low": low, "high": high, "choices": choices, "flag": flag, "result": result}
+    declared: T = field(default=default, metadata=metadata)
+    return declared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of all groups: checks every bound at construction."""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            check(item, getattr(self, item.name))
+
+    def that_change_results(self) -> dict[str, Any]:
+        """The settings that enter a fingerprint, as given."""
+        chosen = (item.name for item in dataclasses.fields(self) if item.metadata["result"])
+        return {name: getattr(self, name) for name in chosen}
+
+
+def option_name(item: "dataclasses.Field[Any]") -> str:
+    """`max_steps` -> `--max-steps`."""
+    return "--" + item.name.rstrip("_").replace("_", "-")
+
+
+def check(item: "dataclasses.Field[Any]", value: Any) -> None:
+    """Raise UsageProblem if `value` is outside the declared bounds or choices."""
+    low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
+    name = option_name(item)
+    if choices is not None and value not in choices:
+        raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+    if low is not None and not value >= low:
+        raise UsageProblem(f"{name} is {value}; expected at least {low:g}.")
+    if high is not None and not value <= high:
+        raise UsageProblem(f"{name} is {value}; expected at most {high:g}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectSettings(Settings):
+    """`wm collect`: which episodes are played and how they are stored."""
+
+    episodes: int = setting(50, "How many episodes the dataset should hold.", low=1, flag=True, result=False)
+    size: int = setting(64, "Side of the stored square frames in pixels.", low=32, high=128, flag=True)
+    gray: bool = setting(False, "Store one gray channel instead of three colours.", flag=True)
+    policy: str = setting(
+        "auto",
+        "Who plays: auto is sticky for discrete actions, brownian for continuous ones.",
+        choices=("auto", "random", "sticky", "brownian", "controller"),
+        flag=True,
+    )
+    actions: str = setting(
+        "auto",
+        "Action space, where the environment offers both.",
+        choices=("auto", "discrete", "continuous"),
+        flag=True,
+    )
+    max_steps: int = setting(0, "Truncate episodes after this many steps; 0: the environment's own limit.", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaeSettings(Settings):
+    """`wm train-vae`: the paper's ConvVAE."""
+
+    episodes: int = setting(0, "Train on the first N episodes; 0: all.", low=0, flag=True, result=False)
+    latent: int = setting(32, "Number of latent dimensions.", low=1, high=1024, flag=True)
+    steps: int = setting(6000, "Training steps.", low=1, flag=True)
+    batch: int = setting(64, "Frames per step.", low=1, flag=True)
+    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
+    pixel_weight: float = setting(
+        100.0, "Weight of the summed squared pixel error against the KL term; the paper's 1 drops small balls.", low=1e-6
+    )
+    kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
+    held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
+    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
+    ram: str = setting(
+        "auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", result=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdnRnnSettings(Settings):
+    """`wm train-mdnrnn`: LSTM with a mixture density head, and heads for reward and end of episode."""
+
+    hidden: int = setting(256, "LSTM units.", low=1, high=8192, flag=True)
+    mixtures: int = setting(5, "Gaussians per latent dimension.", low=1, high=64, flag=True)
+    seq_len: int = setting(64, "Steps per training window.", low=2, flag=True)
+    steps: int = setting(4000, "Training steps.", low=1, flag=True)
+    batch: int = setting(32, "Windows per step.", low=1, flag=True)
+    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
+    clip: float = setting(1.0, "Largest gradient norm.", low=1e-6)
+    end_weight: float = setting(10.0, "Weight of the rare ends of episodes in the end head's loss.", low=1.0)
+    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerSettings(Settings):
+    """`wm train-controller`: CMA-ES over a linear policy on [mean z, h]."""
+
+    in_: str = setting("real", "Where candidates play.", choices=("real", "dream"), flag=True)
+    popsize: int = setting(16, "Candidates per generation.", low=4, flag=True)
+    max_generations: int = setting(60, "Generations to evolve.", low=1, flag=True)
+    episodes_per_eval: int = setting(1, "Episodes each candidate plays per generation.", low=1, flag=True)
+    temperature: float = setting(1.0, "Temperature of the dream (with --in dream).", low=0.01, high=10.0, flag=True)
+    head: str = setting(
+        "auto",
+        "From the linear output to an action: argmax, ordered (one output: down, stay, up), tanh (box).",
+        choices=("auto", "argmax", "ordered", "tanh"),
+    )
+    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
+    max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
+    validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
+    validation_episodes: int = setting(20, "Full real episodes per validation, on seeds of their own.", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DreamSettings(Settings):
+    """`wm dream`: M imagines; the pictures show it beside reality."""
+
+    temperature: float = setting(1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True)
+    dreams: int = setting(32, "Dreams played for the return and length.", low=1, flag=True)
+    max_steps: int = setting(500, "Longest dream, in steps.", low=1, flag=True)
+    context: int = setting(16, "Real steps M sees before the pictured dream begins.", low=1)
+    frames: int = setting(120, "Steps of the animation.", low=2)
+    fps: int = setting(15, "Frames per second of the animation.", low=1, high=50)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(Settings):
+    """`wm evaluate`: honest scores on test seeds in the unmodified environment."""
+
+    episodes: int = setting(100, "Test episodes; under 100 the score is marked as a preview.", low=2, flag=True)
+    agent: str = setting("controller", "Who plays.", choices=("controller", "random"), flag=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurriculumSettings(Settings):
+    """`wm curriculum`: the whole chain, one environment after the other."""
+
+    envs: str = setting(
+        "Pong,LunarLander,Breakout,CarRacing", "Environments, separated by commas.", flag=True, result=False
+    )
+
+
+COMMANDS: dict[str, type[Settings]] = {
+    "collect": CollectSettings,
+    "train-vae": VaeSettings,
+    "train-mdnrnn": MdnRnnSettings,
+    "train-controller": ControllerSettings,
+    "dream": DreamSettings,
+    "evaluate": EvaluateSettings,
+    "curriculum": CurriculumSettings,
+}

@@ -1,0 +1,1 @@
+"""Gradient training: the loop, checkpoints, the metrics stream."""
