@@ -11,7 +11,7 @@ import click
 from stages import console
 from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
 from stages.session import Plan, Result, Session
-from wm.errors import DiskProblem, NotPermitted, Stopped, UsageProblem, WmError
+from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
     CollectSettings,
     ControllerSettings,
@@ -234,9 +234,7 @@ def curriculum(**options: Any) -> None:
     call.stop.install()
     verdicts = stage.curriculum(call.session, settings, call.sources)
     if call.as_json:
-        console.print_json(
-            {verdict.env: [result.as_json() for result in verdict.results] for verdict in verdicts}
-        )
+        console.print_json({verdict.env: [result.as_json() for result in verdict.results] for verdict in verdicts})
     else:
         click.echo(stage.closing(verdicts))
     for verdict in verdicts:

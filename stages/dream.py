@@ -11,8 +11,8 @@ from stages import console
 from stages.encode import check_sizes
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_controller, load_pair
 from stages.train_controller import build_controller, load_latents, load_starts
+from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_controller, load_pair
 from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.dreams import Dreams, imagine, warm_starts
@@ -180,7 +180,12 @@ def _beside_reality(
         dreamt.append(dreams.z[0])
     decode = inputs.vae.model.decode
     real = FrameReader(dataset).read(begin, stop)
-    return episode, real, to_frames(decode(z[0, settings.context :])).numpy(), to_frames(decode(torch.stack(dreamt))).numpy()
+    return (
+        episode,
+        real,
+        to_frames(decode(z[0, settings.context :])).numpy(),
+        to_frames(decode(torch.stack(dreamt))).numpy(),
+    )
 
 
 def _error(real: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:

@@ -137,7 +137,9 @@ def _table(path: Path, command: str, env: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise MissingInput(f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
+        raise MissingInput(
+            f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file."
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise UsageProblem(f"config file {path} is not TOML: {error}.") from None
     unknown = set(tables) - set(COMMANDS)

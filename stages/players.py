@@ -74,9 +74,7 @@ def _envs(recipe: EnvRecipe, count: int) -> list[Any]:
     return [recipe.make() for _ in range(count)]
 
 
-def play_jobs(
-    player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int
-) -> list[Outcome]:
+def play_jobs(player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int) -> list[Outcome]:
     """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
     agent = build_agent(player, SLOTS, candidates)
     return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps))

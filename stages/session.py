@@ -176,9 +176,7 @@ def up_to_date(stage: str, artifact: Artifact, summary: str, status: str = "up t
     """The result of a stage that had nothing to do."""
     seconds = float(artifact.manifest["provenance"]["wall_seconds"])
     pictures = sorted(path for path in artifact.folder.iterdir() if path.suffix in (".png", ".gif"))
-    return Result(
-        stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary, seconds, pictures
-    )
+    return Result(stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary, seconds, pictures)
 
 
 def made(stage: str, builder: Builder, artifact: Artifact, summary: str) -> Result:

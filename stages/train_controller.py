@@ -14,11 +14,11 @@ from stages import console
 from stages.players import Player, play_jobs, share_out
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
 from stages.trained import SHAPE, TrainedMdnRnn, TrainedVae, load_pair
-from wm.artifacts import durable
+from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.dreams import Starts, imagine, warm_starts
 from wm.episodes.latents import Latents
-from wm.errors import MissingInput
+from wm.errors import RecipeMismatch
 from wm.evolution.scores import Score
 from wm.evolution.search import Search, digest, replay
 from wm.executors import Workers
@@ -123,13 +123,10 @@ def build_controller(player: Player, mdnrnn: TrainedMdnRnn) -> Controller:
 
 def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
     """The latents M was trained on. Raises MissingInput if they are gone or others."""
-    manifest_inputs = mdnrnn.artifact.inputs["latents"]
     folder = session.run_path / "latents"
-    from wm.artifacts import runs
-
     artifact = runs.load(folder, "latents", session.command("train-mdnrnn"))
-    if artifact.fingerprint != manifest_inputs:
-        raise MissingInput(f"{folder} are not the latents M was trained on; run `{session.command('train-mdnrnn')}`.")
+    if artifact.fingerprint != mdnrnn.artifact.inputs["latents"]:
+        raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{session.command('train-mdnrnn')}`.")
     return Latents.load(folder)
 
 
@@ -233,9 +230,9 @@ def _evolve(
     session: Session, settings: ControllerSettings, search: Search, evaluation: Evaluation, folder: Path
 ) -> Progress:
     done = Progress()
-    for line in _logged(folder):
-        replay(search, line["candidates"], line["returns"])
-        done.add(line, search.mean)
+    for logged in _logged(folder):
+        replay(search, logged["candidates"], logged["returns"])
+        done.add(logged, search.mean)
     if search.generation:
         console.say(f"train-controller {session.env}: goes on at generation {search.generation}")
     label = f"train-controller {session.env}"

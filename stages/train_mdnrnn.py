@@ -66,7 +66,7 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     for step in range(4):
         if step == 1:
             began = time.monotonic()
-        model.loss(z, actions, z, flat, flat, flat + 1).total.backward()  # type: ignore[no-untyped-call]
+        model.loss(z, actions, z, flat, flat, flat + 1).total.backward()
     seconds = (time.monotonic() - began) / 3 * 1.2 * settings.steps + dataset.rows / 5000
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     done = run.current() is not None

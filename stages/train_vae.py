@@ -40,7 +40,7 @@ def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> ConvVae:
     size, _, channels = dataset.frame_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "vae", "init"))
-        return ConvVae(size, channels, settings.latent).to(memory_format=torch.channels_last)
+        return ConvVae(size, channels, settings.latent).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _ram(settings: VaeSettings) -> int:
@@ -58,7 +58,7 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
         if step == 1:
             began = time.monotonic()
         noise = torch.zeros(settings.batch, settings.latent)
-        model.loss(frames, noise, settings.pixel_weight, settings.kl_tolerance).total.backward()  # type: ignore[no-untyped-call]
+        model.loss(frames, noise, settings.pixel_weight, settings.kl_tolerance).total.backward()
     seconds = (time.monotonic() - began) / 3 * 1.15 * settings.steps
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     raw = dataset.rows * int(np.prod(dataset.frame_shape))
@@ -193,4 +193,3 @@ def _write(
         for name, key in (("training", "loss"), ("validation", "validation_loss"))
     ]
     durable.write_bytes(folder / "loss.png", draw(curves, f"{env}: V", "step", "loss (nats)"))
-

@@ -44,9 +44,7 @@ def train_to_best(
     began, last = time.monotonic(), start
     with console.progress(label, steps, "steps", start) as progress:
         figures: dict[str, float] = {}
-        running = train(
-            model, optimizer, loss, start=start, stop=steps, learning_rate=learning_rate, clip=clip
-        )
+        running = train(model, optimizer, loss, start=start, stop=steps, learning_rate=learning_rate, clip=clip)
         for step, metrics in running:
             if step % LOG_EVERY == 0 or step == steps:
                 figures = {name: value.item() for name, value in metrics.items()}

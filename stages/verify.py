@@ -35,4 +35,6 @@ def _kind(listed: Path) -> str:
     try:
         return str(json.loads(listed.read_bytes())["kind"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadData(f"{listed} is not a readable manifest ({error}); restore it or make the artifact again.") from None
+        raise BadData(
+            f"{listed} is not a readable manifest ({error}); restore it or make the artifact again."
+        ) from None

@@ -53,7 +53,7 @@ class Dreams:
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here (N,) bool. `z` moves on."""
         self.state = self.mdnrnn.step(self.z, actions, self.state)
-        said = self.mdnrnn.predict(self.state)
+        said = self.mdnrnn.predict(self.z, self.hidden)
         self.z = sample(said, self.temperature, self._random)
         chance = torch.rand(len(self.z), generator=self._random)
         return said.reward, chance < self.mdnrnn.end_probability(said)

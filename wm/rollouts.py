@@ -42,7 +42,7 @@ class Agent(Protocol):
     def begin(self, slot: int, job: Job) -> None:
         """A new episode begins in this slot."""
 
-    def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> Sequence[Any]:
+    def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> Sequence[Any] | NDArray[Any]:
         """One action per slot for (slots, ...) observations."""
 
 
@@ -122,7 +122,10 @@ def record(
     """Play one job with a one-slot agent and keep every row. Raises ValueError for a reward that is not finite."""
     agent.begin(0, job)
     observation, info = env.reset(seed=job.seed)
-    frames, actions, rewards, labels = [observation], [], [], [info.get("labels", ())]
+    frames: list[Any] = [observation]
+    actions: list[Any] = []
+    rewards: list[float] = []
+    labels: list[Any] = [info.get("labels", ())]
     terminated = truncated = False
     while not (terminated or truncated):
         action = agent.act(observation[None], [info])[0]

@@ -93,14 +93,14 @@ class VaeSettings(Settings):
     batch: int = setting(64, "Frames per step.", low=1, flag=True)
     learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
     pixel_weight: float = setting(
-        100.0, "Weight of the summed squared pixel error against the KL term; the paper's 1 drops small balls.", low=1e-6
+        100.0,
+        "Weight of the summed squared pixel error against the KL term; the paper's 1 drops small balls.",
+        low=1e-6,
     )
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
     held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
-    ram: str = setting(
-        "auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", result=False
-    )
+    ram: str = setting("auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", result=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,9 @@ class ControllerSettings(Settings):
 class DreamSettings(Settings):
     """`wm dream`: M imagines; the pictures show it beside reality."""
 
-    temperature: float = setting(1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True)
+    temperature: float = setting(
+        1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True
+    )
     dreams: int = setting(32, "Dreams played for the return and length.", low=1, flag=True)
     max_steps: int = setting(500, "Longest dream, in steps.", low=1, flag=True)
     context: int = setting(16, "Real steps M sees before the pictured dream begins.", low=1)

@@ -20,7 +20,7 @@ def test_sizes_are_read_and_shown() -> None:
 def test_the_limit_counts_what_is_there_already(tmp_path: Path) -> None:
     budget = DiskBudget(tmp_path, 1000)
     budget.require(400, 600, "this")
-    with pytest.raises(DiskProblem, match="needs about 401 B .* only 400 B may be used; free some space"):
+    with pytest.raises(DiskProblem, match=r"needs about 401 B .* only 400 B may be used; free some space"):
         budget.require(401, 600, "this")
 
 

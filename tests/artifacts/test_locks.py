@@ -10,7 +10,13 @@ from tests.conftest import environment
 from wm.artifacts import locks
 from wm.errors import Locked
 
-HOLD = "import sys,time,pathlib; from wm.artifacts import locks\nwith locks.exclusive(pathlib.Path(sys.argv[1])): print('held',flush=True); time.sleep(60)"
+HOLD = """
+import pathlib, sys, time
+from wm.artifacts import locks
+with locks.exclusive(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
 
 def test_the_second_writer_is_told_who_holds_the_lock_and_a_killed_holder_frees_it(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def verify(folder: Path, kind: str) -> int:
-    """Check the sha256 of every file of `folder`. Returns how many were checked; raises BadData on the first bad one."""
+    """Check the sha256 of every file of `folder`. Returns how many; raises BadData at the first bad one."""
     manifest = read(folder, kind)
     for name, entry in manifest["files"].items():
         if sha256_file(folder / name) != entry["sha256"]:

@@ -43,40 +43,83 @@ class EnvSpec:
         return self.env_id.startswith(("LunarLander", "CarRacing"))
 
 
-_ATARI = {"package": "ale_py", "pip": "ale-py", "protocol": "frame skip 4, sticky actions 0.25"}
-_BOX2D = {"package": "Box2D", "pip": "'gymnasium[box2d]'"}
-_CLASSIC = {"package": "pygame", "pip": "'gymnasium[classic-control]'"}
+_BOX2D = "'gymnasium[box2d]'"
+_CLASSIC = "'gymnasium[classic-control]'"
+_ATARI = "frame skip 4, sticky actions 0.25"
 
-# Atari's reduced action sets: Pong NOOP FIRE RIGHT LEFT RIGHTFIRE LEFTFIRE (RIGHT is up), Breakout NOOP FIRE RIGHT LEFT.
-NAMED = {
-    spec.name: spec
-    for spec in (
-        EnvSpec(
-            name="Pong", env_id="ALE/Pong-v5", **_ATARI, probe=labels.pong, head="ordered", ordered=(3, 0, 2),
-            bytes_per_frame=55, rows_per_episode=1000,
-        ),
-        EnvSpec(
-            name="Breakout", env_id="ALE/Breakout-v5", **_ATARI, probe=labels.breakout, head="ordered",
-            ordered=(3, 0, 2), serve=1, bytes_per_frame=45, rows_per_episode=260,
-        ),
-        EnvSpec(
-            name="LunarLander", env_id="LunarLander-v3", **_BOX2D, probe=labels.lunar_lander, bytes_per_frame=150,
-            rows_per_episode=110, protocol="1000-step limit",
-        ),
-        EnvSpec(
-            name="CarRacing", env_id="CarRacing-v3", **_BOX2D, probe=labels.car_racing, bytes_per_frame=600,
-            rows_per_episode=1001, protocol="1000-step limit, random tracks",
-        ),
-        EnvSpec(
-            name="CartPole", env_id="CartPole-v1", **_CLASSIC, probe=labels.cart_pole, bytes_per_frame=30,
-            rows_per_episode=30, protocol="500-step limit",
-        ),
-        EnvSpec(
-            name="Acrobot", env_id="Acrobot-v1", **_CLASSIC, probe=labels.acrobot, bytes_per_frame=90,
-            rows_per_episode=500, protocol="500-step limit",
-        ),
-    )
-}  # fmt: skip
+
+def _named(*specs: EnvSpec) -> dict[str, EnvSpec]:
+    return {spec.name: spec for spec in specs}
+
+
+# Actions of Atari's reduced sets: 0 NOOP, 1 FIRE, 2 RIGHT (Pong's up), 3 LEFT (Pong's down).
+NAMED = _named(
+    EnvSpec(
+        "Pong",
+        "ALE/Pong-v5",
+        package="ale_py",
+        pip="ale-py",
+        probe=labels.pong,
+        head="ordered",
+        ordered=(3, 0, 2),
+        bytes_per_frame=55,
+        rows_per_episode=1000,
+        protocol=_ATARI,
+    ),
+    EnvSpec(
+        "Breakout",
+        "ALE/Breakout-v5",
+        package="ale_py",
+        pip="ale-py",
+        probe=labels.breakout,
+        head="ordered",
+        ordered=(3, 0, 2),
+        serve=1,
+        bytes_per_frame=45,
+        rows_per_episode=260,
+        protocol=_ATARI,
+    ),
+    EnvSpec(
+        "LunarLander",
+        "LunarLander-v3",
+        package="Box2D",
+        pip=_BOX2D,
+        probe=labels.lunar_lander,
+        bytes_per_frame=175,
+        rows_per_episode=110,
+        protocol="1000-step limit",
+    ),
+    EnvSpec(
+        "CarRacing",
+        "CarRacing-v3",
+        package="Box2D",
+        pip=_BOX2D,
+        probe=labels.car_racing,
+        bytes_per_frame=600,
+        rows_per_episode=1001,
+        protocol="1000-step limit, random tracks",
+    ),
+    EnvSpec(
+        "CartPole",
+        "CartPole-v1",
+        package="pygame",
+        pip=_CLASSIC,
+        probe=labels.cart_pole,
+        bytes_per_frame=60,
+        rows_per_episode=30,
+        protocol="500-step limit",
+    ),
+    EnvSpec(
+        "Acrobot",
+        "Acrobot-v1",
+        package="pygame",
+        pip=_CLASSIC,
+        probe=labels.acrobot,
+        bytes_per_frame=100,
+        rows_per_episode=500,
+        protocol="500-step limit",
+    ),
+)
 
 
 def find(name: str) -> EnvSpec:

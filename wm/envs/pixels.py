@@ -67,9 +67,7 @@ class PixelEnv(gym.Env[Frame, Any]):
     holds what the environment knows beyond its pixels, for probes only, where `probe` is given.
     """
 
-    def __init__(
-        self, env: gym.Env[Any, Any], *, size: int, gray: bool, observed: bool, probe: Probe | None
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], *, size: int, gray: bool, observed: bool, probe: Probe | None) -> None:
         self.env = env
         self.size, self.gray, self.observed, self.probe = size, gray, observed, probe
         self.action_space = env.action_space
@@ -98,7 +96,8 @@ class PixelEnv(gym.Env[Frame, Any]):
         if not isinstance(picture, np.ndarray) or picture.ndim != 3:
             raise UsageProblem(f"{self.env} shows no pixels; expected an (H, W, 3) picture from render().")
         if self._resize is None or self._resize.shape != picture.shape:
-            self._resize = AreaResize(*picture.shape, self.size)
+            height, width, channels = picture.shape
+            self._resize = AreaResize(height, width, channels, self.size)
         small = self._resize(picture)
         if self.gray and small.shape[-1] == 3:
             return (small @ _LUMA + 0.5).astype(np.uint8)[..., None]

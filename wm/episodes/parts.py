@@ -54,7 +54,7 @@ def write_part(root: Path, recipe: dict[str, Any], episodes: list[Episode]) -> P
         "truncated": [episode.truncated for episode in episodes],
         "return": [float(episode.rewards.sum(dtype=np.float64)) for episode in episodes],
     }
-    attributes = {"format": FORMAT, "kind": KIND, "recipe": recipe, "episodes": table}
+    attributes: dict[str, Any] = {"format": FORMAT, "kind": KIND, "recipe": recipe, "episodes": table}
     group = zarr.open_group(staged, mode="w", zarr_format=3, attributes=attributes)
     for name in ("frames", "actions", "rewards", "labels"):
         values = np.concatenate([getattr(episode, name) for episode in episodes])

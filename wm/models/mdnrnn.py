@@ -2,6 +2,7 @@
 
 - Mixtures per latent dimension, as in the paper's code: 3 * K * Z outputs.
 - It predicts the *mean* of the next latent, which is what C sees; its input is a latent sampled by V.
+- The mixtures' means are offsets from the input: most of a latent stays what it was, and persistence costs nothing.
 - log-likelihoods by logsumexp in float32; log sigma is clamped, or a dead latent would drive it to minus infinity.
 - Rewards are standardised by constants of the data, kept in buffers.
 - The end head's loss weighs rare ends more; `end_probability` takes the weight out again, so that it is calibrated.
@@ -29,7 +30,8 @@ class Prediction(NamedTuple):
 
 
 class MdnRnnLoss(NamedTuple):
-    """Means over steps that exist: `total`; `nll` per latent dimension; squared `reward` error (standardised); `end`."""
+    """Means over steps that exist: `total`; `nll` per latent dimension; squared error of the standardised `reward`;
+    cross-entropy of the `end`."""
 
     total: Tensor
     nll: Tensor
@@ -59,13 +61,14 @@ class MdnRnn(nn.Module):
         """The state before the first step."""
         return torch.zeros(batch, self.hidden, device=device), torch.zeros(batch, self.hidden, device=device)
 
-    def _predict(self, h: Tensor) -> Prediction:
+    def predict(self, z: Tensor, h: Tensor) -> Prediction:
+        """What follows when the latent was z (..., Z) and the hidden state after it is h (..., H)."""
         out = self.heads(h).float()
         mixture, reward, end = out.split([3 * self.latent * self.mixtures, 1, 1], dim=-1)
         logits, mean, log_sigma = mixture.unflatten(-1, (3, self.latent, self.mixtures)).unbind(-3)
         return Prediction(
             torch.log_softmax(logits, -1),
-            mean,
+            z.float()[..., None] + mean,
             log_sigma.clamp(*LOG_SIGMA),
             reward.squeeze(-1) * self.reward_std + self.reward_mean,
             end.squeeze(-1),
@@ -74,29 +77,29 @@ class MdnRnn(nn.Module):
     def forward(self, z: Tensor, action: Tensor) -> Prediction:
         """Predictions for every step of sequences: z (B, L, Z), action (B, L, A)."""
         h, _ = self.lstm(torch.cat([z, action], -1))
-        return self._predict(h)
+        return self.predict(z, h)
 
     def step(self, z: Tensor, action: Tensor, state: State) -> State:
         """One step: z (B, Z), action (B, A), state -> state."""
         _, (h, c) = self.lstm(torch.cat([z, action], -1)[:, None], (state[0][None], state[1][None]))
         return h[0], c[0]
 
-    def predict(self, state: State) -> Prediction:
-        """What comes after `state`."""
-        return self._predict(state[0])
-
     def end_probability(self, prediction: Prediction) -> Tensor:
         """Calibrated probability that the episode ends with this step."""
         return torch.sigmoid(prediction.end_logit - math.log(self.end_weight))
 
-    def loss(self, z: Tensor, action: Tensor, target: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor) -> MdnRnnLoss:
+    def loss(
+        self, z: Tensor, action: Tensor, target: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
+    ) -> MdnRnnLoss:
         """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L)."""
         said = self(z, action)
         count = mask.sum().clamp(min=1)
         nll = (-log_likelihood(said, target).mean(-1) * mask).sum() / count
         reward = (((said.reward - rewards) / self.reward_std).square() * mask).sum() / count
         weight = torch.full_like(count, self.end_weight)
-        end = functional.binary_cross_entropy_with_logits(said.end_logit, ends, mask, pos_weight=weight, reduction="sum")
+        end = functional.binary_cross_entropy_with_logits(
+            said.end_logit, ends, mask, pos_weight=weight, reduction="sum"
+        )
         return MdnRnnLoss(nll + reward + end / count, nll, reward, end / count)
 
 

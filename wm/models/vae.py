@@ -21,7 +21,6 @@ from torch.nn import functional
 
 from wm.errors import UsageProblem
 
-
 MOST_CONTRAST = 10.0
 
 
@@ -67,8 +66,7 @@ class ConvVae(nn.Module):
         sides = encoder_sides(size)
         widths = [32 << layer for layer in range(len(sides))]
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(before, after, 4, 2)
-            for before, after in zip([channels, *widths[:-1]], widths, strict=True)
+            nn.Conv2d(before, after, 4, 2) for before, after in zip([channels, *widths[:-1]], widths, strict=True)
         )
         self.register_buffer("background", torch.full((channels, size, size), 0.5))
         self.register_buffer("contrast", torch.ones(()))
@@ -102,6 +100,8 @@ class ConvVae(nn.Module):
         """(B, Z) -> (B, C, S, S) in [0, 1]."""
         x = self.expand(z)
         first = self.deconvolutions[0]
+        assert isinstance(first, nn.ConvTranspose2d)
+        assert first.bias is not None
         # A transposed convolution of a single pixel is a matrix product, which is a quarter faster for the whole step.
         kernel, bias = first.weight, first.bias
         x = (x @ kernel.flatten(1)).unflatten(1, kernel.shape[1:]) + bias[:, None, None]

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from wm.envs.pixels import AreaResize
+
+
+def shrink(frame: np.ndarray, size: int) -> np.ndarray:
+    """The first axis averaged to `size`, on a grid that old and new length both divide."""
+    return frame.repeat(size, axis=0).reshape(size, len(frame), *frame.shape[1:]).mean(axis=1)
+
+
+def by_definition(frame: np.ndarray, size: int) -> np.ndarray:
+    """Every output pixel is the average over the area it covers."""
+    rows = shrink(frame.astype(np.float64), size)
+    return shrink(rows.transpose(1, 0, 2), size).transpose(1, 0, 2)
+
+
+@pytest.mark.parametrize("shape", [(210, 160, 3), (96, 96, 3), (400, 600, 3), (50, 70, 1)])
+@pytest.mark.parametrize("size", [32, 37, 48])
+def test_resizing_is_the_exact_area_average(shape: tuple[int, int, int], size: int) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    small = AreaResize(*shape, size)(frame)
+    assert small.dtype == np.uint8
+    assert np.abs(small - by_definition(frame, size)).max() <= 0.51
+
+
+def test_a_constant_picture_stays_what_it_is() -> None:
+    assert (AreaResize(210, 160, 3, 64)(np.full((210, 160, 3), 255, np.uint8)) == 255).all()

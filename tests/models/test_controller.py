@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from wm.actions import ActionSpace
+from wm.errors import UsageProblem
+from wm.models.controller import Controller, pick_head
+
+DISCRETE = ActionSpace(count=3)
+CAR = ActionSpace(low=(-1.0, 0.0, 0.0), high=(1.0, 1.0, 1.0))
+
+
+def test_the_papers_controller_has_867_parameters() -> None:
+    assert Controller(32 + 256, CAR, "tanh").parameters == 867
+
+
+def test_every_slot_acts_with_its_own_weights() -> None:
+    controller = Controller(2, DISCRETE, "argmax")
+    weights = torch.zeros(3, controller.parameters)
+    for slot in range(3):
+        weights[slot, controller.outputs * 2 + slot] = 1  # the bias of its own action
+    assert controller.act(weights, torch.randn(3, 2)).tolist() == [0, 1, 2]
+
+
+def test_the_ordered_head_goes_down_stays_and_goes_up() -> None:
+    controller = Controller(1, DISCRETE, "ordered", (2, 0, 1))
+    weights = torch.tensor([[1.0, 0.0]]).repeat(3, 1)
+    assert controller.act(weights, torch.tensor([[-1.0], [0.1], [1.0]])).tolist() == [2, 0, 1]
+
+
+def test_steering_is_symmetric_gas_starts_half_open_and_the_brake_closed() -> None:
+    controller = Controller(1, CAR, "tanh")
+    zero = torch.zeros(1, controller.parameters)
+    assert controller.act(zero, torch.ones(1, 1)).tolist() == [[0.0, 0.5, 0.0]]
+    weights = torch.full((1, controller.parameters), -5.0)
+    assert np.allclose(controller.act(weights, torch.ones(1, 1)), [[-1.0, 0.0, 0.0]], atol=1e-3)
+
+
+def test_a_head_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="head=tanh does not fit"):
+        Controller(1, DISCRETE, "tanh")
+    assert pick_head("auto", CAR, "auto") == "tanh"
+    assert pick_head("auto", DISCRETE, "ordered") == "ordered"

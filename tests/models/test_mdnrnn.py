@@ -1,0 +1,99 @@
+import math
+
+import pytest
+import torch
+
+from wm.models.mdnrnn import MdnRnn, Prediction, expected, log_likelihood, sample
+
+
+def make() -> MdnRnn:
+    torch.manual_seed(0)
+    return MdnRnn(latent=3, action=2, hidden=16, mixtures=4, end_weight=10.0)
+
+
+def test_stepping_is_the_same_as_a_sequence() -> None:
+    model = make()
+    z, actions = torch.randn(2, 7, 3), torch.randn(2, 7, 2)
+    whole = model(z, actions)
+    state = model.start(2)
+    for t in range(7):
+        state = model.step(z[:, t], actions[:, t], state)
+        said = model.predict(z[:, t], state[0])
+        assert torch.allclose(said.mean, whole.mean[:, t], atol=1e-5)
+        assert torch.allclose(said.reward, whole.reward[:, t], atol=1e-5)
+
+
+def test_the_likelihood_is_that_of_torchs_mixture() -> None:
+    said = make()(torch.randn(2, 5, 3), torch.randn(2, 5, 2))
+    z = torch.randn(2, 5, 3)
+    mixture = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(logits=said.logits),
+        torch.distributions.Normal(said.mean, said.log_sigma.exp()),
+    )
+    assert torch.allclose(log_likelihood(said, z), mixture.log_prob(z), atol=1e-5)
+    assert torch.allclose(expected(said), mixture.mean, atol=1e-5)
+
+
+def test_samples_have_the_mean_and_spread_of_the_mixture() -> None:
+    said = Prediction(
+        torch.log(torch.tensor([0.25, 0.75])).expand(20_000, 1, 2),
+        torch.tensor([-1.0, 1.0]).expand(20_000, 1, 2),
+        torch.tensor([0.1, 0.1]).log().expand(20_000, 1, 2),
+        torch.zeros(()),
+        torch.zeros(()),
+    )
+    z = sample(said, 1.0, torch.Generator().manual_seed(0))
+    assert abs(z.mean().item() - 0.5) < 0.03
+    assert abs((z < 0).float().mean().item() - 0.25) < 0.02
+    cold = sample(said, 0.05, torch.Generator().manual_seed(0))
+    assert (cold < 0).float().mean() < 0.01
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e4, 1e6])
+def test_loss_and_gradients_stay_finite_at_extremes(scale: float) -> None:
+    model = make()
+    z = torch.randn(2, 5, 3) * scale
+    ones = torch.ones(2, 5)
+    loss = model.loss(z, torch.zeros(2, 5, 2), z, ones * scale, ones, ones)
+    loss.total.backward()
+    assert torch.isfinite(loss.total)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_padding_does_not_count() -> None:
+    model = make()
+    z, actions, zero = torch.randn(1, 6, 3), torch.randn(1, 6, 2), torch.zeros(1, 6)
+    mask = torch.tensor([[1.0, 1, 1, 1, 0, 0]])
+    other = z.clone()
+    other[:, 4:] = 99
+    one = model.loss(z, actions, z, zero, zero, mask).total
+    two = model.loss(z, actions, other, zero, zero, mask).total
+    assert torch.allclose(one, two)
+    short = model.loss(z[:, :4], actions[:, :4], z[:, :4], zero[:, :4], zero[:, :4], mask[:, :4]).total
+    assert torch.allclose(one, short, atol=1e-6)
+
+
+def test_the_end_heads_probability_is_calibrated_although_its_loss_is_weighted() -> None:
+    model = make()
+    rate = 0.02
+    # The weighted cross-entropy of a constant is lowest at logit = log(w r / (1 - r)).
+    logit = math.log(10.0 * rate / (1 - rate))
+    said = Prediction(*(torch.zeros(()),) * 4, torch.tensor(logit))
+    assert abs(model.end_probability(said).item() - rate) < 1e-3
+
+
+def test_it_learns_a_rule_and_the_reward() -> None:
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        z = torch.randn(16, 8, 3, generator=generator)
+        actions = torch.randint(0, 2, (16, 8, 1), generator=generator).float().expand(16, 8, 2)
+        target = torch.where(actions[..., :1] > 0, z, -z)
+        ones = torch.ones(16, 8)
+        loss = model.loss(z, actions, target, actions[..., 0], ones * 0, ones)
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+    assert loss.nll < 1.0  # a unit Gaussian has 1.42
+    assert loss.reward < 0.05
