@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stages import console
-from stages.players import Player, play_jobs, play_random, share_out, test_jobs
+from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
 from stages.trained import TrainedController, TrainedVae, load_all
 from wm.artifacts import durable
@@ -67,7 +67,7 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = share_out(test_jobs(settings.episodes), workers.count)
+            shares = share_out(jobs_for_testing(settings.episodes), workers.count)
             tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
         metrics = _metrics(session, settings, outcomes) | {
@@ -92,7 +92,7 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = share_out(test_jobs(settings.episodes), workers.count * 5)
+            shares = share_out(jobs_for_testing(settings.episodes), workers.count * 5)
             tasks = [(env, share) for share in shares]
             outcomes = _gather(session, settings, "random", workers, play_random, tasks)
         metrics = _metrics(session, settings, outcomes) | {"agent": "random"}

@@ -98,6 +98,6 @@ def share_out(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     return [list(jobs[number::workers]) for number in range(min(workers, len(jobs)))]
 
 
-def test_jobs(episodes: int) -> list[Job]:
+def jobs_for_testing(episodes: int) -> list[Job]:
     """The test episodes: the same seeds whoever plays, and whatever seed was trained with."""
     return [Job(number, episode_seed("test", 0, "evaluate", number)) for number in range(episodes)]

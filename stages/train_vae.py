@@ -18,7 +18,8 @@ from wm.artifacts.budget import parse_size
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.batches import FrameBatches, FrameReader, held_out
 from wm.episodes.dataset import Dataset
-from wm.models.vae import ConvVae, to_frames
+from wm.models.rarity import RarityWeights
+from wm.models.vae import ConvVae, VaeLoss, to_frames
 from wm.report.curves import Curve, draw
 from wm.report.pictures import error_map, film_strip
 from wm.seeding import integer
@@ -27,7 +28,8 @@ from wm.training import metrics as metrics_file
 from wm.training import weights
 
 RECIPE = 1
-SPREAD_FRAMES = 512
+VALIDATION_FRAMES = 512
+SAMPLE_FRAMES = 4096
 PICTURED = 5
 
 
@@ -58,7 +60,7 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
         if step == 1:
             began = time.monotonic()
         noise = torch.zeros(settings.batch, settings.latent)
-        model.loss(frames, noise, settings.pixel_weight, settings.kl_tolerance).total.backward()
+        model.loss(frames, noise, torch.ones(()), settings.kl_tolerance).total.backward()
     seconds = (time.monotonic() - began) / 3 * 1.15 * settings.steps
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     raw = dataset.rows * int(np.prod(dataset.frame_shape))
@@ -92,34 +94,38 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")
         held = held_out(dataset.table["seed"], settings.held_out)
         batches = FrameBatches(dataset, ~held, settings.batch, session.seed, _ram(settings))
-        validation = _spread_frames(dataset, held if held.any() else ~held)
-        model.look_at(torch.from_numpy(_spread_frames(dataset, ~held)).to(device))
+        validation = _spread_frames(dataset, held if held.any() else ~held, VALIDATION_FRAMES)
+        sample = torch.from_numpy(_spread_frames(dataset, ~held, SAMPLE_FRAMES)).to(device)
+        model.look_at(sample)
+        rarity = RarityWeights(sample, settings.rarity)
         optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
 
         def noise(*path: int | str, count: int) -> Tensor:
             source = torch.Generator().manual_seed(integer(session.seed, "vae", *path))
             return torch.randn(count, settings.latent, generator=source).to(device)
 
+        def weighted(frames: Tensor, noise: Tensor) -> VaeLoss:
+            return model.loss(frames, noise, settings.pixel_weight * rarity(frames), settings.kl_tolerance)
+
         def loss(step: int) -> tuple[Tensor, dict[str, Tensor]]:
             frames = torch.from_numpy(batches.at(step)).to(device)
-            found = model.loss(
-                frames, noise("noise", step, count=len(frames)), settings.pixel_weight, settings.kl_tolerance
-            )
-            return found.total, {"loss": found.total, "error": found.error, "kl": found.divergence}
+            found = weighted(frames, noise("noise", step, count=len(frames)))
+            return found.total / settings.pixel_weight, {
+                "loss": found.total,
+                "error": found.error,
+                "kl": found.divergence,
+            }
 
         @torch.inference_mode()
         def validate() -> dict[str, float]:
             frames = torch.from_numpy(validation).to(device)
-            found = [
-                model.loss(part, noise("validation", count=len(part)), settings.pixel_weight, settings.kl_tolerance)
-                for part in frames.split(64)
-            ]
+            found = [weighted(part, noise("validation", count=len(part))) for part in frames.split(64)]
             total, error, divergence = (torch.stack(column).mean().item() for column in zip(*found, strict=True))
             return {"validation_loss": total, "validation_error": error, "validation_kl": divergence}
 
         figures = train_to_best(
             session, builder.folder, f"train-vae {session.env}", model, optimizer, loss, validate,
-            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
+            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate, clip=settings.clip,
         )  # fmt: skip
         metrics = {
             **figures,
@@ -143,11 +149,11 @@ def _summary(artifact: Artifact) -> str:
     )
 
 
-def _spread_frames(dataset: Dataset, chosen: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Up to SPREAD_FRAMES frames, evenly from the chosen episodes."""
+def _spread_frames(dataset: Dataset, chosen: NDArray[np.bool_], count: int) -> NDArray[np.uint8]:
+    """Up to `count` frames, evenly from the chosen episodes."""
     lengths = np.diff(dataset.ends, prepend=0)
     rows = np.flatnonzero(np.repeat(chosen, lengths))
-    picked = rows[np.unique(np.linspace(0, len(rows) - 1, SPREAD_FRAMES).astype(int))]
+    picked = rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(int))]
     reader = FrameReader(dataset)
     return np.concatenate([reader.read(int(row), int(row) + 1) for row in picked])
 

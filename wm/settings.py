@@ -93,10 +93,12 @@ class VaeSettings(Settings):
     batch: int = setting(64, "Frames per step.", low=1, flag=True)
     learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
     pixel_weight: float = setting(
-        100.0,
-        "Weight of the summed squared pixel error against the KL term; the paper's 1 drops small balls.",
-        low=1e-6,
+        100.0, "Weight of the summed squared pixel error against the KL term; the paper's is 1.", low=1e-6
     )
+    rarity: float = setting(
+        0.75, "How much more rare colours at a place weigh (an exponent); 0: all alike, as in the paper.", low=0, high=2
+    )
+    clip: float = setting(20.0, "Largest gradient norm, of the loss divided by pixel_weight.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
     held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)

@@ -53,7 +53,7 @@ def test_an_untrained_decoder_draws_the_mean_picture() -> None:
 def test_the_divergence_has_its_free_nats() -> None:
     model = ConvVae(32, 3, 4)
     frames = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
-    loss = model.loss(frames, torch.zeros(2, 4), pixel_weight=1.0, kl_tolerance=100.0)
+    loss = model.loss(frames, torch.zeros(2, 4), torch.ones(()), kl_tolerance=100.0)
     assert torch.isclose(loss.total, loss.error + 400.0)
 
 
@@ -67,7 +67,7 @@ def test_training_on_one_batch_learns_it() -> None:
     optimizer = torch.optim.Adam(model.parameters(), 2e-3)
     errors = []
     for _ in range(150):
-        loss = model.loss(frames, torch.randn(16, 4), 100.0, 0.5)
+        loss = model.loss(frames, torch.randn(16, 4), torch.tensor(100.0), 0.5)
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()

@@ -37,11 +37,19 @@ class Recipe:
         return sha256_json(self.as_json())
 
 
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """Nested tables as one, by their innermost names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
+
+
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What changed between two recipes as_json, in words: `latent 32 -> 64`."""
     found = []
     for group in ("settings", "inputs"):
-        before, after = old.get(group, {}), new.get(group, {})
+        before, after = _flat(old.get(group, {})), _flat(new.get(group, {}))
         for name in sorted({*before, *after}):
             was, now = before.get(name), after.get(name)
             if was != now:

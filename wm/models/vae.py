@@ -8,7 +8,7 @@
   rms, the decoder adds the mean's logits before the sigmoid. So training starts at the mean picture's error, and with
   small things that move standing out, instead of spending its first thousand steps on the background.
 - q(z|frame) starts narrow (log-variance -3), or its noise would drown the encoder's first signal.
-- Loss (paper): summed squared error + max(KL, 0.5 nats per latent).
+- Loss: weighted summed squared error + max(KL, 0.5 nats per latent); with weights 1 it is the paper's.
 Shapes: B batch, S frame side, C channels, Z latents. Frames come in as (B, S, S, C) uint8.
 """
 
@@ -22,10 +22,11 @@ from torch.nn import functional
 from wm.errors import UsageProblem
 
 MOST_CONTRAST = 10.0
+LOGVAR = (-12.0, 4.0)  # without a ceiling one wild step makes the divergence overflow
 
 
 class VaeLoss(NamedTuple):
-    """Means over the batch: `total` to minimise, `error` (summed squared error per frame), `divergence` (nats)."""
+    """Means over the batch: `total` to minimise, plain squared `error` summed over a frame, `divergence` (nats)."""
 
     total: Tensor
     error: Tensor
@@ -94,7 +95,7 @@ class ConvVae(nn.Module):
         for convolution in self.convolutions:
             x = functional.relu(convolution(x))
         x = x.flatten(1)
-        return self.mean(x), self.logvar(x)
+        return self.mean(x), self.logvar(x).clamp(*LOGVAR)
 
     def decode(self, z: Tensor) -> Tensor:
         """(B, Z) -> (B, C, S, S) in [0, 1]."""
@@ -109,14 +110,19 @@ class ConvVae(nn.Module):
             x = deconvolution(functional.relu(x).contiguous(memory_format=torch.channels_last))
         return torch.sigmoid(x + torch.logit(self.background, eps=1e-3))
 
-    def loss(self, frames: Tensor, noise: Tensor, pixel_weight: float, kl_tolerance: float) -> VaeLoss:
-        """The loss of (B, S, S, C) uint8 frames with (B, Z) standard normal noise."""
+    def loss(self, frames: Tensor, noise: Tensor, weights: Tensor, kl_tolerance: float) -> VaeLoss:
+        """The loss of (B, S, S, C) uint8 frames with (B, Z) standard normal noise.
+
+        `weights`, which broadcasts to (B, C, S, S), multiplies the squared error of every pixel; the paper's is 1.
+        """
         mean, logvar = self.encode(frames)
         drawn = self.decode(mean + noise * torch.exp(0.5 * logvar))
-        error = (drawn - _pictures(frames)).square().sum(dim=(1, 2, 3)).mean()
+        square = (drawn - _pictures(frames)).square()
+        error = (weights * square).sum(dim=(1, 2, 3)).mean()
         divergence = 0.5 * (mean.square() + logvar.exp() - 1 - logvar).sum(dim=1)
         floored = divergence.clamp(min=kl_tolerance * self.latent).mean()
-        return VaeLoss(pixel_weight * error + floored, error, divergence.mean())
+        plain = square.detach().sum(dim=(1, 2, 3)).mean()
+        return VaeLoss(error + floored, plain, divergence.mean())
 
 
 def _pictures(frames: Tensor) -> Tensor:

@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+from stages.session import Plan, Session, stage_name
+from wm.errors import UsageProblem
+
+
+def test_names_find_their_places_by_environment() -> None:
+    session = Session("ALE/Seaquest-v5")
+    assert session.data_path == Path("data/ALE-Seaquest-v5.zarr")
+    assert session.run_path == Path("runs/ALE-Seaquest-v5")
+    assert Session("Pong", data=Path("x"), run=Path("y")).run_path == Path("y")
+    assert Session("Pong", workers=3).executor == "processes:3"
+
+
+def test_a_name_that_would_leave_the_folder_is_refused() -> None:
+    assert stage_name(Session("Pong", name="vae-64"), "vae") == "vae-64"
+    with pytest.raises(UsageProblem, match="expected letters, digits"):
+        stage_name(Session("Pong", name="../vae"), "vae")
+
+
+def test_a_plan_reads_as_a_sentence() -> None:
+    plan = Plan("collect", Path("data"), "50 episodes", 3_000_000, 10**9, (10, 20))
+    assert str(plan) == "collect -> data: 50 episodes; disk about 3.0 MB, memory about 1.0 GB, time about 10 s to 20 s"

@@ -1,0 +1,237 @@
+"""The whole chain on a tiny world, through the real commands: it runs, it is up to date, it survives kills."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.conftest import ROOT, TINY, command, environment
+from wm.artifacts import manifest
+
+SMALL = {
+    "collect": ("--episodes", "24", "--size", "32"),
+    "train-vae": ("--steps", "60", "--batch", "16", "--latent", "4", "--set", "validate_every=20"),
+    "train-mdnrnn": ("--steps", "60", "--batch", "8", "--seq-len", "8", "--hidden", "16", "--set", "validate_every=20"),
+    "train-controller": ("--popsize", "6", "--max-generations", "6", "--set", "validate_every=2",
+                         "--set", "validation_episodes=4"),
+    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
+    "evaluate": ("--episodes", "6"),
+}  # fmt: skip
+STAGES = list(SMALL)
+SLUG = "tests.tiny-Tiny-v0"
+
+
+def arguments(stage: str, *more: str) -> tuple[str, ...]:
+    return (stage, "--env", TINY, *SMALL[stage], *more)
+
+
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*words), cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every stage has been run, undisturbed, with one worker."""
+    folder = tmp_path_factory.mktemp("chain")
+    for stage in STAGES:
+        shown = json.loads(run(folder, *arguments(stage, "--json")).stdout)
+        assert shown["status"] == "made"
+        assert Path(folder, shown["artifact"]).is_dir()
+    return folder
+
+
+def digests(folder: Path, name: str) -> dict[str, str]:
+    """Checksums of an artifact's files, or of a dataset's parts; logs and pictures of times are left out."""
+    if name == "collect":
+        parts = (folder / "data" / f"{SLUG}.zarr").glob("part-*")
+        return {part.name: json.loads((part / manifest.NAME).read_text())["sha256"] for part in parts}
+    artifact = {"train-vae": "vae", "train-mdnrnn": "mdnrnn", "train-controller": "controller"}[name]
+    files = json.loads((folder / "runs" / SLUG / artifact / manifest.NAME).read_text())["files"]
+    return {file: entry["sha256"] for file, entry in files.items() if file.endswith((".safetensors", "model.json"))}
+
+
+def test_every_stage_leaves_an_artifact_whose_checksums_hold(chain: Path) -> None:
+    shown = json.loads(run(chain, "verify", ".", "--json").stdout)["artifacts"]
+    made = {Path(name).name for name in shown}
+    assert {"vae", "latents", "mdnrnn", "controller", "dream", "random", f"{SLUG}.zarr"} <= made
+    assert not list(chain.rglob("*.partial"))
+    assert not [path for path in chain.rglob("*") if path.name.endswith((".tmp", ".doomed"))]
+
+
+def test_the_second_run_does_nothing(chain: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in chain.rglob("*") if path.is_file()}
+    for stage in STAGES:
+        assert json.loads(run(chain, *arguments(stage, "--json")).stdout)["status"] == "up to date"
+    after = {path: path.stat().st_mtime_ns for path in chain.rglob("*") if path.is_file()}
+    assert {path for path in after if after[path] != before.get(path)} <= set(chain.rglob(".*"))
+
+
+def test_pictures_are_pictures(chain: Path) -> None:
+    names = ("vae/reconstructions.png", "vae/loss.png", "mdnrnn/loss.png", "controller/returns.png", "dream/dream.png")
+    for name in names:
+        with Image.open(chain / "runs" / SLUG / name) as picture:
+            assert picture.width > 200, name
+    with Image.open(chain / "runs" / SLUG / "dream" / "dream.gif") as movie:
+        assert movie.n_frames == 8  # type: ignore[attr-defined]
+
+
+def test_the_score_has_an_interval_a_baseline_and_a_protocol(chain: Path) -> None:
+    score = json.loads((chain / "runs" / SLUG / "evaluation" / "controller" / "score.json").read_text())
+    assert score["episodes"] == len(score["returns"]) == 6
+    assert score["preview"] is True
+    assert score["ci95"] > 0
+    assert score["random"]["episodes"] == 6
+    assert "unmodified" in score["protocol"]
+    assert score["env_steps"] > 100
+
+
+def test_a_changed_setting_redoes_only_what_depends_on_it_and_says_what_changed(chain: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(chain, folder)
+    done = run(folder, *arguments("train-vae", "--latent", "5"))
+    assert "latent 4 -> 5; the old one moves to the archive" in done.stderr
+    done = subprocess.run(
+        command(*arguments("train-controller")), cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 78
+    assert "was trained on another VAE" in done.stderr
+    assert "run `wm train-mdnrnn --env tests.tiny:Tiny-v0`" in done.stderr
+    assert "moved back" in run(folder, *arguments("train-vae")).stderr
+    for stage in STAGES:
+        assert json.loads(run(folder, *arguments(stage, "--json")).stdout)["status"] == "up to date"
+    collected = json.loads(run(folder, "collect", "--env", TINY, "--episodes", "30", "--size", "32", "--json").stdout)
+    assert (collected["status"], collected["metrics"]["episodes"]) == ("resumed", 30)
+    prefix = json.loads(run(folder, *arguments("train-vae", "--episodes", "24", "--json")).stdout)
+    assert prefix["status"] == "up to date"
+
+
+def test_the_same_seed_gives_the_same_bytes_with_three_workers(chain: Path, tmp_path: Path) -> None:
+    for stage in ("collect", "train-vae", "train-mdnrnn", "train-controller"):
+        run(tmp_path, *arguments(stage), WM_WORKERS="3")
+        assert digests(tmp_path, stage) == digests(chain, stage), stage
+    run(tmp_path, *arguments("evaluate"), WM_WORKERS="3")
+    returns = [
+        json.loads((folder / "runs" / SLUG / "evaluation" / "controller" / "score.json").read_text())["returns"]
+        for folder in (chain, tmp_path)
+    ]
+    assert returns[0] == returns[1]
+
+
+def test_the_dream_can_be_trained_in(chain: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(chain, folder)
+    options = ("--in", "dream", "--name", "controller-dream", "--set", "max_steps=20")
+    shown = json.loads(run(folder, *arguments("train-controller", *options, "--json")).stdout)
+    assert shown["artifact"].endswith("controller-dream")
+    assert shown["metrics"]["env_steps"] > 0  # the validations are real
+
+
+def test_a_trained_controller_can_collect(chain: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(chain, folder)
+    options = ("--policy", "controller", "--data", "data/round2.zarr", "--json")
+    shown = json.loads(run(folder, *arguments("collect", *options)).stdout)
+    assert shown["metrics"]["episodes"] == 24
+
+
+def started(folder: Path, stage: str) -> bool:
+    """Whether a stage has committed something that a kill must not lose."""
+    if stage == "collect":
+        return any((folder / "data" / f"{SLUG}.zarr").glob("part-*"))
+    partial = {"train-vae": "vae", "train-mdnrnn": "mdnrnn", "train-controller": "controller"}[stage] + ".partial"
+    found = [*(folder / "runs" / SLUG / partial).glob("checkpoints/*.json")]
+    log = folder / "runs" / SLUG / partial / "generations.jsonl"
+    return bool(found) or (log.exists() and log.read_text().count("\n") > 1)
+
+
+def kill_when(folder: Path, ready: Callable[[], bool], *words: str) -> None:
+    process = subprocess.Popen(
+        command(*words), cwd=folder, env=environment(WM_WORKERS="2"), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not ready() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("stage", ["collect", "train-vae", "train-mdnrnn", "train-controller"])
+def test_a_killed_stage_goes_on_and_ends_as_if_nothing_had_happened(stage: str, chain: Path, tmp_path: Path) -> None:
+    words = arguments(stage)
+    for earlier in STAGES[: STAGES.index(stage)]:
+        source = {"collect": "data", "train-vae": f"runs/{SLUG}/vae", "train-mdnrnn": f"runs/{SLUG}/mdnrnn"}[earlier]
+        shutil.copytree(chain / source, tmp_path / source)
+    if stage == "collect":
+        words = (*words, "--episodes", "200")
+        run(chain_of(tmp_path / "whole"), *words)
+        expected = digests(tmp_path / "whole", stage)
+    else:
+        expected = digests(chain, stage)
+    kill_when(tmp_path, lambda: started(tmp_path, stage), *words)
+    if stage == "collect":
+        survived = digests(tmp_path, stage)
+        assert survived
+        assert survived.items() <= expected.items()
+    shown = json.loads(run(tmp_path, *words, "--json").stdout)
+    assert shown["status"] == "resumed"
+    assert digests(tmp_path, stage) == expected
+
+
+def chain_of(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_seals_what_is_finished_and_ends_soon(tmp_path: Path, number: int, code: int) -> None:
+    process = subprocess.Popen(
+        command("collect", "--env", TINY, "--episodes", "5000", "--size", "32"), cwd=tmp_path,
+        env=environment(WM_WORKERS="2"), start_new_session=True, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not started(tmp_path, "collect"):
+        time.sleep(0.02)
+    os.killpg(process.pid, number)
+    _, told = process.communicate(timeout=10)
+    assert process.returncode == code, told
+    assert "the same command continues" in told
+    assert "Traceback" not in told
+    assert not list((tmp_path / "data" / f"{SLUG}.zarr" / ".staging").iterdir())
+    run(tmp_path, "verify", "data")
+
+
+def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> None:
+    tables = [f"[{stage}]\n" + "".join(line + "\n" for line in toml_of(SMALL[stage])) for stage in STAGES]
+    (tmp_path / "small.toml").write_text("\n".join(tables))
+    words = ("curriculum", "--envs", TINY, "--config", "small.toml")
+    kill_when(tmp_path, lambda: started(tmp_path, "train-vae"), *words)
+    done = run(tmp_path, *words)
+    assert "[1/6]" in done.stderr
+    assert "environment" in done.stdout
+    assert "preview, n=6" in done.stdout
+    assert "dream.gif" in done.stdout
+    again = run(tmp_path, *words)
+    assert again.stderr.count("up to date") == 6
+    assert again.stdout == done.stdout
+
+
+def toml_of(options: tuple[str, ...]) -> list[str]:
+    pairs = list(zip(options[::2], options[1::2], strict=True))
+    return [value if name == "--set" else f"{name[2:].replace('-', '_')} = {value}" for name, value in pairs]
+
+
+def test_the_repository_holds_no_generated_files() -> None:
+    listed = subprocess.run(["git", "ls-files", "data", "runs"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        assert listed.stdout.split() == ["data/README.md", "runs/README.md"]
