@@ -125,7 +125,8 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
 
         figures = train_to_best(
             session, builder.folder, f"train-vae {session.env}", model, optimizer, loss, validate,
-            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate, clip=settings.clip,
+            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
+            clip=settings.clip,
         )  # fmt: skip
         metrics = {
             **figures,

@@ -96,7 +96,7 @@ class VaeSettings(Settings):
         100.0, "Weight of the summed squared pixel error against the KL term; the paper's is 1.", low=1e-6
     )
     rarity: float = setting(
-        0.75, "How much more rare colours at a place weigh (an exponent); 0: all alike, as in the paper.", low=0, high=2
+        0.5, "How much more rare colours at a place weigh (an exponent); 0: all alike, as in the paper.", low=0, high=2
     )
     clip: float = setting(20.0, "Largest gradient norm, of the loss divided by pixel_weight.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)

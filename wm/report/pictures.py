@@ -45,7 +45,7 @@ def film_strip(rows: Sequence[tuple[str, Frames]], captions: Sequence[str], titl
     return buffer.getvalue()
 
 
-def animation(panels: Sequence[tuple[str, Frames]], captions: Sequence[str], fps: int, side: int = 192) -> bytes:
+def animation(panels: Sequence[tuple[str, Frames]], captions: Sequence[str], fps: int, side: int = 144) -> bytes:
     """A GIF: labelled panels of (N, S, S, C) frames side by side, a caption per time step below."""
     gap, head = 8, _TEXT + 12
     width = len(panels) * (side + gap) + gap
