@@ -6,7 +6,8 @@ ENVS ?=
 TORCH ?=
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready$(if $(TORCH),-$(TORCH))
+# Whatever set-up is complete will do, unless a build of torch is asked for.
+STAMP := $(if $(TORCH),$(VENV)/.ready-$(TORCH),$(or $(firstword $(wildcard $(VENV)/.ready*)),$(VENV)/.ready))
 # Wheels only: nothing is compiled, nothing unsigned runs at install time.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 # Without TORCH pip takes the build it prefers; the CPU build carries the local version +cpu.
@@ -22,13 +23,12 @@ torch-cuda := torch===$(TORCH_VERSION)
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-# The stamp is written last, so a set-up that was killed is done again.
+# The stamp is written last: a set-up that was killed has none, and is begun anew.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"wm needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try make PYTHON=python3.11")'
 	@echo "setting up $(VENV) (torch is the big one: a few minutes on a slow line)"
+	@ls $(VENV)/.ready* >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $(VENV)/.ready*
-	@test -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) '$(TORCH_WHEEL)' || { echo "pip offers no $(TORCH) build of torch $(TORCH_VERSION) here; leave TORCH out, or name an index that has it in PIP_EXTRA_INDEX_URL"; exit 1; }
 	@$(PIP) setuptools
 	@$(PIP) --no-build-isolation --editable '.[dev]'

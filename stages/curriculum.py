@@ -6,28 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stages import console
-from stages.collect import collect
-from stages.collect import plan as plan_collect
-from stages.dream import dream
-from stages.evaluate import evaluate
+from stages import collect, console, dream, evaluate, train_controller, train_mdnrnn, train_vae
 from stages.options import Sources
 from stages.session import Plan, Result, Session
-from stages.train_controller import train_controller
-from stages.train_mdnrnn import train_mdnrnn
-from stages.train_vae import train_vae
 from wm.envs.catalogue import find
-from wm.errors import DiskProblem, Stopped, WmError
+from wm.errors import DiskProblem, MissingInput, Stopped, WmError
 from wm.evolution.scores import Score
 from wm.settings import COMMANDS, CurriculumSettings, Settings, VaeSettings
 
 STAGES: dict[str, Callable[[Session, Any], Result]] = {
-    "collect": collect,
-    "train-vae": train_vae,
-    "train-mdnrnn": train_mdnrnn,
-    "train-controller": train_controller,
-    "dream": dream,
-    "evaluate": evaluate,
+    "collect": collect.collect,
+    "train-vae": train_vae.train_vae,
+    "train-mdnrnn": train_mdnrnn.train_mdnrnn,
+    "train-controller": train_controller.train_controller,
+    "dream": dream.dream,
+    "evaluate": evaluate.evaluate,
+}
+PLANS: dict[str, Callable[[Session, Any], Plan]] = {
+    "collect": collect.plan,
+    "train-vae": train_vae.plan,
+    "train-mdnrnn": train_mdnrnn.plan,
+    "train-controller": train_controller.plan,
+    "dream": dream.plan,
+    "evaluate": evaluate.plan,
 }
 
 
@@ -75,11 +76,15 @@ def stage_settings(sources: Sources, env: str) -> dict[str, Settings]:
 
 
 def plan(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Plan]:
-    """The collections of a curriculum; later stages can be planned when their inputs are there."""
-    return [
-        plan_collect(session.for_env(env), stage_settings(sources, env)["collect"])  # type: ignore[arg-type]
-        for env in env_names(settings)
-    ]
+    """The stages whose inputs are there; the others can be planned once those have run."""
+    found = []
+    for env in env_names(settings):
+        for stage, chosen in stage_settings(sources, env).items():
+            try:
+                found.append(PLANS[stage](session.for_env(env), chosen))
+            except MissingInput:
+                break
+    return found
 
 
 def curriculum(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Verdict]:

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from stages import console
 from stages.encode import check_sizes
-from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.train_controller import build_controller, load_latents, load_starts
-from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_controller, load_pair
+from stages.starts import load_latents, load_starts
+from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, controller_for, load_controller, load_pair
 from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.dreams import Dreams, imagine, warm_starts
@@ -125,8 +124,7 @@ def _play(session: Session, settings: DreamSettings, inputs: _Inputs) -> dict[st
     """Return and length of dreams played by C, or by a random linear policy if there is no C yet."""
     mdnrnn = inputs.mdnrnn
     head = inputs.controller.model.head if inputs.controller else pick_head("auto", mdnrnn.space, "auto")
-    player = Player(inputs.vae.env, inputs.vae.artifact.folder, mdnrnn.artifact.folder, head, "")
-    controller = build_controller(player, mdnrnn)
+    controller = controller_for(mdnrnn, head, inputs.vae.env)
     random = generator(session.seed, "dream")
     if inputs.controller is not None:
         policies = np.repeat(inputs.controller.parameters[None], settings.dreams, axis=0)

@@ -50,13 +50,11 @@ def find_player(session: Session) -> Player:
 
 @lru_cache(maxsize=1)
 def _models(player: Player) -> tuple[Any, Any, Any]:
-    from stages.trained import load_mdnrnn, load_vae
-    from wm.models.controller import Controller
+    from stages.trained import controller_for, load_mdnrnn, load_vae
 
     vae = load_vae(player.vae, "wm train-vae")
     mdnrnn = load_mdnrnn(player.mdnrnn, "wm train-mdnrnn")
-    inputs = vae.model.latent + mdnrnn.model.hidden
-    return vae.model, mdnrnn.model, Controller(inputs, mdnrnn.space, player.head, player.env.spec().ordered)
+    return vae.model, mdnrnn.model, controller_for(mdnrnn, player.head, player.env)
 
 
 def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> Agent:

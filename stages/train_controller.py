@@ -11,27 +11,21 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.players import Player, play_jobs, share_out
+from stages.candidates import Evaluation
+from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.trained import SHAPE, TrainedMdnRnn, TrainedVae, load_pair
-from wm.artifacts import durable, runs
+from stages.trained import SHAPE, TrainedMdnRnn, TrainedVae, controller_for, load_pair
+from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
-from wm.dreams import Starts, imagine, warm_starts
-from wm.episodes.latents import Latents
-from wm.errors import RecipeMismatch
 from wm.evolution.scores import Score
 from wm.evolution.search import Search, digest, replay
-from wm.executors import Workers
-from wm.models.controller import Controller, pick_head
+from wm.models.controller import pick_head
 from wm.report.curves import Curve, draw
-from wm.rollouts import Job
-from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
 from wm.training import weights
 
 RECIPE = 1
 LOG = "generations.jsonl"
-DREAM_CONTEXT = 8
 
 
 @dataclass
@@ -52,97 +46,6 @@ class Progress:
             self.best, self.best_score, self.best_generation = mean, score, line["generation"]
 
 
-class Evaluation:
-    """Returns of candidates, real or dreamed, on seeds that all candidates of a generation share."""
-
-    def __init__(
-        self, session: Session, settings: ControllerSettings, player: Player, workers: Workers, mdnrnn: TrainedMdnRnn
-    ) -> None:
-        self.session, self.settings, self.player, self._workers = session, settings, player, workers
-        self._mdnrnn = mdnrnn.model
-        self._controller = build_controller(player, mdnrnn)
-        self._starts = load_starts(session, mdnrnn) if settings.in_ == "dream" else None
-
-    def generation(self, candidates: NDArray[np.float32], number: int) -> tuple[NDArray[np.float64], int]:
-        """Mean return of every candidate and the real environment steps it cost."""
-        settings = self.settings
-        if self._starts is not None:
-            return self._dreamed(candidates, number, self._starts), 0
-        seeds = [
-            episode_seed("train", self.session.seed, "controller", number, episode)
-            for episode in range(settings.episodes_per_eval)
-        ]
-        jobs = [
-            Job(candidate * len(seeds) + episode, seed, candidate)
-            for candidate in range(len(candidates))
-            for episode, seed in enumerate(seeds)
-        ]
-        returns, steps = self._real(candidates, jobs, settings.max_steps)
-        return returns.reshape(len(candidates), -1).mean(axis=1), steps
-
-    def validation(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float64], int]:
-        """Returns of the mean in full real episodes on the validation seeds, the same ones every time."""
-        jobs = [
-            Job(number, episode_seed("validation", self.session.seed, "controller", number))
-            for number in range(self.settings.validation_episodes)
-        ]
-        return self._real(mean[None], jobs, 0)
-
-    def _real(
-        self, candidates: NDArray[np.float32], jobs: list[Job], max_steps: int
-    ) -> tuple[NDArray[np.float64], int]:
-        tasks = [(self.player, candidates, share, max_steps) for share in share_out(jobs, self._workers.count)]
-        returns, steps = np.zeros(len(jobs)), 0
-        for _, outcomes in self._workers.map(play_jobs, tasks):
-            for outcome in outcomes:
-                returns[outcome.key] = outcome.total
-                steps += outcome.length
-        return returns, steps
-
-    def _dreamed(self, candidates: NDArray[np.float32], number: int, starts: Starts) -> NDArray[np.float64]:
-        settings = self.settings
-        count = settings.episodes_per_eval
-        drawn = generator(self.session.seed, "dream starts", number).integers(0, len(starts.z), count)
-        imagined = imagine(
-            self._mdnrnn,
-            self._controller,
-            torch.from_numpy(np.repeat(candidates, count, axis=0)),
-            starts.take(np.tile(drawn, len(candidates))),
-            settings.temperature,
-            settings.max_steps or 1000,
-            self.session.seed, "dream", number,
-        )  # fmt: skip
-        return imagined.returns.reshape(len(candidates), count).mean(axis=1)
-
-
-def build_controller(player: Player, mdnrnn: TrainedMdnRnn) -> Controller:
-    """The form of C for a player."""
-    inputs = mdnrnn.model.latent + mdnrnn.model.hidden
-    return Controller(inputs, mdnrnn.space, player.head, player.env.spec().ordered)
-
-
-def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
-    """The latents M was trained on. Raises MissingInput if they are gone or others."""
-    folder = session.run_path / "latents"
-    artifact = runs.load(folder, "latents", session.command("train-mdnrnn"))
-    if artifact.fingerprint != mdnrnn.artifact.inputs["latents"]:
-        raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{session.command('train-mdnrnn')}`.")
-    return Latents.load(folder)
-
-
-def load_starts(session: Session, mdnrnn: TrainedMdnRnn, count: int = 1024) -> Starts:
-    """Real encoded frames, M warmed up on the steps before each: places where dreams may begin."""
-    latents = load_latents(session, mdnrnn)
-    lengths = latents.ends - latents.starts
-    random = generator(session.seed, "starts")
-    episodes = random.choice(len(lengths), count, p=lengths / lengths.sum())
-    context = min(DREAM_CONTEXT, int(lengths.min()) - 2)
-    first = latents.starts[episodes] + random.integers(0, lengths[episodes] - context - 1)
-    rows = first[:, None] + np.arange(context + 1)
-    actions = latents.space.encode(latents.actions[rows[:, :-1]])
-    return warm_starts(mdnrnn.model, torch.from_numpy(latents.means[rows]), torch.from_numpy(actions))
-
-
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint}
     name = stage_name(session, "controller")
@@ -159,7 +62,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     """What `train_controller` would do. Episodes differ in length, so the time is a range."""
     vae, mdnrnn = load_pair(session)
     run = _run(session, settings, vae, mdnrnn)
-    controller = build_controller(_player(settings, vae, mdnrnn), mdnrnn)
+    controller = controller_for(mdnrnn, _player(settings, vae, mdnrnn).head, vae.env)
     workers = session.open_workers().count
     longest = settings.max_steps or vae.env.spec().rows_per_episode
     steps = settings.max_generations * settings.popsize * settings.episodes_per_eval * longest
@@ -186,7 +89,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         return up_to_date("train-controller", current, _summary(current))
     session.budget(run.folder).require(2_000_000, 0, "evolving C")
     player = _player(settings, vae, mdnrnn)
-    controller = build_controller(player, mdnrnn)
+    controller = controller_for(mdnrnn, player.head, player.env)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")

@@ -127,3 +127,8 @@ def load_all(session: Session) -> tuple[TrainedVae, TrainedMdnRnn, TrainedContro
             f"run `{session.command('train-controller')}`."
         )
     return vae, mdnrnn, controller
+
+
+def controller_for(mdnrnn: TrainedMdnRnn, head: str, env: EnvRecipe) -> Controller:
+    """The form of C on top of an M."""
+    return Controller(mdnrnn.model.latent + mdnrnn.model.hidden, mdnrnn.space, head, env.spec().ordered)

@@ -1,9 +1,9 @@
 """A tiny world: a real gymnasium environment whose frames are cheap, registered in every process that needs it."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
 
 torch.set_num_threads(1)
-
-
-@pytest.fixture
-def wm(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the real command in `tmp_path`: wm("collect", "--env", TINY, code=0)."""
-
-    def run(*arguments: str, code: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command(*arguments), cwd=tmp_path, env=environment(**variables), capture_output=True, text=True, timeout=240
-        )
-        assert code is None or done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return run
 
 
 def command(*arguments: str) -> list[str]:
@@ -60,3 +46,39 @@ RECIPE = {
     "action_space": {"count": 3, "low": [], "high": []},
     "labels": ["a", "b"],
 }
+
+
+SMALL = {
+    "collect": ("--episodes", "24", "--size", "32"),
+    "train-vae": ("--steps", "60", "--batch", "16", "--latent", "4", "--set", "validate_every=20"),
+    "train-mdnrnn": ("--steps", "60", "--batch", "8", "--seq-len", "8", "--hidden", "16", "--set", "validate_every=20"),
+    "train-controller": ("--popsize", "6", "--max-generations", "6", "--set", "validate_every=2",
+                         "--set", "validation_episodes=4"),
+    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
+    "evaluate": ("--episodes", "6"),
+}  # fmt: skip
+STAGES = list(SMALL)
+SLUG = "tests.tiny-Tiny-v0"
+
+
+def arguments(stage: str, *more: str) -> tuple[str, ...]:
+    return (stage, "--env", TINY, *SMALL[stage], *more)
+
+
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*words), cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every stage has been run, undisturbed, with one worker."""
+    folder = tmp_path_factory.mktemp("chain")
+    for stage in STAGES:
+        shown = json.loads(run(folder, *arguments(stage, "--json")).stdout)
+        assert shown["status"] == "made"
+        assert Path(folder, shown["artifact"]).is_dir()
+    return folder

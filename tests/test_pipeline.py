@@ -9,46 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from PIL import Image
 
-from tests.conftest import ROOT, TINY, command, environment
+from tests.conftest import ROOT, SLUG, SMALL, STAGES, TINY, arguments, command, environment, run
 from wm.artifacts import manifest
-
-SMALL = {
-    "collect": ("--episodes", "24", "--size", "32"),
-    "train-vae": ("--steps", "60", "--batch", "16", "--latent", "4", "--set", "validate_every=20"),
-    "train-mdnrnn": ("--steps", "60", "--batch", "8", "--seq-len", "8", "--hidden", "16", "--set", "validate_every=20"),
-    "train-controller": ("--popsize", "6", "--max-generations", "6", "--set", "validate_every=2",
-                         "--set", "validation_episodes=4"),
-    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
-    "evaluate": ("--episodes", "6"),
-}  # fmt: skip
-STAGES = list(SMALL)
-SLUG = "tests.tiny-Tiny-v0"
-
-
-def arguments(stage: str, *more: str) -> tuple[str, ...]:
-    return (stage, "--env", TINY, *SMALL[stage], *more)
-
-
-def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(*words), cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every stage has been run, undisturbed, with one worker."""
-    folder = tmp_path_factory.mktemp("chain")
-    for stage in STAGES:
-        shown = json.loads(run(folder, *arguments(stage, "--json")).stdout)
-        assert shown["status"] == "made"
-        assert Path(folder, shown["artifact"]).is_dir()
-    return folder
 
 
 def digests(folder: Path, name: str) -> dict[str, str]:
@@ -209,6 +175,21 @@ def test_a_signal_seals_what_is_finished_and_ends_soon(tmp_path: Path, number: i
     assert "Traceback" not in told
     assert not list((tmp_path / "data" / f"{SLUG}.zarr" / ".staging").iterdir())
     run(tmp_path, "verify", "data")
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("collect", "--env", TINY, "--episodes", "5000", "--size", "32"), cwd=tmp_path,
+        env=environment(WM_WORKERS="2"), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while not started(tmp_path, "collect"):
+        time.sleep(0.02)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
 
 
 def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> None:

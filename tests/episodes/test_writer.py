@@ -1,16 +1,11 @@
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import zarr
 
 from tests.conftest import RECIPE, make_episode
-from wm.artifacts import durable, manifest
 from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, write_part
-from wm.episodes.shards import FrameShard
 from wm.episodes.writer import Writer, create
 
 
@@ -54,68 +49,6 @@ def test_nothing_is_lost_when_the_removal_of_the_short_part_was_killed(tmp_path:
     assert Dataset.open(tmp_path / "d.zarr").episodes == 4
     collect(tmp_path / "d.zarr", 5)
     assert sorted(p.name for p in (tmp_path / "d.zarr").glob("part-*")) == ["part-000000-000005"]
-
-
-def test_a_part_is_one_shard_that_any_zarr_library_reads(tmp_path: Path) -> None:
-    collect(tmp_path / "d.zarr", 3)
-    (part,) = Dataset.open(tmp_path / "d.zarr").parts
-    assert sorted(p.name for p in (part.folder / "frames").iterdir()) == ["c.0.0.0.0", "zarr.json"]
-    meta = json.loads((part.folder / "frames" / "zarr.json").read_text())
-    (sharding,) = meta["codecs"]
-    assert [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes", "zstd", "crc32c"]
-    assert sharding["configuration"]["codecs"][1]["configuration"]["level"] == 3
-    group = zarr.open_group(tmp_path / "d.zarr", mode="r")
-    frames = np.concatenate([make_episode(k, rows=12 + k % 5).frames for k in range(3)])
-    stored = group[f"{part.folder.name}/frames"]
-    assert np.array_equal(stored[...], frames)  # type: ignore[index]
-    assert np.array_equal(FrameShard(part.folder).chunk(0), frames)
-
-
-def test_an_all_black_chunk_is_written_all_the_same(tmp_path: Path) -> None:
-    create(tmp_path / "d.zarr", RECIPE)
-    episode = make_episode(0)
-    episode.frames[:] = 0
-    write_part(tmp_path / "d.zarr", RECIPE, [episode])
-    (part,) = Dataset.open(tmp_path / "d.zarr").parts
-    assert (part.folder / "frames" / "c.0.0.0.0").exists()
-
-
-@pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_commit_that_fails_at_any_call_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    path = tmp_path / "d.zarr"
-    collect(path, 2)
-    before = bytes_of(path)
-    real = getattr(durable.os, call)
-    for nth in range(1, 40):
-        calls = 0
-
-        def failing(*arguments: object, nth: int = nth) -> object:
-            nonlocal calls
-            calls += 1
-            if calls == nth:
-                raise OSError(5, "Input/output error")
-            return real(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(durable.os, call, failing)
-            try:
-                write_part(path, RECIPE, [make_episode(k) for k in (2, 3)])
-            except OSError:
-                committed = (path / "part-000002-000004").exists()
-                dataset = Dataset.open(path)
-                assert dataset.episodes == (4 if committed else 2)
-                manifest.verify(dataset.parts[0].folder, "part")
-                if committed:
-                    durable.remove_folder(path / "part-000002-000004")
-                continue
-            break
-    else:
-        pytest.fail("never succeeded")
-    assert nth > (1 if call == "rename" else 5)
-    after = bytes_of(path)
-    assert all(after[name] == data for name, data in before.items())
 
 
 def test_staging_is_swept(tmp_path: Path) -> None:

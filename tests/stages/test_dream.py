@@ -1,0 +1,30 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from stages.dream import _beside_reality, _open, dream
+from stages.session import Session
+from tests.conftest import SLUG, TINY
+from wm.episodes.batches import FrameReader
+from wm.settings import DreamSettings
+
+SETTINGS = DreamSettings(dreams=4, max_steps=10, frames=6, context=4)
+
+
+def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: Path) -> None:
+    session = Session(TINY, data=chain / "data" / f"{SLUG}.zarr", run=chain / "runs" / SLUG)
+    inputs = _open(session)
+    _, real, seen, dreamt = _beside_reality(session, SETTINGS, inputs)
+    assert len(real) == len(seen) == len(dreamt) == 6
+    assert np.array_equal(seen[0], dreamt[0])
+    frames = {frame.tobytes() for frame in FrameReader(inputs.dataset).read(0, inputs.dataset.rows)}
+    assert all(frame.tobytes() in frames for frame in real)
+
+
+def test_without_a_controller_random_policies_dream(chain: Path, tmp_path: Path) -> None:
+    for name in ("vae", "latents", "mdnrnn"):
+        shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
+    result = dream(Session(TINY, data=chain / "data" / f"{SLUG}.zarr", run=tmp_path), SETTINGS)
+    assert result.metrics["agent"] == "random linear policies"
+    assert 0 < result.metrics["dream_length"] <= 10

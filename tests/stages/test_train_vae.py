@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.collect import Collection, play_episode
+from stages.session import Session
+from stages.train_vae import train_vae
+from tests.conftest import RECIPE, TINY
+from wm.envs.catalogue import EnvRecipe
+from wm.episodes.writer import Writer, create
+from wm.settings import VaeSettings
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    path = tmp_path / "d.zarr"
+    recipe = {**RECIPE, "labels": []}
+    create(path, recipe)
+    with Writer(path, recipe) as writer:
+        for index in range(30):
+            writer.add(play_episode(Collection(EnvRecipe(TINY, 32), "sticky", 0, 0), index))
+    return Session(TINY, data=path, run=tmp_path / "run", device="cpu")
+
+
+def test_v_sees_what_moves(session: Session) -> None:
+    """The dot is all that differs from the mean picture; V draws it on episodes it was not trained on."""
+    result = train_vae(session, VaeSettings(latent=4, steps=250, batch=16, validate_every=125))
+    assert result.metrics["validation_error"] < 0.5 * result.metrics["mean_picture_error"]
+    assert {picture.name for picture in result.pictures} == {"loss.png", "reconstructions.png"}
+
+
+def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) -> None:
+    metrics = []
+    for name, ram in (("a", "1GB"), ("b", "1kB")):
+        settings = VaeSettings(latent=4, steps=8, batch=16, ram=ram, validate_every=8)
+        result = train_vae(Session(TINY, data=session.data, run=Path(f"{session.run}-{name}"), device="cpu"), settings)
+        metrics.append(result.metrics["validation_loss"])
+        assert np.isfinite(metrics[-1])
+    assert metrics[0] == metrics[1]
