@@ -15,6 +15,7 @@ from wm.artifacts import manifest
 
 KILLS = 10
 WORDS = ("curriculum", "--preset", "quick")
+ALL_CORES = environment(WM_WORKERS="0", OMP_NUM_THREADS=str(os.cpu_count()))
 
 
 def committed(folder: Path) -> dict[str, str]:
@@ -27,6 +28,10 @@ def committed(folder: Path) -> dict[str, str]:
     return found
 
 
+def wm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*words), cwd=folder, env=ALL_CORES, capture_output=True, text=True)
+
+
 @pytest.mark.slow
 def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Path) -> None:
     seed = int(os.environ.get("WM_TEST_SEED", "0"))
@@ -36,7 +41,7 @@ def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Pa
     with open(tmp_path / "log", "w") as log:
         for _ in range(KILLS):
             process = subprocess.Popen(
-                command(*WORDS), cwd=tmp_path, env=environment(WM_WORKERS="0", OMP_NUM_THREADS="2"),
+                command(*WORDS), cwd=tmp_path, env=ALL_CORES,
                 start_new_session=True, stdout=log, stderr=log,
             )  # fmt: skip
             time.sleep(chance.uniform(3, 120))
@@ -45,18 +50,14 @@ def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Pa
             now = committed(tmp_path)
             assert kept.items() <= now.items(), f"a committed episode is gone (WM_TEST_SEED={seed})"
             kept = now
-            done = {
-                str(p): p.read_text() for p in tmp_path.glob(f"runs/*/*/{manifest.NAME}") if ".partial" not in str(p)
-            }
+            manifests = tmp_path.glob(f"runs/*/*/{manifest.NAME}")
+            done = {str(path): path.read_text() for path in manifests if ".partial" not in str(path)}
             assert finished.items() <= done.items(), "a finished artifact was lost or made again"
             finished = done
-    last = subprocess.run(
-        command(*WORDS), cwd=tmp_path, env=environment(WM_WORKERS="0"), capture_output=True, text=True
-    )
+    last = wm(tmp_path, *WORDS)
     assert last.returncode == 0, last.stderr
     assert kept.items() <= committed(tmp_path).items()
     assert last.stdout.count("preview, n=10") == 4
-    verified = subprocess.run(command("verify", "."), cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    verified = wm(tmp_path, "verify", ".")
     assert verified.returncode == 0, verified.stderr
-    again = subprocess.run(command(*WORDS), cwd=tmp_path, env=environment(), capture_output=True, text=True)
-    assert again.stderr.count("up to date") == 24
+    assert wm(tmp_path, *WORDS).stderr.count("up to date") == 24
