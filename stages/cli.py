@@ -111,7 +111,7 @@ def _run_stage(
 
 
 @wm.command()
-@shared_options(name=False)
+@shared_options("name", "device")
 @settings_options(CollectSettings)
 def collect(**options: Any) -> None:
     """Play episodes and store their frames, actions and rewards.
@@ -128,7 +128,7 @@ def collect(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options()
+@shared_options("workers")
 @settings_options(VaeSettings)
 def train_vae(**options: Any) -> None:
     """Train V, which compresses a frame into a latent z.
@@ -145,7 +145,7 @@ def train_vae(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options()
+@shared_options("workers")
 @settings_options(MdnRnnSettings)
 def train_mdnrnn(**options: Any) -> None:
     """Train M, which predicts the next z, the reward and the end. Encodes the episodes first if need be.
@@ -162,7 +162,7 @@ def train_mdnrnn(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options()
+@shared_options("device")
 @settings_options(ControllerSettings)
 def train_controller(**options: Any) -> None:
     """Evolve C, a linear policy on [mean z, h], in the real environment or in the dream.
@@ -179,7 +179,7 @@ def train_controller(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options()
+@shared_options("workers", "device")
 @settings_options(DreamSettings)
 def dream(**options: Any) -> None:
     """Dream, and draw the dream beside reality.
@@ -196,7 +196,7 @@ def dream(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options()
+@shared_options("data", "seed", "device")
 @settings_options(EvaluateSettings)
 def evaluate(**options: Any) -> None:
     """Score the agent, and the random policy, on test seeds in the unmodified environment.
@@ -213,7 +213,7 @@ def evaluate(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options(env=False, data=False, name=False)
+@shared_options("env", "data", "run", "name")
 @settings_options(CurriculumSettings)
 def curriculum(**options: Any) -> None:
     """Run the whole chain for several environments; what is up to date is not done again.

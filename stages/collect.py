@@ -12,7 +12,7 @@ from stages import console
 from stages.players import Player, build_agent, find_player
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
-from wm.artifacts import durable, locks
+from wm.artifacts import durable, locks, manifest
 from wm.artifacts.recipe import differences
 from wm.envs.catalogue import EnvRecipe, EnvSpec
 from wm.envs.pixels import PixelEnv
@@ -135,6 +135,8 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
 def _episodes_at(path: Path, recipe: dict[str, Any]) -> int:
     if not path.exists():
         return 0
+    if not (path / manifest.NAME).is_file():
+        raise UsageProblem(f"{path} exists and is not a dataset; give another place with --data.")
     dataset = Dataset.open(path)
     return dataset.episodes if fingerprint_of(dataset.recipe) == fingerprint_of(recipe) else 0
 
@@ -145,15 +147,16 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     began = time.monotonic()
     path = session.data_path
     collection, recipe, spec = _describe(session, settings)
-    budget = session.budget(path)
+    there = _episodes_at(path, recipe)
+    if there < settings.episodes:
+        need, _ = _expected_bytes(spec, settings, collection, settings.episodes - there)
+        used = durable.folder_size(path) if there else 0
+        session.budget(path).require(need, used, f"collecting {settings.episodes - there} episodes of {session.env}")
     with locks.exclusive(path):
         _make_room(path, recipe, session)
         have = Dataset.open(path).episodes if path.exists() else 0
         if have >= settings.episodes:
             return _result(path, settings.episodes, "up to date")
-        used = durable.folder_size(path) if path.exists() else 0
-        need, _ = _expected_bytes(spec, settings, collection, settings.episodes - have)
-        budget.require(need, used, f"collecting {settings.episodes - have} episodes of {session.env}")
         if not path.exists():
             create(path, recipe)
         with session.open_workers() as workers, Writer(path, recipe) as writer:
@@ -167,8 +170,6 @@ def _make_room(path: Path, recipe: dict[str, Any], session: Session) -> None:
     wanted = fingerprint_of(recipe)
     archive = path.parent / "archive"
     if path.exists():
-        if not (path / "manifest.json").is_file():
-            raise UsageProblem(f"{path} exists and is not a dataset; give another place with --data.")
         old = Dataset.open(path).recipe
         if fingerprint_of(old) == wanted:
             return

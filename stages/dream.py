@@ -152,7 +152,7 @@ def _play(session: Session, settings: DreamSettings, inputs: _Inputs) -> dict[st
 def _beside_reality(
     session: Session, settings: DreamSettings, inputs: _Inputs
 ) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """(episode, real, reconstructed, dreamt frames) from the middle of a held-out episode on."""
+    """(episode, real, reconstructed, dreamt frames) from the middle of a typical held-out episode on."""
     dataset, model = inputs.dataset, inputs.mdnrnn.model
     latents = load_latents(session, inputs.mdnrnn)
     held = held_out(latents.seeds, 0.1)
@@ -162,7 +162,8 @@ def _beside_reality(
         candidates = np.flatnonzero(lengths > settings.context + 2)
     if len(candidates) == 0:
         raise UsageProblem(f"no episode is longer than --set context={settings.context}; give a smaller one.")
-    episode = int(candidates[np.argmax(lengths[candidates])])
+    # A typical one: of median length among the held-out episodes.
+    episode = int(candidates[np.argsort(lengths[candidates], kind="stable")[len(candidates) // 2]])
     spare = int(lengths[episode]) - settings.context - settings.frames - 1
     first = int(latents.starts[episode]) + max(spare // 2, 0)
     begin = first + settings.context

@@ -52,42 +52,64 @@ def settings_options(group: type[Settings]) -> Callable[[F], F]:
     return decorate
 
 
-def shared_options(*, env: bool = True, data: bool = True, name: bool = True) -> Callable[[F], F]:
-    """Options that mean the same for every stage."""
-    options = [
-        click.option("--seed", type=click.IntRange(min=0), default=0, envvar="WM_SEED", show_default=True,
-                     help="Everything random follows from it."),
-        click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto",
-                     envvar="WM_DEVICE", show_default=True, help="Where V and M train."),
-        click.option("--workers", type=click.IntRange(min=0), default=0, envvar="WM_WORKERS",
-                     help="Processes that play; 0: one per core."),
-        click.option("--preset", type=click.Choice(preset_names()), default=None, envvar="WM_PRESET",
-                     help="A table of settings for how much time there is."),
-        click.option("--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
-                     help="A TOML file like the presets."),
-        click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any setting by name."),
-        click.option("--disk-budget", default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
-                     help="Bytes that may be used at the target, such as 500MB."),
-        click.option("--keep-current", is_flag=True, help="Refuse to archive an artifact of another recipe."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout."),
-        click.option("--dry-run", is_flag=True, help="Print the plan with estimates; write nothing."),
-        click.option("--print-config", is_flag=True, help="Print every setting and where it came from."),
-    ]  # fmt: skip
-    if name:
-        options.insert(0, click.option("--name", default=None, help="Name of this variant of the artifact."))
-    options.insert(0, click.option("--run", type=click.Path(path_type=Path), default=None,
-                                   help="Folder of the environment's artifacts  [default: runs/<Env>]"))  # fmt: skip
-    if data:
-        options.insert(0, click.option("--data", type=click.Path(path_type=Path), default=None,
-                                       help="The dataset  [default: data/<Env>.zarr]"))  # fmt: skip
-    if env:
-        options.insert(0, click.option("--env", required=True, envvar="WM_ENV",
-                                       help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, or any "
-                                       "gymnasium id."))  # fmt: skip
+_SHARED = {
+    "env": click.option(
+        "--env", required=True, envvar="WM_ENV",
+        help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, or any gymnasium id.",
+    ),
+    "data": click.option(
+        "--data", type=click.Path(path_type=Path), default=None, help="The dataset  [default: data/<Env>.zarr]"
+    ),
+    "run": click.option(
+        "--run", type=click.Path(path_type=Path), default=None,
+        help="Folder of the environment's artifacts  [default: runs/<Env>]",
+    ),
+    "name": click.option("--name", default=None, help="Name of this variant of the artifact."),
+    "seed": click.option(
+        "--seed", type=click.IntRange(min=0), default=0, envvar="WM_SEED", show_default=True,
+        help="Everything random follows from it.",
+    ),
+    "device": click.option(
+        "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",
+        show_default=True, help="Where V and M train.",
+    ),
+    "workers": click.option(
+        "--workers", type=click.IntRange(min=0), default=0, envvar="WM_WORKERS",
+        help="Processes that play; 0: one per core.",
+    ),
+    "preset": click.option(
+        "--preset", type=click.Choice(preset_names()), default=None, envvar="WM_PRESET",
+        help="A table of settings for how much time there is.",
+    ),
+    "config": click.option(
+        "--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
+        help="A TOML file like the presets.",
+    ),
+    "assignments": click.option(
+        "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any setting by name."
+    ),
+    "disk_budget": click.option(
+        "--disk-budget", default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
+        help="Bytes that may be used at the target, such as 500MB.",
+    ),
+    "keep_current": click.option(
+        "--keep-current", is_flag=True, help="Refuse to archive an artifact of another recipe."
+    ),
+    "as_json": click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout."),
+    "dry_run": click.option("--dry-run", is_flag=True, help="Print the plan with estimates; write nothing."),
+    "print_config": click.option(
+        "--print-config", is_flag=True, help="Print every setting and where it came from."
+    ),
+}  # fmt: skip
+
+
+def shared_options(*left_out: str) -> Callable[[F], F]:
+    """Options that mean the same for every command, less those that would mean nothing for this one."""
 
     def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
+        for name, option in reversed(_SHARED.items()):
+            if name not in left_out:
+                function = option(function)
         return function
 
     return decorate
