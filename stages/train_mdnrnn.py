@@ -73,8 +73,8 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     what = "up to date" if done else f"{settings.steps} steps of {settings.batch} x {settings.seq_len}"
     if not done and (why := run.why_stale()):
         what += f" ({why})"
-    disk = 10 * size + dataset.rows * vae.model.latent * 5
-    memory = 400_000_000 + 10 * size + dataset.rows * vae.model.latent * 20
+    disk = 13 * size + dataset.rows * vae.model.latent * 5
+    memory = 400_000_000 + 13 * size + dataset.rows * vae.model.latent * 20
     return Plan("train-mdnrnn", run.folder, what, 0 if done else disk, memory, (0, 0) if done else (seconds, seconds))
 
 
@@ -90,7 +90,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     device = pick_device(session.device)
     model = _model(vae.model.latent, latents.space.width, settings, session.seed)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    session.budget(run.folder).require(10 * size + 1_000_000, 0, "training M")
+    session.budget(run.folder).require(13 * size + 1_000_000, 0, "training M")
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-mdnrnn", builder.restored, _summary(builder.restored), "restored")

@@ -72,7 +72,7 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
         "train-vae",
         run.folder,
         what,
-        0 if done else 10 * size + 2_000_000,
+        0 if done else 13 * size + 2_000_000,
         350_000_000 + 6 * size + min(raw, _ram(settings)) + settings.batch * 6_000_000,
         (0, 0) if done else (seconds, seconds),
     )
@@ -88,7 +88,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
     device = pick_device(session.device)
     model = _model(dataset, settings, session.seed).to(device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    session.budget(run.folder).require(10 * size + 2_000_000, 0, "training V")
+    session.budget(run.folder).require(13 * size + 2_000_000, 0, "training V")
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")

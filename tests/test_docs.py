@@ -1,6 +1,7 @@
 """The documents name what there is."""
 
 import dataclasses
+import json
 import tomllib
 from pathlib import Path
 
@@ -44,3 +45,13 @@ def test_documents_exist(name: str) -> None:
 
 def test_pictures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < 2_000_000
+
+
+def test_the_readmes_scores_are_those_of_the_results_file() -> None:
+    from docs import results
+
+    rows = json.loads((ROOT / "docs" / "results.json").read_text())
+    assert results.table(rows) in (ROOT / "README.md").read_text()
+    for row in rows:
+        assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
+        assert row["ci95"] > 0

@@ -7,6 +7,7 @@ the player has to serve. Any other gymnasium id works as it is.
 import difflib
 import importlib.util
 import os
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from wm.errors import MissingPackage, UsageProblem
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")  # SDL complains on stderr when it is unset
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains on stderr when it is unset
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ NAMED = _named(
         package="pygame",
         pip=_CLASSIC,
         probe=labels.cart_pole,
-        bytes_per_frame=60,
+        bytes_per_frame=200,
         rows_per_episode=30,
         protocol="500-step limit",
     ),
@@ -115,7 +116,7 @@ NAMED = _named(
         package="pygame",
         pip=_CLASSIC,
         probe=labels.acrobot,
-        bytes_per_frame=100,
+        bytes_per_frame=320,
         rows_per_episode=500,
         protocol="500-step limit",
     ),
