@@ -7,6 +7,7 @@ from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, write_part
 from wm.episodes.writer import Writer, create
+from wm.errors import Stopped
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +57,15 @@ def test_staging_is_swept(tmp_path: Path) -> None:
     (tmp_path / "d.zarr" / STAGING / "torso").mkdir(parents=True)
     collect(tmp_path / "d.zarr", 2)
     assert not list((tmp_path / "d.zarr" / STAGING).iterdir())
+
+
+@pytest.mark.parametrize(("error", "kept"), [(Stopped(15), 3), (OSError(28, "full"), 0)])
+def test_an_end_before_its_time_seals_what_is_finished_unless_the_disk_was_the_reason(
+    tmp_path: Path, error: Exception, kept: int
+) -> None:
+    create(tmp_path / "d.zarr", RECIPE)
+    with pytest.raises(type(error)), Writer(tmp_path / "d.zarr", RECIPE) as writer:  # noqa: PT012
+        for index in range(3):
+            writer.add(make_episode(index).pack())
+        raise error
+    assert Dataset.open(tmp_path / "d.zarr").episodes == kept

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from wm.models.mdnrnn import MdnRnn, Prediction, expected, log_likelihood, sample
+from wm.models.mdnrnn import LOG_SIGMA, MdnRnn, Prediction, expected, log_likelihood, sample
 
 
 def make() -> MdnRnn:
@@ -58,6 +58,16 @@ def test_loss_and_gradients_stay_finite_at_extremes(scale: float) -> None:
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_log_sigma_cannot_run_away() -> None:
+    model = make()
+    for value in (-1e3, 1e3):
+        with torch.no_grad():
+            model.heads.bias[2 * 12 : 3 * 12] = value  # three latents of four mixtures
+        said = model(torch.zeros(1, 1, 3), torch.zeros(1, 1, 2))
+        assert said.log_sigma.min() >= LOG_SIGMA[0]
+        assert said.log_sigma.max() <= LOG_SIGMA[1]
 
 
 def test_padding_does_not_count() -> None:
