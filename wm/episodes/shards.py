@@ -1,6 +1,7 @@
 """Reading frames straight from a part's shard file: index parsed once, positional reads, crc32c, zstd.
 
-zarr-python re-reads the shard index on every call (1 ms a chunk); this is twenty times faster on random chunks.
+zarr-python re-reads the shard index on every call; this is twenty times faster on random chunks
+(benchmarks/chunk_pong.py).
 """
 
 import json

@@ -103,7 +103,7 @@ class ConvVae(nn.Module):
         first = self.deconvolutions[0]
         assert isinstance(first, nn.ConvTranspose2d)
         assert first.bias is not None
-        # A transposed convolution of a single pixel is a matrix product, which is a quarter faster for the whole step.
+        # A transposed convolution of a single pixel is a matrix product, and a much faster one.
         kernel, bias = first.weight, first.bias
         x = (x @ kernel.flatten(1)).unflatten(1, kernel.shape[1:]) + bias[:, None, None]
         for deconvolution in list(self.deconvolutions)[1:]:
