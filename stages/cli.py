@@ -84,7 +84,7 @@ class _Invocation:
             return
         took = "" if result.status == "up to date" else f" in {console.show_time(result.seconds)}"
         click.echo(f"{result.path}: {result.status}{took}")
-        click.echo(f"  {result.summary}")
+        click.echo(result.table or f"  {result.summary}")
         for picture in result.pictures:
             click.echo(f"  {picture}")
 

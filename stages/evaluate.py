@@ -1,6 +1,7 @@
 """`wm evaluate`: honest scores on test seeds, in the unmodified environment."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from stages import console
 from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.trained import TrainedController, TrainedVae, load_all
+from stages.trained import TrainedController, load_all
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
@@ -53,7 +54,14 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     """Score an agent, and the random policy beside it, over test episodes used for nothing else."""
     if settings.agent == "random":
-        return evaluate_random(session, settings, EnvRecipe(session.env))
+        found = evaluate_random(session, settings, EnvRecipe(session.env))
+    else:
+        found = evaluate_controller(session, settings)
+    return replace(found, table=_table(found.metrics))
+
+
+def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
+    """V + M + C on the test episodes, after the random policy."""
     began = time.monotonic()
     vae, mdnrnn, controller = load_all(session)
     run = _controller_run(session, settings, controller)
@@ -74,7 +82,7 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
             "agent": "vmc",
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
             "env_steps": controller.artifact.metrics["env_steps"] + vae.artifact.metrics["rows"],
-            "protocol": _protocol(vae),
+            "protocol": _protocol(vae.env),
             "training_wall_seconds": _wall(vae.artifact, mdnrnn.artifact, controller.artifact),
         }
         durable.write_json(builder.folder / SCORES, metrics)
@@ -95,7 +103,7 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe
             shares = share_out(jobs_for_testing(settings.episodes), workers.count * 5)
             tasks = [(env, share) for share in shares]
             outcomes = _gather(session, settings, "random", workers, play_random, tasks)
-        metrics = _metrics(session, settings, outcomes) | {"agent": "random"}
+        metrics = _metrics(session, settings, outcomes) | {"agent": "random", "protocol": _protocol(env)}
         durable.write_json(builder.folder / SCORES, metrics)
         artifact = builder.publish(metrics, session.provenance(began))
     return made("evaluate", builder, artifact, _summary(artifact))
@@ -129,16 +137,26 @@ def _metrics(session: Session, settings: EvaluateSettings, outcomes: list[Outcom
     }
 
 
-def _protocol(vae: TrainedVae) -> str:
-    spec = vae.env.spec()
+def _protocol(env: EnvRecipe) -> str:
+    spec = env.spec()
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
     if spec.serve is not None:
-        notes.append("the agent serves after a reset and a lost life")
+        notes.append("our agent serves after a reset and a lost life")
     return ", ".join(note for note in notes if note)
 
 
 def _wall(*artifacts: Artifact) -> float:
     return round(sum(artifact.manifest["provenance"]["wall_seconds"] for artifact in artifacts), 1)
+
+
+def _table(found: dict[str, Any]) -> str:
+    rows = [(found["agent"], found)]
+    if "random" in found:
+        rows.append(("random", found["random"]))
+    preview = ", preview" if found["preview"] else ""
+    cells = [[name, f"{row['mean']:.2f}", f"± {row['ci95']:.2f}", f"{row['episodes']}{preview}"] for name, row in rows]
+    text = console.table(["agent", "mean return", "95 % interval", "test episodes"], cells)
+    return f"{text}\nprotocol: {found['protocol']}"
 
 
 def _summary(artifact: Artifact) -> str:

@@ -54,7 +54,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """What a stage did: `status` is made, resumed, restored or up to date."""
+    """What a stage did: `status` is made, resumed, restored or up to date; `seconds` is what it took. People are shown
+    `table`, if there is one, instead of `summary`."""
 
     stage: str
     status: str
@@ -64,6 +65,7 @@ class Result:
     summary: str
     seconds: float
     pictures: list[Path] = field(default_factory=list)
+    table: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The one object that `--json` prints."""
