@@ -122,7 +122,8 @@ HEADER = ["environment", "random policy", "our score", "episodes", "env steps", 
 def closing(verdicts: list[Verdict]) -> str:
     """The closing table, and where the pictures are."""
     lines = [console.table(HEADER, [verdict.row() for verdict in verdicts])]
-    lines.append("mean return ± half-width of the 95 % interval, test seeds, unmodified environments")
+    lines.append("mean return ± half-width of the 95 % interval, test seeds, unmodified environments;")
+    lines.append("wall time adds up all stages, of an interrupted one the last go")
     pictures = [picture for verdict in verdicts for result in verdict.results for picture in result.pictures]
     if pictures:
         lines.append("pictures:")

@@ -50,8 +50,9 @@ RECIPE = {
 
 SMALL = {
     "collect": ("--episodes", "24", "--size", "32"),
-    "train-vae": ("--steps", "60", "--batch", "16", "--latent", "4", "--set", "validate_every=20"),
-    "train-mdnrnn": ("--steps", "60", "--batch", "8", "--seq-len", "8", "--hidden", "16", "--set", "validate_every=20"),
+    "train-vae": ("--steps", "60", "--batch", "16", "--latent", "4", "--set", "validate_every=10"),
+    "train-mdnrnn": ("--steps", "150", "--batch", "8", "--seq-len", "8", "--hidden", "16",
+                     "--set", "validate_every=20"),
     "train-controller": ("--popsize", "6", "--max-generations", "6", "--set", "validate_every=2",
                          "--set", "validation_episodes=4"),
     "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),

@@ -140,7 +140,7 @@ def test_a_killed_stage_goes_on_and_ends_as_if_nothing_had_happened(stage: str, 
         source = {"collect": "data", "train-vae": f"runs/{SLUG}/vae", "train-mdnrnn": f"runs/{SLUG}/mdnrnn"}[earlier]
         shutil.copytree(chain / source, tmp_path / source)
     if stage == "collect":
-        words = (*words, "--episodes", "200")
+        words = (*words, "--episodes", "600")
         run(chain_of(tmp_path / "whole"), *words)
         expected = digests(tmp_path / "whole", stage)
     else:
