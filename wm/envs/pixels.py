@@ -26,7 +26,7 @@ class AreaResize:
     """Shrink (height, width, C) uint8 frames to (size, size, C).
 
     The weights form a narrow band, so rows are averaged band by band and columns block by block with small matrix
-    products, which is several times faster than Pillow or OpenCV (benchmarks/resize_pong.py). The result is the exact
+    products, which is about three times as fast as Pillow (benchmarks/resize_pong.py). The result is the exact
     area average, rounded.
     """
 
