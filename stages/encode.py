@@ -1,6 +1,7 @@
 """Episodes + V -> latents. Run by `wm train-mdnrnn` when they are missing; not a command of its own."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ import torch
 from stages import console
 from stages.session import Result, Session, made, pick_device, up_to_date
 from stages.trained import TrainedVae
+from wm.artifacts import manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.batches import FrameReader
 from wm.episodes.dataset import Dataset
@@ -33,6 +35,12 @@ def check_sizes(dataset: Dataset, vae: TrainedVae) -> None:
             f"{dataset.path} has frames of {found} but {vae.artifact.folder} was trained on {wanted}; "
             f"run `wm train-vae --env {dataset.recipe['env']['name']} --data {dataset.path}`."
         )
+
+
+def read_latents(folder: Path) -> Latents:
+    """The latents in an artifact's folder, every checksum verified."""
+    manifest.verify(folder, "latents")
+    return Latents.load(folder)
 
 
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from stages.encode import read_latents
 from stages.session import Session
 from stages.trained import TrainedMdnRnn
 from wm.artifacts import runs
@@ -20,7 +21,7 @@ def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
     artifact = runs.load(folder, "latents", session.command("train-mdnrnn"))
     if artifact.fingerprint != mdnrnn.artifact.inputs["latents"]:
         raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{session.command('train-mdnrnn')}`.")
-    return Latents.load(folder)
+    return read_latents(folder)
 
 
 def load_starts(session: Session, mdnrnn: TrainedMdnRnn, count: int = 1024) -> Starts:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.encode import check_sizes, encode, latents_run
+from stages.encode import check_sizes, encode, latents_run, read_latents
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
 from stages.trained import SHAPE, TrainedVae, load_vae
 from stages.training import train_to_best
@@ -86,7 +86,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     run = _run(session, settings, coming.recipe.fingerprint, vae)
     if coming.current() is not None and (current := run.current()) is not None:
         return up_to_date("train-mdnrnn", current, _summary(current))
-    latents = Latents.load(encode(session, dataset, vae).path)
+    latents = read_latents(encode(session, dataset, vae).path)
     device = pick_device(session.device)
     model = _model(vae.model.latent, latents.space.width, settings, session.seed)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +47,14 @@ RECIPE = {
     "action_space": {"count": 3, "low": [], "high": []},
     "labels": ["a", "b"],
 }
+
+
+def write_part(path: Path, episodes: list[Episode]) -> Path:
+    """A part of exactly these episodes."""
+    builder = PartBuilder(path, RECIPE, episodes[0].index)
+    for episode in episodes:
+        builder.add(episode)
+    return builder.commit()
 
 
 SMALL = {

@@ -1,4 +1,3 @@
-import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +6,7 @@ import pytest
 
 from tests.conftest import RECIPE, make_episode
 from wm.episodes import schema
-from wm.episodes.dataset import INDEX, Dataset
+from wm.episodes.dataset import INDEX, QUARANTINE, Dataset
 from wm.episodes.writer import Writer, create
 from wm.errors import BadData, MissingInput
 
@@ -47,15 +46,43 @@ def test_the_index_is_only_a_cache(path: Path) -> None:
     assert (path / INDEX).exists()
     (path / INDEX).write_text("{garbage")
     assert Dataset.open(path).table["seed"].tolist() == before
-    index = json.loads((path / INDEX).read_text())
-    index["part-000000-000003"]["table"]["seed"][0] = 7
-    (path / INDEX).write_text(json.dumps(index))
+    text = (path / INDEX).read_text()
+    assert "[1000," in text
+    (path / INDEX).write_text(text.replace("[1000,", "[7,"))
     assert Dataset.open(path).table["seed"].tolist() == before
 
 
-def test_parts_beyond_a_gap_do_not_count(path: Path) -> None:
-    shutil.rmtree(path / "part-000003-000006")
-    assert Dataset.open(path).episodes == 3
+def test_lost_episodes_are_an_error_until_they_are_in_quarantine(path: Path) -> None:
+    whole, two = Dataset.open(path), Dataset.open(path, 2)
+    (path / QUARANTINE).mkdir()
+    lost = path / "part-000003-000006"
+    shutil.move(lost, path / "elsewhere")
+    with pytest.raises(BadData, match="has lost episodes 3 to 5; run `wm collect`"):
+        Dataset.open(path)
+    shutil.move(path / "elsewhere", path / QUARANTINE / lost.name)
+    rest = Dataset.open(path)
+    assert (rest.episodes, rest.upto, rest.missing, rest.rows) == (6, 9, [(3, 6)], 120)
+    assert rest.table["index"].tolist() == [0, 1, 2, 6, 7, 8]
+    expected = np.concatenate([make_episode(k).rewards for k in (0, 1, 2, 6, 7, 8)])
+    assert np.array_equal(rest.column("rewards"), expected)
+    assert rest.fingerprint != whole.fingerprint
+    assert Dataset.open(path, 2).fingerprint == two.fingerprint
+    assert Dataset.open(path, 5).episodes == 3
+
+
+@pytest.mark.parametrize("name", ["rewards", "rewards/c.0", "."])
+def test_links_inside_a_dataset_are_refused(path: Path, tmp_path: Path, name: str) -> None:
+    victim = (path / "part-000003-000006" / name).resolve()
+    shutil.move(victim, tmp_path / "outside")
+    victim.symlink_to(tmp_path / "outside")
+    (path / INDEX).unlink(missing_ok=True)
+    with pytest.raises(BadData, match="is a link"):
+        Dataset.open(path).column("rewards")
+
+
+def test_a_dataset_may_lie_elsewhere_behind_a_link(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.zarr").symlink_to(path)
+    assert Dataset.open(tmp_path / "link.zarr").episodes == 9
 
 
 def test_a_damaged_part_is_named(path: Path) -> None:

@@ -5,12 +5,10 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.conftest import RECIPE, make_episode
+from tests.conftest import RECIPE, make_episode, write_part
 from tests.episodes.test_writer import bytes_of, collect
 from wm.artifacts import durable, manifest
 from wm.episodes.dataset import Dataset
-from wm.episodes.parts import write_part
-from wm.episodes.shards import FrameShard
 from wm.episodes.writer import create
 
 
@@ -26,14 +24,14 @@ def test_a_part_is_one_shard_that_any_zarr_library_reads(tmp_path: Path) -> None
     frames = np.concatenate([make_episode(k, rows=12 + k % 5).frames for k in range(3)])
     stored = group[f"{part.folder.name}/frames"]
     assert np.array_equal(stored[...], frames)  # type: ignore[index]
-    assert np.array_equal(FrameShard(part.folder).chunk(0), frames)
+    assert np.array_equal(Dataset.open(tmp_path / "d.zarr").shard(part, "frames").all(), frames)
 
 
 def test_an_all_black_chunk_is_written_all_the_same(tmp_path: Path) -> None:
     create(tmp_path / "d.zarr", RECIPE)
     episode = make_episode(0)
     episode.frames[:] = 0
-    write_part(tmp_path / "d.zarr", RECIPE, [episode])
+    write_part(tmp_path / "d.zarr", [episode])
     (part,) = Dataset.open(tmp_path / "d.zarr").parts
     assert (part.folder / "frames" / "c.0.0.0.0").exists()
 
@@ -59,7 +57,7 @@ def test_a_commit_that_fails_at_any_call_leaves_what_was_there(
         with monkeypatch.context() as patch:
             patch.setattr(durable.os, call, failing)
             try:
-                write_part(path, RECIPE, [make_episode(k) for k in (2, 3)])
+                write_part(path, [make_episode(k) for k in (2, 3)])
             except OSError:
                 committed = (path / "part-000002-000004").exists()
                 dataset = Dataset.open(path)

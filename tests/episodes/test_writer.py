@@ -1,11 +1,12 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import RECIPE, make_episode
+from tests.conftest import RECIPE, make_episode, write_part
 from wm.episodes import schema
 from wm.episodes.dataset import Dataset
-from wm.episodes.parts import STAGING, write_part
+from wm.episodes.parts import STAGING
 from wm.episodes.writer import Writer, create
 from wm.errors import Stopped
 
@@ -46,7 +47,7 @@ def test_a_short_part_is_superseded_by_a_longer_one(tmp_path: Path) -> None:
 
 def test_nothing_is_lost_when_the_removal_of_the_short_part_was_killed(tmp_path: Path) -> None:
     collect(tmp_path / "d.zarr", 2)
-    write_part(tmp_path / "d.zarr", RECIPE, [make_episode(k, rows=12 + k % 5) for k in range(4)])
+    write_part(tmp_path / "d.zarr", [make_episode(k, rows=12 + k % 5) for k in range(4)])
     assert Dataset.open(tmp_path / "d.zarr").episodes == 4
     collect(tmp_path / "d.zarr", 5)
     assert sorted(p.name for p in (tmp_path / "d.zarr").glob("part-*")) == ["part-000000-000005"]
@@ -57,6 +58,20 @@ def test_staging_is_swept(tmp_path: Path) -> None:
     (tmp_path / "d.zarr" / STAGING / "torso").mkdir(parents=True)
     collect(tmp_path / "d.zarr", 2)
     assert not list((tmp_path / "d.zarr" / STAGING).iterdir())
+
+
+def test_lost_episodes_are_played_again_and_the_dataset_is_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "d.zarr"
+    collect(path, 23)
+    whole = bytes_of(path)
+    parts = Dataset.open(path).parts
+    for lost in (parts[0], parts[2], parts[-1]):
+        shutil.rmtree(lost.folder)
+    for upto in (2, 9, 23):  # interrupted at any point, too
+        with Writer(path, RECIPE) as writer:
+            for index in writer.upcoming(upto):
+                writer.add(make_episode(index, rows=12 + index % 5).pack())
+    assert bytes_of(path) == whole
 
 
 @pytest.mark.parametrize(("error", "kept"), [(Stopped(15), 3), (OSError(28, "full"), 0)])

@@ -69,9 +69,29 @@ def append_line(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
+def write_folder(folder: Path, files: dict[str, bytes]) -> None:
+    """Write the files (by relative name) of a new folder and sync every one, and every folder they lie in."""
+    make_folder(folder)
+    below = sorted({(folder / name).parent for name in files} - {folder})
+    for sub in below:
+        sub.mkdir(parents=True)
+    for name, data in files.items():
+        with open(folder / name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    for sub in [*reversed(below), folder]:
+        fsync_folder(sub)
+
+
 def commit_folder(staged: Path, final: Path) -> None:
     """Sync everything in `staged`, then rename it to `final` (which must not exist)."""
     fsync_tree(staged)
+    publish(staged, final)
+
+
+def publish(staged: Path, final: Path) -> None:
+    """Rename a folder whose contents are synced to `final` (which must not exist), durably: the commit."""
     os.rename(staged, final)
     fsync_folder(final.parent)
     if staged.parent != final.parent:

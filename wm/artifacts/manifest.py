@@ -5,6 +5,8 @@ Zarr reads a missing chunk as zeros and most codecs let bit flips pass, so compl
 
 import hashlib
 import json
+import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from wm.artifacts import durable
 from wm.errors import BadData, MissingInput
 
 NAME = "manifest.json"
+MAX_BYTES = 1 << 20
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
 def sha256_file(path: Path) -> str:
@@ -25,18 +29,47 @@ def sha256_json(value: Any) -> str:
     return hashlib.sha256(durable.canonical_json(value)).hexdigest()
 
 
-def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) -> dict[str, Any]:
-    """Write the manifest of `folder`: `body`, and every file below it (or only `files`). Returns the manifest."""
+def of(body: dict[str, Any], files: dict[str, bytes]) -> bytes:
+    """The manifest of a folder that will hold these files, by relative name."""
+    listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    return _sealed({**body, "files": listed})
+
+
+def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) -> None:
+    """Write the manifest of `folder`: `body`, and every file below it (or only `files`)."""
     if files is None:
         found = (path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
         files = [path.relative_to(folder).as_posix() for path in found]
     listed = {
         name: {"size": (folder / name).stat().st_size, "sha256": sha256_file(folder / name)} for name in sorted(files)
     }
-    manifest = {**body, "files": listed}
-    manifest["sha256"] = sha256_json(manifest)
-    durable.write_json(folder / NAME, manifest)
-    return manifest
+    durable.write_bytes(folder / NAME, _sealed({**body, "files": listed}))
+
+
+def _sealed(manifest: dict[str, Any]) -> bytes:
+    return durable.canonical_json({**manifest, "sha256": sha256_json(manifest)})
+
+
+def locate(folder: Path, name: str) -> Path:
+    """The path of `name` below `folder`. Raises BadData for a name that leads elsewhere, or a link on the way."""
+    step = folder
+    for piece in name.split("/"):
+        if not _PLAIN.fullmatch(piece):
+            raise BadData(f"{folder} lists a file {name[:80]!r}; expected plain names below it, so it is not opened.")
+        step = step / piece
+        if step.is_symlink():
+            raise BadData(f"{step} is a link; links inside an artifact are not followed, so put the file itself there.")
+    return step
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in a small file. Raises BadData if it is large, malformed or nested without end."""
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+            raise ValueError("it is a link or too large")
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadData(f"{path} cannot be read ({str(error)[:200]}); restore it or make the artifact again.") from None
 
 
 def read(folder: Path, kind: str) -> dict[str, Any]:
@@ -44,20 +77,26 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     path = folder / NAME
     if not path.is_file():
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind} there.")
-    try:
-        manifest = json.loads(path.read_bytes())
-        digest = manifest.pop("sha256")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise BadData(f"{path} is not a readable manifest ({error}); restore it or make the {kind} again.") from None
-    if digest != sha256_json(manifest):
+    manifest = read_json(path)
+    digest = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
+    # Spelling counts too, so that not one flipped bit goes unseen.
+    if digest is None or path.read_bytes() != _sealed(manifest):
         raise BadData(f"{path} does not match its own checksum; restore it or make the {kind} again.")
     if manifest.get("kind") != kind:
         raise BadData(f"{folder} holds a {manifest.get('kind')!r}; expected a {kind!r}.")
     for name, entry in manifest["files"].items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != entry["size"]:
+        file = locate(folder, name)
+        if not _is_file_of(file, entry["size"]):
             raise BadData(f"{file} is missing or has another size than its manifest says; make the {kind} again.")
     return {**manifest, "sha256": digest}
+
+
+def _is_file_of(path: Path, size: int) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size
 
 
 def verify(folder: Path, kind: str) -> int:

@@ -1,11 +1,10 @@
 """Shuffled batches of frames: batch = f(seed, step), the same decoded into RAM or streamed from disk.
 
 The order: chunks are permuted, groups of `GROUP_CHUNKS` of them form a shuffle buffer, and frames are permuted within
-a group. Chunks are counted from the start of each part, and which episodes share a part depends on the episodes
+a group; only one group is ever held. Chunks are counted from the start of each part, and which episodes share a part depends on the episodes
 alone, so the order is the same however often collection was interrupted.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import CHUNK_ROWS
-from wm.episodes.shards import FrameShard
+from wm.episodes.shards import Shard
 from wm.seeding import generator
 
 GROUP_CHUNKS = 64
@@ -37,91 +36,103 @@ def held_out(seeds: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Chunk:
-    shard: int
+    shard: Shard
     number: int
     first_row: int
     rows: int
+
+    def decode_into(self, frames: NDArray[np.uint8]) -> None:
+        """Its rows, the ones past the chosen episodes left out."""
+        self.shard.decode_into(self.number, frames[: self.rows])
 
 
 class FrameBatches:
     """Batches of uint8 frames (B, H, W, C) from the chosen episodes of a dataset.
 
-    `ram` bytes are allowed for decoded frames: if everything fits it is decoded once, else chunks are decoded as
-    their group comes up. The batches are equal, byte for byte.
+    `ram` bytes are allowed for decoded frames: if everything fits it is decoded once, else chunks are decoded into a
+    shuffle buffer of one group as it comes up. The batches are equal, byte for byte.
     """
 
     def __init__(self, dataset: Dataset, chosen: NDArray[np.bool_], batch: int, seed: int, ram: int) -> None:
         self.batch, self.seed = batch, seed
-        self._shards = [FrameShard(part.folder) for part in dataset.parts]
         self._shape = dataset.frame_shape
-        self._chunks: list[_Chunk] = []
-        first = 0
-        for number, shard in enumerate(self._shards):
-            for chunk in range(shard.chunks):
-                start = first + chunk * CHUNK_ROWS
-                rows = min(CHUNK_ROWS, first + shard.rows - start, dataset.rows - start)
-                if rows > 0:
-                    self._chunks.append(_Chunk(number, chunk, start, rows))
-            first += shard.rows
-        lengths = np.diff(dataset.ends, prepend=0)
-        self._wanted = np.repeat(chosen, lengths)
-        self.frames = int(self._wanted.sum())
+        self._chunks = _chunks(dataset)
+        self._wanted = np.repeat(chosen, np.diff(dataset.ends, prepend=0))
+        self._counts = np.array([self._wanted[c.first_row : c.first_row + c.rows].sum() for c in self._chunks])
+        self.frames = int(self._counts.sum())
         self.in_memory = dataset.rows * int(np.prod(self._shape)) <= ram
-        self._decoded: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
+        self._rows = dataset.rows
         self._epoch = -1
-        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._groups: list[NDArray[np.int64]] = []
+        self._group = -1
 
     @cached_property
     def _all(self) -> NDArray[np.uint8]:
-        frames = np.empty((sum(chunk.rows for chunk in self._chunks), *self._shape), np.uint8)
+        frames = np.empty((self._rows, *self._shape), np.uint8)
         for chunk in self._chunks:
-            frames[chunk.first_row : chunk.first_row + chunk.rows] = self._decode(chunk)
+            chunk.decode_into(frames[chunk.first_row :])
         return frames
 
-    def _decode(self, chunk: _Chunk) -> NDArray[np.uint8]:
-        return self._shards[chunk.shard].chunk(chunk.number)[: chunk.rows]
+    @cached_property
+    def _buffer(self) -> NDArray[np.uint8]:
+        return np.empty((min(GROUP_CHUNKS, len(self._chunks)) * CHUNK_ROWS, *self._shape), np.uint8)
 
-    def _shuffle(self, epoch: int) -> None:
-        """The order of an epoch: per frame, its group and its place among the group's rows, and its dataset row."""
+    def _begin_epoch(self, epoch: int) -> None:
         if epoch == self._epoch:
             return
-        random = generator(self.seed, "frames", epoch)
-        chunks = random.permutation(len(self._chunks))
-        order, self._groups = [], []
-        for start in range(0, len(chunks), GROUP_CHUNKS):
-            group = chunks[start : start + GROUP_CHUNKS]
-            rows = np.concatenate(
-                [np.arange(self._chunks[i].first_row, self._chunks[i].first_row + self._chunks[i].rows) for i in group]
-            )
-            wanted = np.flatnonzero(self._wanted[rows])
-            places = random.permutation(wanted)
-            numbers = np.full(len(places), len(self._groups))
-            order.append(np.stack([numbers, places, rows[places]], axis=1))
-            self._groups.append(group)
-        self._order, self._epoch = np.concatenate(order), epoch
-        self._decoded.clear()
+        self._chunk_order = generator(self.seed, "frames", epoch).permutation(len(self._chunks))
+        starts = np.arange(0, len(self._chunks), GROUP_CHUNKS)
+        self._ends = np.cumsum(np.add.reduceat(self._counts[self._chunk_order], starts))
+        self._epoch, self._group = epoch, -1
 
-    def _group(self, number: int) -> NDArray[np.uint8]:
-        if number not in self._decoded:
-            while len(self._decoded) > 1:
-                self._decoded.popitem(last=False)
-            self._decoded[number] = np.concatenate([self._decode(self._chunks[i]) for i in self._groups[number]])
-        return self._decoded[number]
+    def _begin_group(self, number: int) -> None:
+        """Set `_order`, the group's wanted frames in shuffled order: rows of the dataset, or places in the buffer."""
+        if number == self._group:
+            return
+        chunks = [self._chunks[i] for i in self._chunk_order[number * GROUP_CHUNKS : (number + 1) * GROUP_CHUNKS]]
+        rows = np.concatenate([np.arange(chunk.first_row, chunk.first_row + chunk.rows) for chunk in chunks])
+        wanted = np.flatnonzero(self._wanted[rows])
+        order = generator(self.seed, "frames", self._epoch, number).permutation(wanted)
+        if self.in_memory:
+            order = rows[order]
+        else:
+            filled = 0
+            for chunk in chunks:
+                chunk.decode_into(self._buffer[filled:])
+                filled += chunk.rows
+        self._order, self._group = order, number
 
     def at(self, step: int) -> NDArray[np.uint8]:
         """The batch of a step. Epochs follow each other without a gap; a batch never mixes two of them."""
         per_epoch = max(self.frames // self.batch, 1)
         epoch, place = divmod(step, per_epoch)
-        self._shuffle(epoch)
-        chosen = self._order[place * self.batch : (place + 1) * self.batch]
-        if self.in_memory:
-            return self._all[chosen[:, 2]]
-        batch = np.empty((len(chosen), *self._shape), np.uint8)
-        for number in np.unique(chosen[:, 0]):
-            here = chosen[:, 0] == number
-            batch[here] = self._group(int(number))[chosen[here, 1]]
+        self._begin_epoch(epoch)
+        start, stop = place * self.batch, min((place + 1) * self.batch, self.frames)
+        batch = np.empty((stop - start, *self._shape), np.uint8)
+        filled = 0
+        while filled < len(batch):
+            number = int(np.searchsorted(self._ends, start + filled, side="right"))
+            self._begin_group(number)
+            ahead = int(self._ends[number]) - start - filled
+            chosen = self._order[len(self._order) - ahead :][: len(batch) - filled]
+            source = self._all if self.in_memory else self._buffer
+            # Indices are in range; any mode but the default lets take write straight into the batch.
+            np.take(source, chosen, axis=0, out=batch[filled : filled + len(chosen)], mode="clip")
+            filled += len(chosen)
         return batch
+
+
+def _chunks(dataset: Dataset) -> list[_Chunk]:
+    """The chunks of all parts, counted from the start of each, as far as the dataset's episodes go."""
+    found, first = [], 0
+    for part in dataset.parts:
+        shard = dataset.shard(part, "frames")
+        for number in range(shard.form.chunks):
+            start = first + number * CHUNK_ROWS
+            rows = min(CHUNK_ROWS, first + part.rows - start, dataset.rows - start)
+            if rows > 0:
+                found.append(_Chunk(shard, number, start, rows))
+        first += part.rows
+    return found
 
 
 class FrameReader:
@@ -129,8 +140,8 @@ class FrameReader:
 
     def __init__(self, dataset: Dataset) -> None:
         self.rows = dataset.rows
-        self._shards = [FrameShard(part.folder) for part in dataset.parts]
-        self._starts = np.cumsum([0] + [shard.rows for shard in self._shards])
+        self._shards = [dataset.shard(part, "frames") for part in dataset.parts]
+        self._starts = np.cumsum([0] + [part.rows for part in dataset.parts])
         self._last: tuple[tuple[int, int], NDArray[np.uint8]] | None = None
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:

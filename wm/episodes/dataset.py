@@ -1,9 +1,13 @@
 """Opening a dataset: which parts are committed, which episodes they hold, and their columns.
 
 A part exists when its manifest agrees. Of parts with the same start the longest counts; the others are superseded.
+Episodes that are missing between parts are an error, unless the part that held them lies in quarantine: then the
+rest is used, and the fingerprint says so.
 """
 
+import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
 from wm.artifacts.manifest import sha256_json
 from wm.episodes.parts import KIND as PART
-from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode
-from wm.episodes.shards import FrameShard
+from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, forms, frame_shape, part_range
+from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput
 
 KIND = "episodes"
 INDEX = ".index.json"
+QUARANTINE = ".quarantine"
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -47,33 +52,40 @@ def fingerprint_of(recipe: dict[str, Any]) -> str:
 
 
 class Dataset:
-    """A dataset on disk, or its first `episodes` episodes (0: all)."""
+    """A dataset on disk, or its episodes below index `upto` (0: all). `missing` are ranges lost to quarantine."""
 
-    def __init__(self, path: Path, recipe: dict[str, Any], parts: Sequence[Part], episodes: int = 0) -> None:
+    def __init__(self, path: Path, recipe: dict[str, Any], parts: Sequence[Part], upto: int = 0) -> None:
         self.path, self.recipe = path, recipe
-        held = parts[-1].last if parts else 0
-        if episodes > held:
+        self.held = parts[-1].last if parts else 0
+        if upto > self.held:
             raise MissingInput(
-                f"{path} holds {held} episodes but {episodes} are asked for; "
-                f"run `wm collect --env {recipe['env']['name']} --episodes {episodes}` first."
+                f"{path} holds {self.held} episodes but {upto} are asked for; "
+                f"run `wm collect --env {recipe['env']['name']} --episodes {upto}` first."
             )
-        self.episodes = episodes or held
-        self.parts = [part for part in parts if part.first < self.episodes]
+        self.upto = upto or self.held
+        self.missing = [(first, min(last, self.upto)) for first, last in gaps(parts) if first < self.upto]
+        self.parts = [part for part in parts if part.first < self.upto]
+        self.episodes = self.upto - sum(last - first for first, last in self.missing)
 
     @classmethod
-    def open(cls, path: Path, episodes: int = 0) -> "Dataset":
+    def open(cls, path: Path, upto: int = 0) -> "Dataset":
         """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence."""
-        if not (path / manifest.NAME).is_file():
-            raise MissingInput(f"{path} is not a dataset; run `wm collect --env {path.stem}` first.")
-        root = manifest.read(path, KIND)
-        if root.get("format") != FORMAT:
-            raise BadData(f"{path} has format {root.get('format')}; this version reads format {FORMAT}.")
-        return cls(path, root["recipe"], committed_parts(path), episodes)
+        recipe = read_root(path)
+        parts = committed_parts(path)
+        lost = [named for entry in _names(path / QUARANTINE) if (named := part_range(entry.partition(".")[0]))]
+        for first, last in gaps(parts):
+            if not all(any(a <= episode < b for a, b in lost) for episode in range(first, last)):
+                raise BadData(
+                    f"{path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
+                    f"them again, or `wm verify {path} --repair` to go on without them."
+                )
+        return cls(path, recipe, parts, upto)
 
     @property
     def fingerprint(self) -> str:
-        """Identity as an input: the recipe and how many episodes are used."""
-        return sha256_json({"dataset": fingerprint_of(self.recipe), "episodes": self.episodes})
+        """Identity as an input: the recipe and which episodes are used."""
+        used: dict[str, Any] = {"dataset": fingerprint_of(self.recipe), "episodes": self.upto}
+        return sha256_json(used | ({"missing": self.missing} if self.missing else {}))
 
     @property
     def actions(self) -> ActionSpace:
@@ -83,8 +95,7 @@ class Dataset:
     @property
     def frame_shape(self) -> tuple[int, int, int]:
         """(size, size, channels)."""
-        size = int(self.recipe["env"]["size"])
-        return size, size, 1 if self.recipe["env"]["gray"] else 3
+        return frame_shape(self.recipe)
 
     @property
     def label_names(self) -> list[str]:
@@ -113,96 +124,141 @@ class Dataset:
         """Rows of the episodes in use."""
         return int(self.ends[-1]) if self.episodes else 0
 
+    def shard(self, part: Part, name: str) -> Shard:
+        """An array of a part, held to the form the recipe calls for."""
+        return Shard(part.folder / name, forms(self.recipe, part.rows)[name])
+
     def column(self, name: str) -> NDArray[Any]:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""
         if name == "labels" and not self.label_names:
             return np.zeros((self.rows, 0), np.float32)
-        values = [self._array(part, name)[...] for part in self.parts]
-        return np.concatenate(values)[: self.rows]
-
-    def _array(self, part: Part, name: str) -> Any:
-        try:
-            return zarr.open_array(part.folder / name, mode="r", zarr_format=3)
-        except Exception as error:
-            raise BadData(f"{part.folder / name} cannot be read: {error}; run `wm verify {self.path}`.") from None
+        return np.concatenate([self.shard(part, name).all() for part in self.parts])[: self.rows]
 
     def episodes_of(self, part: Part) -> list[Episode]:
         """Every episode of a part, frames decoded."""
-        shard = FrameShard(part.folder)
-        frames = np.concatenate([shard.chunk(number) for number in range(shard.chunks)])
-        actions, rewards = self._array(part, "actions")[...], self._array(part, "rewards")[...]
-        labels = self._array(part, "labels")[...] if self.label_names else np.zeros((part.rows, 0), np.float32)
+        columns = {name: self.shard(part, name).all() for name in forms(self.recipe, part.rows)}
+        columns.setdefault("labels", np.zeros((part.rows, 0), np.float32))
         found, start = [], 0
         for number, end in enumerate(part.table["ends"]):
-            rows = slice(start, end)
             found.append(
                 Episode(
                     index=part.table["index"][number],
                     seed=part.table["seed"][number],
-                    frames=frames[rows],
-                    actions=actions[rows],
-                    rewards=rewards[rows],
-                    labels=labels[rows],
                     terminated=part.table["terminated"][number],
                     truncated=part.table["truncated"][number],
+                    **{name: values[start:end] for name, values in columns.items()},
                 )
             )
             start = end
         return found
 
 
+def gaps(parts: Sequence[Part]) -> list[Range]:
+    """Ranges of episodes that are missing before or between `parts`."""
+    ends = [0, *(part.last for part in parts)]
+    return [(end, part.first) for end, part in zip(ends, parts, strict=False) if end < part.first]
+
+
+def read_root(path: Path) -> dict[str, Any]:
+    """The recipe of the dataset at `path`."""
+    if not (path / manifest.NAME).is_file():
+        raise MissingInput(f"{path} is not a dataset; run `wm collect --env {path.stem}` first.")
+    root = manifest.read(path, KIND)
+    if root.get("format") != FORMAT:
+        raise BadData(f"{path} has format {root.get('format')}; this version reads format {FORMAT}.")
+    try:
+        recipe: dict[str, Any] = root["recipe"]
+        forms(recipe, 1)
+        good = 16 <= frame_shape(recipe)[0] <= 256 and isinstance(recipe["env"]["name"], str)
+    except (KeyError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise BadData(f"{path / manifest.NAME} holds no recipe of a dataset; restore it or collect again.")
+    return recipe
+
+
 def committed_parts(path: Path) -> list[Part]:
-    """The chain of parts from episode 0 on. Anything beyond a gap, and superseded parts, are left out."""
+    """The parts in the order of their episodes, superseded ones left out."""
     cache = _read_index(path)
     by_start: dict[int, Part] = {}
     fresh: dict[str, Any] = {}
-    for folder in sorted(path.glob("part-??????-??????")):
+    for name in _names(path):
+        if (named := part_range(name)) is None:
+            continue
+        folder = path / name
         stamp = _stamp(folder)
-        entry = cache.get(folder.name)
+        entry = cache.get(name)
         if entry is None or entry["stamp"] != stamp:
-            entry = {"stamp": stamp, "table": _read_table(folder)}
-        fresh[folder.name] = entry
-        _, first, last = folder.name.split("-")
-        by_start[int(first)] = Part(folder, int(first), int(last), entry["table"])
+            entry = {"stamp": stamp, "table": read_table(folder)}
+        fresh[name] = entry
+        by_start[named[0]] = Part(folder, *named, entry["table"])
     if fresh != cache:
         _write_index(path, fresh)
-    chain: list[Part] = []
-    while (start := chain[-1].last if chain else 0) in by_start:
-        chain.append(by_start[start])
-    return chain
+    parts = [by_start[start] for start in sorted(by_start)]
+    for before, after in zip(parts, parts[1:], strict=False):
+        if after.first < before.last:
+            raise BadData(f"{before.folder} and {after.folder} hold the same episodes; remove the wrong one.")
+    return parts
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def _stamp(folder: Path) -> list[int]:
+    if os.path.islink(folder):
+        raise BadData(f"{folder} is a link; links inside a dataset are not followed, so put the part itself there.")
     try:
-        status = (folder / manifest.NAME).stat()
+        status = os.stat(os.path.join(folder, manifest.NAME))
     except OSError:
-        raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent}` and remove the folder.") from None
+        raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent} --repair`.") from None
     return [status.st_size, status.st_mtime_ns]
 
 
-def _read_table(folder: Path) -> dict[str, list[Any]]:
+def read_table(folder: Path) -> dict[str, list[Any]]:
+    """The per-episode table of a part, checked against the manifest and for sense."""
     listed = manifest.read(folder, PART)
-    if listed["name"] != folder.name:
-        raise BadData(f"{folder} holds {listed['name']}; parts must not be renamed.")
-    path = folder / "zarr.json"
-    if manifest.sha256_file(path) != listed["files"]["zarr.json"]["sha256"]:
-        raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent}`.")
-    table: dict[str, list[Any]] = json.loads(path.read_bytes())["attributes"]["episodes"]
+    named = part_range(folder.name)
+    if listed.get("name") != folder.name or named is None:
+        raise BadData(f"{folder} holds {listed.get('name')}; parts must not be renamed.")
+    path = folder / METADATA
+    if manifest.sha256_file(path) != listed["files"][METADATA]["sha256"]:
+        raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent} --repair`.")
+    try:
+        table: dict[str, list[Any]] = manifest.read_json(path)["attributes"]["episodes"]
+        ends = [0, *table["ends"]]
+        good = (
+            set(table) == set(TABLE_COLUMNS)
+            and all(len(column) == named[1] - named[0] for column in table.values())
+            and table["index"] == list(range(*named))
+            and all(type(end) is int and start < end < 1 << 40 for start, end in zip(ends, ends[1:], strict=False))
+        )
+    except (KeyError, TypeError):
+        good = False
+    if not good:
+        raise BadData(f"{path} holds no table of episodes {named[0]} to {named[1] - 1}; remove {folder}.")
     return table
 
 
 def _read_index(path: Path) -> dict[str, Any]:
+    """What the cache says; nothing if it is torn, altered or absent. Its first line is the digest of the rest."""
     try:
-        found: dict[str, Any] = json.loads((path / INDEX).read_bytes())
-        digest = found.pop("sha256")
-        return found if digest == sha256_json(found) else {}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return {}
+        digest, _, body = (path / INDEX).read_bytes().partition(b"\n")
+        if digest.decode() == hashlib.sha256(body).hexdigest():
+            found: dict[str, Any] = json.loads(body)
+            return found
+    except (OSError, ValueError):
+        pass
+    return {}
 
 
 def _write_index(path: Path, entries: dict[str, Any]) -> None:
     """The index is a cache: a read-only dataset does without."""
+    body = json.dumps(entries, separators=(",", ":")).encode()
     try:
-        durable.write_json(path / INDEX, {**entries, "sha256": sha256_json(entries)})
+        durable.write_bytes(path / INDEX, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     except OSError:
         return

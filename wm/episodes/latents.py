@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.episodes.parts import add_array
+from wm.artifacts import durable, manifest
+from wm.episodes.parts import group_metadata
+from wm.episodes.shards import METADATA, ArrayForm, Shard, array_files
 from wm.errors import BadData
 
 ARRAYS = "latents.zarr"
+CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -33,26 +36,53 @@ class Latents:
         """First row of every episode."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
+    def files(self) -> dict[str, bytes]:
+        """The files of a Zarr group with these arrays, by relative name (half floats for the latents: 1e-3 of a unit
+        is far below V's noise)."""
+        rows, latent = self.means.shape
+        attributes = {
+            "action_space": self.space.as_json(),
+            "rows": rows,
+            "latent": latent,
+            "episodes": len(self.ends),
+        }
+        found = {METADATA: group_metadata(attributes)}
+        for name, form in _forms(attributes).items():
+            values = getattr(self, name).astype(form.dtype)
+            found |= {f"{name}/{file}": data for file, data in array_files(values, form.chunk_rows).items()}
+        return found
+
     def save(self, folder: Path) -> None:
-        """Write the arrays below `folder` (half floats for the latents: 1e-3 of a unit is far below V's noise)."""
-        group = zarr.open_group(
-            folder / ARRAYS, mode="w", zarr_format=3, attributes={"action_space": self.space.as_json()}
-        )
-        for name in ("means", "logvars"):
-            add_array(group, name, getattr(self, name).astype(np.float16), 4096)
-        for name in ("actions", "rewards", "ends", "terminated", "seeds"):
-            values = getattr(self, name)
-            add_array(group, name, values, len(values))
+        """Write the files below `folder`; what a killed process left there is removed."""
+        durable.remove_folder(folder / ARRAYS)
+        durable.write_folder(folder / ARRAYS, self.files())
 
     @classmethod
     def load(cls, folder: Path) -> "Latents":
-        """Read what `save` wrote."""
+        """Read what `save` wrote. Raises BadData where it is not that."""
+        path = folder / ARRAYS / METADATA
         try:
-            group = zarr.open_group(folder / ARRAYS, mode="r", zarr_format=3)
-            columns = {name: np.asarray(array[...]) for name, array in group.arrays()}
-            space = ActionSpace.from_json(dict(group.attrs)["action_space"])  # type: ignore[arg-type]
-        except Exception as error:
-            raise BadData(f"{folder / ARRAYS} cannot be read: {error}; remove {folder} and encode again.") from None
+            attributes = manifest.read_json(path)["attributes"]
+            space = ActionSpace.from_json(attributes["action_space"])
+            wanted = _forms(attributes)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadData(f"{path} does not describe latents ({error}); remove {folder} and encode again.") from None
+        columns = {name: Shard(folder / ARRAYS / name, form).all() for name, form in wanted.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)
         return cls(**columns, space=space)
+
+
+def _forms(attributes: dict[str, Any]) -> dict[str, ArrayForm]:
+    rows, episodes = int(attributes["rows"]), int(attributes["episodes"])
+    actions = ActionSpace.from_json(attributes["action_space"]).column(0)
+    latents = ArrayForm((rows, int(attributes["latent"])), "float16", min(CHUNK_ROWS, rows))
+    return {
+        "means": latents,
+        "logvars": latents,
+        "actions": ArrayForm((rows, *actions.shape[1:]), actions.dtype.name, rows),
+        "rewards": ArrayForm((rows,), "float32", rows),
+        "ends": ArrayForm((episodes,), "int64", episodes),
+        "terminated": ArrayForm((episodes,), "bool", episodes),
+        "seeds": ArrayForm((episodes,), "int64", episodes),
+    }

@@ -5,64 +5,78 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import CHUNK_ROWS, FORMAT, Episode, part_name
+from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, Episode, frame_shape, part_name
+from wm.episodes.shards import METADATA, ShardEncoder, array_files
 
 KIND = "part"
 STAGING = ".staging"
 
 
-def add_array(group: zarr.Group, name: str, values: NDArray[Any], chunk_rows: int) -> None:
-    """Store `values` as one shard of `chunk_rows`-row chunks: bytes, zstd 3, crc32c.
-
-    No filter, no Blosc: plain zstd is smaller and faster on these frames. `write_empty_chunks` because a missing
-    chunk would read as zeros, and because looking for empty chunks costs more than writing them.
-    """
-    rows = max(len(values), 1)
-    chunk_rows = min(chunk_rows, rows)
-    shard_rows = -(-rows // chunk_rows) * chunk_rows
-    array = group.create_array(
-        name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=(chunk_rows, *values.shape[1:]),
-        shards=(shard_rows, *values.shape[1:]),
-        compressors=[ZstdCodec(level=3), Crc32cCodec()],
-        filters=None,
-        chunk_key_encoding={"name": "default", "separator": "."},
-        config={"write_empty_chunks": True},
-    )
-    array[...] = values
+def group_metadata(attributes: dict[str, Any]) -> bytes:
+    """The zarr.json of a group."""
+    return durable.canonical_json({"zarr_format": 3, "node_type": "group", "attributes": attributes})
 
 
-def write_part(root: Path, recipe: dict[str, Any], episodes: list[Episode]) -> Path:
-    """Commit `episodes` (consecutive) as a part of the dataset at `root`. Returns the part's folder.
+class PartBuilder:
+    """The episodes of a part, compressed as they come; `commit` may be called again after more were added."""
 
-    The part exists from the rename on; a kill or an error before that leaves only staging, which is swept.
-    """
-    first, last = episodes[0].index, episodes[-1].index + 1
-    staged = durable.make_folder(root / STAGING / uuid.uuid4().hex[:12])
-    table = {
-        "index": [episode.index for episode in episodes],
-        "seed": [episode.seed for episode in episodes],
-        "ends": np.cumsum([episode.rows for episode in episodes]).tolist(),
-        "terminated": [episode.terminated for episode in episodes],
-        "truncated": [episode.truncated for episode in episodes],
-        "return": [float(episode.rewards.sum(dtype=np.float64)) for episode in episodes],
-    }
-    attributes: dict[str, Any] = {"format": FORMAT, "kind": KIND, "recipe": recipe, "episodes": table}
-    group = zarr.open_group(staged, mode="w", zarr_format=3, attributes=attributes)
-    for name in ("frames", "actions", "rewards", "labels"):
-        values = np.concatenate([getattr(episode, name) for episode in episodes])
-        if values.size or name != "labels":
-            add_array(group, name, values, CHUNK_ROWS if name == "frames" else len(values))
-    manifest.write(staged, {"kind": KIND, "format": FORMAT, "name": part_name(first, last)})
-    final = root / part_name(first, last)
-    durable.fsync_tree(staged)
-    durable.remove_folder(final)  # only there if it lay beyond a gap; what replaces it holds the same episodes
-    durable.commit_folder(staged, final)
-    return final
+    def __init__(self, root: Path, recipe: dict[str, Any], first: int) -> None:
+        self.root, self.recipe, self.first = root, recipe, first
+        self._frames = ShardEncoder(frame_shape(recipe), "uint8", CHUNK_ROWS)
+        self._columns: dict[str, list[NDArray[Any]]] = {"actions": [], "rewards": [], "labels": []}
+        self._table: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return self._frames.rows
+
+    @property
+    def last(self) -> int:
+        """Index of the episode that comes next."""
+        return self.first + len(self._table["index"])
+
+    def add(self, episode: Episode) -> None:
+        """Append the next episode."""
+        if episode.index != self.last:
+            raise ValueError(f"episode {episode.index} does not follow {self.last - 1}")
+        self._frames.add(episode.frames)
+        for name, values in self._columns.items():
+            values.append(getattr(episode, name))
+        entry = (
+            episode.index,
+            episode.seed,
+            self.rows,
+            episode.terminated,
+            episode.truncated,
+            float(episode.rewards.sum(dtype=np.float64)),
+        )
+        for name, value in zip(TABLE_COLUMNS, entry, strict=True):
+            self._table[name].append(value)
+
+    def files(self) -> dict[str, bytes]:
+        """Everything the part's folder holds, by relative name."""
+        arrays = {"frames": self._frames.files()}
+        for name, values in self._columns.items():
+            if name != "labels" or self.recipe["labels"]:
+                arrays[name] = array_files(np.concatenate(values))
+        attributes = {"format": FORMAT, "kind": KIND, "recipe": self.recipe, "episodes": self._table}
+        found = {METADATA: group_metadata(attributes)}
+        for name, files in arrays.items():
+            found |= {f"{name}/{file}": data for file, data in files.items()}
+        body = {"kind": KIND, "format": FORMAT, "name": part_name(self.first, self.last)}
+        return found | {manifest.NAME: manifest.of(body, found)}
+
+    def commit(self) -> Path:
+        """Make the part exist. Returns its folder.
+
+        It exists from the rename on; a kill or an error before that leaves only staging, which is swept.
+        """
+        staged = self.root / STAGING / uuid.uuid4().hex[:12]
+        final = self.root / part_name(self.first, self.last)
+        durable.write_folder(staged, self.files())
+        durable.publish(staged, final)
+        return final

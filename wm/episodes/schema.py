@@ -5,6 +5,7 @@ taken after seeing it, and `rewards[t]`, its consequence. The last row holds the
 are zero and never used. `terminated` and `truncated` say how the episode ended, in gymnasium's meaning.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,15 @@ import numpy as np
 from numcodecs.zstd import Zstd
 from numpy.typing import NDArray
 
-FORMAT = 1
+from wm.actions import ActionSpace
+from wm.episodes.shards import ArrayForm
+
+FORMAT = 2
 CHUNK_ROWS = 64
 PART_ROWS = 8192
 BLOCK_EPISODES = 64
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
+_PART = re.compile(r"part-(\d{6,9})-(\d{6,9})")
 
 
 @dataclass(frozen=True)
@@ -48,16 +53,35 @@ class PackedEpisode:
 
     def __init__(self, episode: Episode, packed: bytes, shape: tuple[int, int, int, int]) -> None:
         self.index, self.seed, self.rows = episode.index, episode.seed, episode.rows
-        self.rewards = episode.rewards
         self._rest = (episode.actions, episode.rewards, episode.labels, episode.terminated, episode.truncated)
-        self.packed, self._shape = packed, shape
+        self._packed, self._shape = packed, shape
 
     def unpack(self) -> Episode:
         """The episode again, with frames of its own."""
         frames = np.empty(self._shape, np.uint8)
-        Zstd().decode(self.packed, out=frames)
+        Zstd().decode(self._packed, out=frames)
         actions, rewards, labels, terminated, truncated = self._rest
         return Episode(self.index, self.seed, frames, actions, rewards, labels, terminated, truncated)
+
+
+def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
+    """(size, size, channels) of a dataset's frames."""
+    size = int(recipe["env"]["size"])
+    return size, size, 1 if recipe["env"]["gray"] else 3
+
+
+def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArrayForm]:
+    """The arrays of a part with that many rows. Small columns are one chunk; `labels` only where there are some."""
+    space = ActionSpace.from_json(recipe["action_space"])
+    actions = space.column(0)
+    found = {
+        "frames": ArrayForm((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS),
+        "actions": ArrayForm((rows, *actions.shape[1:]), actions.dtype.name, rows),
+        "rewards": ArrayForm((rows,), "float32", rows),
+    }
+    if recipe["labels"]:
+        found["labels"] = ArrayForm((rows, len(recipe["labels"])), "float32", rows)
+    return found
 
 
 def part_is_full(first: int, last: int, rows: int) -> bool:
@@ -69,3 +93,11 @@ def part_is_full(first: int, last: int, rows: int) -> bool:
 def part_name(first: int, last: int) -> str:
     """`part-000048-000056` holds episodes 48 to 55."""
     return f"part-{first:06d}-{last:06d}"
+
+
+def part_range(name: str) -> tuple[int, int] | None:
+    """(first, last) of a part's name; None for any other name."""
+    match = _PART.fullmatch(name)
+    if match is None or int(match[1]) >= int(match[2]):
+        return None
+    return int(match[1]), int(match[2])

@@ -1,82 +1,95 @@
 """Growing a dataset, part by part. One process writes; the order of parts is the order of episodes."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import zarr
-
 from wm.artifacts import durable, manifest
-from wm.episodes.dataset import KIND, Dataset
-from wm.episodes.parts import STAGING, write_part
-from wm.episodes.schema import FORMAT, PackedEpisode, part_is_full
+from wm.episodes.dataset import KIND, Dataset, committed_parts, gaps
+from wm.episodes.parts import STAGING, PartBuilder, group_metadata
+from wm.episodes.schema import FORMAT, PackedEpisode, part_is_full, part_range
+from wm.episodes.shards import METADATA
 
 
 def create(path: Path, recipe: dict[str, Any]) -> None:
     """Make an empty dataset, whole or not at all."""
     durable.make_folder(path.parent)
     durable.sweep(path.parent, path.name)
+    body = {"kind": KIND, "format": FORMAT, "recipe": recipe}
+    files = {METADATA: group_metadata(body)}
     staged = durable.aside(path)
-    zarr.open_group(staged, mode="w", zarr_format=3, attributes={"format": FORMAT, "kind": KIND, "recipe": recipe})
-    manifest.write(staged, {"kind": KIND, "format": FORMAT, "recipe": recipe}, files=["zarr.json"])
-    durable.commit_folder(staged, path)
+    durable.write_folder(staged, files | {manifest.NAME: manifest.of(body, files)})
+    durable.publish(staged, path)
 
 
 class Writer:
-    """Adds episodes in order and commits full parts; `seal` commits what remains as a short part.
-
-    Hold the dataset's lock while using it.
+    """Adds the episodes that are not there yet, in order, and commits full parts; `seal` commits what remains as a
+    short part. Hold the dataset's lock while using it. Episodes that were lost in between come first.
     """
 
     def __init__(self, path: Path, recipe: dict[str, Any]) -> None:
         self.path, self.recipe = path, recipe
         shutil.rmtree(path / STAGING, ignore_errors=True)
-        dataset = Dataset.open(path)
-        self._remove_superseded(dataset)
-        self._pending: list[PackedEpisode] = []
-        self.next = dataset.episodes
-        self.committed = dataset.episodes
-        if dataset.parts:
-            last = dataset.parts[-1]
-            if not part_is_full(last.first, last.last, last.rows):
-                self._pending = [episode.pack() for episode in dataset.episodes_of(last)]
-
-    def _remove_superseded(self, dataset: Dataset) -> None:
-        for part in dataset.parts:
+        durable.sweep(path)
+        parts = committed_parts(path)
+        self._dataset = Dataset(path, recipe, parts)
+        for part in parts:
             self._remove_shorter(part.first, part.last)
+        self._lost = gaps(parts)
+        self.committed = self._dataset.episodes
+        self.next = self._lost[0][0] if self._lost else self._dataset.held
+        self._pending = self._continued(self.next)
+
+    def upcoming(self, upto: int) -> Iterator[int]:
+        """Indices below `upto` of the episodes that are not there, in the order `add` wants them."""
+        for first, last in self._lost:
+            yield from range(first, min(last, upto))
+        yield from range(self._dataset.held, upto)
+
+    def _continued(self, first: int) -> PartBuilder:
+        """The part that takes episode `first`: a new one, or the short one that ends there."""
+        self._written = first
+        ending = [part for part in self._dataset.parts if part.last == first]
+        if not ending or part_is_full(ending[0].first, first, ending[0].rows):
+            return PartBuilder(self.path, self.recipe, first)
+        builder = PartBuilder(self.path, self.recipe, ending[0].first)
+        for episode in self._dataset.episodes_of(ending[0]):
+            builder.add(episode)
+        return builder
 
     def _remove_shorter(self, first: int, last: int) -> None:
         for folder in self.path.glob(f"part-{first:06d}-*"):
-            if not folder.name.endswith(f"-{last:06d}"):
+            if (named := part_range(folder.name)) is not None and named[1] < last:
                 durable.remove_folder(folder)
 
-    def add(self, episode: PackedEpisode) -> bool:
-        """Take the next episode. Returns whether a part was committed."""
+    def add(self, episode: PackedEpisode) -> Path | None:
+        """Take the next episode. Returns the folder of a part if that was its last one."""
         if episode.index != self.next:
-            raise ValueError(f"episode {episode.index} does not follow {self.next - 1}")
-        self._pending.append(episode)
+            raise ValueError(f"episode {episode.index} is not the next one, {self.next}")
+        self._pending.add(episode.unpack())
         self.next += 1
-        first = self._pending[0].index
-        if part_is_full(first, self.next, sum(item.rows for item in self._pending)):
-            self._commit()
-            return True
-        return False
+        gap_filled = bool(self._lost) and self.next == self._lost[0][1]
+        if not gap_filled and not part_is_full(self._pending.first, self.next, self._pending.rows):
+            return None
+        folder = self._commit()
+        if gap_filled:
+            del self._lost[0]
+            self.next = self._lost[0][0] if self._lost else self._dataset.held
+        self._pending = self._continued(self.next)
+        return folder
 
-    def seal(self) -> bool:
+    def seal(self) -> Path | None:
         """Commit the finished episodes as a short part, if there are any that are not on disk yet."""
-        if self.next > self.committed:
-            self._commit(short=True)
-            return True
-        return False
+        return self._commit() if self._pending.last > self._written else None
 
-    def _commit(self, short: bool = False) -> None:
-        first = self._pending[0].index
-        write_part(self.path, self.recipe, [episode.unpack() for episode in self._pending])
-        self.committed = self.next
-        self._remove_shorter(first, self.next)
-        if not short:
-            self._pending = []
+    def _commit(self) -> Path:
+        folder = self._pending.commit()
+        self.committed += self._pending.last - self._written
+        self._written = self._pending.last
+        self._remove_shorter(self._pending.first, self._pending.last)
+        return folder
 
     def __enter__(self) -> "Writer":
         return self
