@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class Collection:
 
 @lru_cache(maxsize=1)
 def _set_up(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
-    env = collection.env.make()
+    env = collection.env.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     if collection.player is not None:
         return env, build_agent(collection.player, slots=1), space
@@ -63,9 +63,9 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
 
 def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any], EnvSpec]:
     """The collection and the dataset's recipe. Builds the environment once, which checks that it can be built."""
-    recipe = EnvRecipe(session.env, settings.size, settings.gray, settings.actions)
+    recipe = EnvRecipe(session.env, settings.size, settings.gray, settings.actions, settings.render)
     spec = recipe.spec()
-    env = recipe.make()
+    env = recipe.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     policy = pick_policy(settings.policy, space)
     player = find_player(session) if policy == "controller" else None
@@ -73,10 +73,9 @@ def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, 
         BLIND[policy](space)
     env.reset(seed=0)
     described = {
-        "env": {"name": session.env, "size": settings.size, "gray": settings.gray, "actions": settings.actions},
+        "env": asdict(recipe),
         "env_id": spec.env_id,
         "crop": None,
-        "render": "gymnasium",
         "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,
         "action_space": space.as_json(),
         "labels": list(env.label_names),

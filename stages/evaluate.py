@@ -70,7 +70,8 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
         return up_to_date("evaluate", current, _summary(current))
     session.budget(run.folder).require(1_000_000, 0, "evaluation")
     head, prints = controller.model.head, vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, head, prints)
+    unmodified = replace(vae.env, render="gymnasium")
+    player = Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, head, prints)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
@@ -142,6 +143,8 @@ def _protocol(env: EnvRecipe) -> str:
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
     if spec.serve is not None:
         notes.append("our agent serves after a reset and a lost life")
+    if env.render == "fast":
+        notes.append("trained on --render fast")
     return ", ".join(note for note in notes if note)
 
 

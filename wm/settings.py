@@ -80,6 +80,12 @@ class CollectSettings(Settings):
         choices=("auto", "discrete", "continuous"),
         flag=True,
     )
+    render: str = setting(
+        "exact",
+        "Who draws: exact is gymnasium's pixels drawn faster, fast is coarser, gymnasium is its own code.",
+        choices=("exact", "fast", "gymnasium"),
+        flag=True,
+    )
     max_steps: int = setting(0, "Truncate episodes after this many steps; 0: the environment's own limit.", low=0)
 
 

@@ -9,7 +9,7 @@ from wm.errors import MissingPackage, UsageProblem
 
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_every_named_environment_shows_frames_and_labels(name: str) -> None:
-    env = EnvRecipe(name).make()
+    env = EnvRecipe(name).make(labelled=True)
     frame, info = env.reset(seed=1)
     env.action_space.seed(0)
     for _ in range(3):
@@ -17,7 +17,7 @@ def test_every_named_environment_shows_frames_and_labels(name: str) -> None:
     assert frame.shape == (64, 64, 3)
     assert frame.dtype == np.uint8
     assert frame.std() > 1
-    assert info["labels"].shape == (len(env.label_names),)
+    assert len(info["labels"]) == len(env.label_names) > 0
     assert np.isfinite(float(reward))
     env.close()
 

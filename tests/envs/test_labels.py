@@ -35,7 +35,7 @@ def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
-    for screen, labels in watch(EnvRecipe(name).make(), 1200):
+    for screen, labels in watch(EnvRecipe(name).make(labelled=True), 1200):
         x, y, pixels = centre(screen, BALL[name], PLAYFIELD[name])
         if not 0 < pixels <= 12:
             unseen += bool(np.isfinite(labels[0]) and pixels == 0)
@@ -51,7 +51,7 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     player, enemy = [], []
-    for screen, labels in watch(EnvRecipe("Pong").make(), 600):
+    for screen, labels in watch(EnvRecipe("Pong").make(labelled=True), 600):
         for colour, label, errors in (((92, 186, 92), labels[2], player), ((213, 130, 74), labels[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:

@@ -4,7 +4,9 @@ Named environments know a little more than gymnasium's registry: labels behind t
 the player has to serve. Any other gymnasium id works as it is.
 """
 
+import copy
 import difflib
+import importlib
 import importlib.util
 import os
 import tempfile
@@ -14,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 
 from wm.envs import labels
-from wm.envs.pixels import PixelEnv
+from wm.envs.pixels import Painter, PixelEnv, Shown
 from wm.errors import MissingPackage, UsageProblem
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
@@ -24,7 +26,8 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What is known of an environment by name. Byte and row counts are of random play at 64x64x3, zstd 3 (measured)."""
+    """What is known of an environment by name. `painter` names our own way of drawing it, `fast` whether it has a
+    fast variant, `rows_per_episode` about how long random play lasts."""
 
     name: str
     env_id: str
@@ -34,7 +37,8 @@ class EnvSpec:
     head: str = "auto"
     ordered: tuple[int, int, int] | None = None
     serve: int | None = None
-    bytes_per_frame: float | None = None
+    painter: str = ""
+    fast: bool = False
     rows_per_episode: int = 1000
     protocol: str = ""
 
@@ -47,6 +51,7 @@ class EnvSpec:
 _BOX2D = "'gymnasium[box2d]'"
 _CLASSIC = "'gymnasium[classic-control]'"
 _ATARI = "frame skip 4, sticky actions 0.25"
+_ATARI_PAINTER = "wm.envs.atari:AtariPainter"
 
 
 def _named(*specs: EnvSpec) -> dict[str, EnvSpec]:
@@ -61,9 +66,9 @@ NAMED = _named(
         package="ale_py",
         pip="ale-py",
         probe=labels.pong,
+        painter=_ATARI_PAINTER,
         head="ordered",
         ordered=(3, 0, 2),
-        bytes_per_frame=55,
         rows_per_episode=1000,
         protocol=_ATARI,
     ),
@@ -73,10 +78,10 @@ NAMED = _named(
         package="ale_py",
         pip="ale-py",
         probe=labels.breakout,
+        painter=_ATARI_PAINTER,
         head="ordered",
         ordered=(3, 0, 2),
         serve=1,
-        bytes_per_frame=45,
         rows_per_episode=260,
         protocol=_ATARI,
     ),
@@ -86,7 +91,8 @@ NAMED = _named(
         package="Box2D",
         pip=_BOX2D,
         probe=labels.lunar_lander,
-        bytes_per_frame=175,
+        painter="wm.envs.lunar_lander:LunarLanderPainter",
+        fast=True,
         rows_per_episode=110,
         protocol="1000-step limit",
     ),
@@ -96,7 +102,8 @@ NAMED = _named(
         package="Box2D",
         pip=_BOX2D,
         probe=labels.car_racing,
-        bytes_per_frame=600,
+        painter="wm.envs.car_racing:CarRacingPainter",
+        fast=True,
         rows_per_episode=1001,
         protocol="1000-step limit, random tracks",
     ),
@@ -106,7 +113,7 @@ NAMED = _named(
         package="pygame",
         pip=_CLASSIC,
         probe=labels.cart_pole,
-        bytes_per_frame=200,
+        painter="wm.envs.classic_control:CartPolePainter",
         rows_per_episode=30,
         protocol="500-step limit",
     ),
@@ -116,7 +123,7 @@ NAMED = _named(
         package="pygame",
         pip=_CLASSIC,
         probe=labels.acrobot,
-        bytes_per_frame=320,
+        painter="wm.envs.classic_control:AcrobotPainter",
         rows_per_episode=500,
         protocol="500-step limit",
     ),
@@ -136,7 +143,9 @@ def find(name: str) -> EnvSpec:
         raise MissingPackage(f"{name} needs the module {module}, which is not installed; install what provides it.")
     known = gym.registry.keys()
     if colon or name in known:
-        return EnvSpec(name=name, env_id=name, package="gymnasium", pip="gymnasium")
+        if name.startswith("ALE/") and name.endswith("-v5"):
+            return EnvSpec(name, name, package="ale_py", pip="ale-py", painter=_ATARI_PAINTER, protocol=_ATARI)
+        return EnvSpec(name, name, package="gymnasium", pip="gymnasium")
     by_lower = {candidate.lower(): candidate for candidate in (*known, *NAMED)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     hint = f"did you mean {by_lower[close[0]]}?" if close else "use one of ours or any gymnasium id."
@@ -158,31 +167,54 @@ class EnvRecipe:
     size: int = 64
     gray: bool = False
     actions: str = "auto"
+    render: str = "exact"
 
     def spec(self) -> EnvSpec:
         """What the catalogue knows of it."""
         return find(self.name)
 
-    def make(self) -> PixelEnv:
-        """Build the unmodified gymnasium environment and wrap it to show square frames.
+    def make(self, labelled: bool = False) -> PixelEnv:
+        """Build the environment and wrap it to show square frames, with labels in its info if asked for.
 
-        Raises MissingPackage with the pip line, or UsageProblem where it has no pixels or not these actions.
+        `render` says who draws: gymnasium (the unmodified environment), exact (the same pixels, drawn by us where
+        that is faster) or fast. Raises MissingPackage with the pip line, or UsageProblem where the environment has no
+        pixels, not these actions, or no fast way of drawing.
         """
+        spec = self.spec()
+        if self.render == "fast" and not spec.fast:
+            quick = ", ".join(name for name, known in NAMED.items() if known.fast)
+            raise UsageProblem(f"--render is fast but {self.name} has no fast path ({quick} have); use --render exact.")
+        env, painter = self._painted(spec) if self.render != "gymnasium" and spec.painter else self._shown()
+        probe = spec.probe if labelled else None
+        return PixelEnv(env, painter, size=self.size, gray=self.gray, probe=probe)
+
+    def _shown(self) -> tuple[gym.Env[Any, Any], Painter]:
         env = self._build()
         observed = _is_image(env.observation_space)
         if not observed:
             env.close()
             env = self._build(render_mode="rgb_array")
-        return PixelEnv(env, size=self.size, gray=self.gray, observed=observed, probe=self.spec().probe)
+        return env, Shown(env, self.size, observed)
+
+    def _painted(self, spec: EnvSpec) -> tuple[gym.Env[Any, Any], Painter]:
+        self._require_package(spec)
+        module, _, name = spec.painter.partition(":")
+        painter = getattr(importlib.import_module(module), name)
+        env = self._build(painter.entry_point, render_mode="rgb_array")
+        arguments = (self.render == "fast",) if spec.fast else ()
+        return env, painter(env.unwrapped, self.size, *arguments)
 
     def make_blind(self) -> gym.Env[Any, Any]:
         """The bare environment, for players that do not look: nothing is drawn that need not be."""
         return self._build()
 
-    def _build(self, **options: Any) -> gym.Env[Any, Any]:
-        spec = self.spec()
+    def _require_package(self, spec: EnvSpec) -> None:
         if importlib.util.find_spec(spec.package) is None:
             raise MissingPackage(f"{self.name} needs a package that is not installed; run `pip install {spec.pip}`.")
+
+    def _build(self, entry_point: Any = None, **options: Any) -> gym.Env[Any, Any]:
+        spec = self.spec()
+        self._require_package(spec)
         if spec.env_id.startswith("ALE/"):
             _register_atari()
             _quiet_atari()
@@ -190,8 +222,12 @@ class EnvRecipe:
             if not spec.offers_both_action_spaces:
                 raise UsageProblem(f"--actions is {self.actions!r} but {self.name} has one action space; leave it out.")
             options["continuous"] = self.actions == "continuous"
+        made: Any = spec.env_id
+        if entry_point is not None:
+            made = copy.deepcopy(gym.spec(spec.env_id))
+            made.entry_point = entry_point
         try:
-            return gym.make(spec.env_id, disable_env_checker=True, **options)
+            return gym.make(made, disable_env_checker=True, **options)
         except gym.error.DependencyNotInstalled as error:
             raise MissingPackage(f"{self.name} needs a package that is not installed: {error}") from None
         except (gym.error.Error, TypeError, ValueError) as error:

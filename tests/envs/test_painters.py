@@ -1,0 +1,124 @@
+"""Our drawing against gymnasium's own: whole episodes of the unmodified environment, equal seeds and actions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wm.envs import atari, car_racing, sources
+from wm.envs.catalogue import EnvRecipe
+from wm.envs.pixels import AreaResize
+from wm.errors import MissingPackage, UsageProblem
+
+
+def play(name: str, seed: int, steps: int, **how: Any) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """Frames, and everything else a step gives."""
+    env = EnvRecipe(name, **how).make(labelled=True)
+    env.action_space.seed(seed)
+    frame, info = env.reset(seed=seed)
+    frames, told = [frame], [(0.0, False, False, *info.get("labels", ()))]
+    for step in range(steps):
+        if step % 3 == 0:
+            held = env.action_space.sample()
+        frame, reward, terminated, truncated, info = env.step(held)
+        frames.append(frame)
+        told.append((float(reward), terminated, truncated, *info.get("labels", ())))
+        if terminated or truncated:
+            break
+    env.close()
+    return np.stack(frames).astype(int), told
+
+
+def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") -> np.ndarray:
+    """Mean absolute difference of every frame, in 1/255; everything else must be equal."""
+    (theirs, told), (ours, same) = (play(name, seed, steps, size=size, render=r) for r in ("gymnasium", render))
+    assert len(theirs) > 15
+    assert np.array_equal(np.array(told, float), np.array(same, float), equal_nan=True)
+    return np.abs(theirs - ours).mean(axis=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "steps", "size", "worst"),
+    [
+        ("Pong", 3, 500, 64, 0),
+        ("Breakout", 1, 1000, 64, 0),
+        ("ALE/Seaquest-v5", 2, 300, 48, 0),
+        ("CarRacing", 0, 160, 96, 0.05),
+        ("CarRacing", 4, 160, 64, 0.05),
+        ("LunarLander", 1, 1000, 64, 0.05),
+        ("LunarLander", 2, 1000, 37, 0.05),
+        ("CartPole", 7, 500, 64, 0),
+        ("Acrobot", 0, 120, 64, 0.001),
+    ],
+)
+def test_exact_drawing_is_gymnasiums_and_nothing_else_changes(
+    name: str, seed: int, steps: int, size: int, worst: float
+) -> None:
+    assert compare(name, seed, steps, size).max() <= worst
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["CarRacing", "LunarLander"])
+def test_exact_drawing_over_whole_episodes(name: str) -> None:
+    differences = np.concatenate([compare(name, seed, 1000, 64) for seed in range(10, 14)])
+    print(f"{name}: mean difference {differences.mean():.4f}/255, worst frame {differences.max():.4f}/255")
+    assert differences.mean() < 0.1
+
+
+@pytest.mark.parametrize(("name", "worst"), [("CarRacing", 2.5), ("LunarLander", 1.5)])
+def test_fast_drawing_is_close(name: str, worst: float) -> None:
+    differences = compare(name, 1, 120, 64, "fast")
+    assert 0.05 < differences.mean() < worst
+
+
+def test_the_second_episode_of_an_atari_env_does_not_remember_the_first() -> None:
+    used = EnvRecipe("Pong").make()
+    used.reset(seed=9)
+    for _ in range(50):
+        used.step(2)
+    second, _ = used.reset(seed=3)
+    frames = [second, *(used.step(3)[0] for _ in range(120))]
+    fresh = EnvRecipe("Pong", render="gymnasium").make()
+    first, _ = fresh.reset(seed=3)
+    assert np.array_equal(frames, [first, *(fresh.step(3)[0] for _ in range(120))])
+
+
+def test_an_emulator_with_another_state_loads_the_rom_for_every_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atari, "_seeded", lambda state, seed: b"?")
+    env = EnvRecipe("Pong").make()
+    env.reset(seed=0)
+    loads = []
+    monkeypatch.setattr(type(env.env.unwrapped), "load_game", lambda self: loads.append(1))  # type: ignore[attr-defined]
+    env.reset(seed=1)
+    assert loads
+
+
+def test_a_gymnasium_that_draws_differently_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(car_racing, "_KNOWN", ("0123456789abcdef",))
+    with pytest.raises(MissingPackage, match="--render gymnasium"):
+        EnvRecipe("CarRacing").make()
+    EnvRecipe("CarRacing", render="gymnasium").make().close()
+
+
+def test_a_changed_line_changes_the_digest() -> None:
+    assert sources.digest([play]) != sources.digest([compare])
+
+
+def test_fast_is_refused_where_there_is_no_fast_path() -> None:
+    with pytest.raises(UsageProblem, match="LunarLander, CarRacing have"):
+        EnvRecipe("Pong", render="fast").make()
+
+
+@pytest.mark.parametrize(("shape", "size"), [((60, 90, 3), 32), ((100, 40, 4), 37)])
+def test_a_patched_picture_is_the_whole_one_computed_again(shape: tuple[int, int, int], size: int) -> None:
+    random = np.random.default_rng(0)
+    resize = AreaResize(*shape, size)
+    before = random.integers(0, 256, shape, np.uint8)
+    after = before.copy()
+    after[20:41, 7:22] = 0
+    patched, banded = resize(before), resize(before)
+    resize.patch(patched, after, (7, 20, 15, 21))
+    assert np.abs(patched.astype(int) - resize(after)).max() <= 1
+    bands = resize.bands((before != after).reshape(shape[0], -1))
+    resize.redo(banded, bands, after[resize.sources[bands]])
+    assert np.array_equal(banded, resize(after))
