@@ -9,10 +9,10 @@ from stages.session import Session
 from stages.starts import load_starts
 from stages.trained import TrainedMdnRnn, controller_for
 from wm.dreams import Starts, imagine
-from wm.executors import Workers
 from wm.rollouts import Job
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
+from wm.workers import Workers
 
 
 class Evaluation:

@@ -11,7 +11,7 @@ import click
 from stages import console
 from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
 from stages.session import Plan, Result, Session
-from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
+from wm.errors import BadData, DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
     CollectSettings,
     ControllerSettings,
@@ -89,6 +89,7 @@ class _Invocation:
             click.echo(f"  {picture}")
 
 
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 Stage = Callable[[Session, Any], Result]
 Planner = Callable[[Session, Any], Plan]
 
@@ -244,20 +245,30 @@ def curriculum(**options: Any) -> None:
 
 @wm.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def verify(path: Path, as_json: bool) -> None:
+@click.option(
+    "--repair", is_flag=True, help="Move broken parts of datasets to .quarantine, so that the rest is usable."
+)
+@_as_json
+def verify(path: Path, repair: bool, as_json: bool) -> None:
     """Check every checksum of a dataset, an artifact, or everything below a folder.
 
     Example: wm verify data/Pong.zarr
     """
     from stages.verify import verify as check
 
-    found = check(path)
+    report = check(path, repair)
     if as_json:
-        console.print_json({"artifacts": found})
+        checked = [{"path": str(c.folder), "files": c.files, "problem": c.problem} for c in report.checked]
+        console.print_json({"checked": checked, "repaired": report.repaired})
     else:
-        for name, files in found.items():
-            click.echo(f"{name}: {files} files agree with their checksums")
+        for done in report.repaired:
+            click.echo(f"repaired: {done}")
+        for found in report.checked:
+            click.echo(found.problem or f"{found.folder}: {found.files} files agree with their checksums")
+    if report.broken:
+        hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
+        count = f"{len(report.broken)} of {len(report.checked)}"
+        raise BadData(f"{count} are damaged, first: {report.broken[0].problem}{hint}")
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,33 +1,37 @@
 """`wm collect`: an environment and a policy -> episodes."""
 
+import itertools
 import json
-import os
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from stages import console
+from stages.datasets import archive, missing_episodes, open_same, restore_archived
 from stages.players import Player, build_agent, find_player
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
-from wm.artifacts import durable, locks, manifest
-from wm.artifacts.recipe import differences
+from wm.artifacts import durable, locks
 from wm.envs.catalogue import EnvRecipe, EnvSpec
 from wm.envs.pixels import PixelEnv
-from wm.episodes.dataset import Dataset, fingerprint_of
+from wm.episodes.dataset import Dataset
+from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode, PackedEpisode
 from wm.episodes.writer import Writer, create
-from wm.errors import DiskProblem, RecipeMismatch, UsageProblem
-from wm.executors import Workers
+from wm.errors import DiskProblem, WorkerFailed
 from wm.policies import BLIND, pick_policy
 from wm.rollouts import Agent, Job, record
 from wm.seeding import episode_seed
 from wm.settings import CollectSettings
+from wm.workers import Workers, beat
 
-MARGIN = 1.3
-PROBE_STEPS = 200
+MARGIN = 1.2
+SAMPLE_EPISODES = 16
+SAMPLE_ROWS = 4000
 PROVENANCE = "provenance.jsonl"
 
 
@@ -55,13 +59,13 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     """Play episode `index`: a function of the collection's recipe, its seed and the index alone. Runs in a worker."""
     env, agent, space = _set_up(collection)
     seed = episode_seed("train", collection.seed, "collect", index)
-    played = record(agent, env, Job(index, seed), space.column, collection.max_steps)
+    played = record(agent, env, Job(index, seed), space.column, collection.max_steps, beat)
     return Episode(
         index, seed, played.frames, played.actions, played.rewards, played.labels, played.terminated, played.truncated
     ).pack()
 
 
-def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any], EnvSpec]:
+def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and the dataset's recipe. Builds the environment once, which checks that it can be built."""
     recipe = EnvRecipe(session.env, settings.size, settings.gray, settings.actions, settings.render)
     spec = recipe.spec()
@@ -85,7 +89,7 @@ def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, 
         "packages": _packages(spec),
     }
     env.close()
-    return Collection(recipe, policy, session.seed, settings.max_steps, player), described, spec
+    return Collection(recipe, policy, session.seed, settings.max_steps, player), described
 
 
 def _packages(spec: EnvSpec) -> dict[str, str]:
@@ -95,49 +99,51 @@ def _packages(spec: EnvSpec) -> dict[str, str]:
     return {name: version(name) for name in names}
 
 
-def _expected_bytes(spec: EnvSpec, settings: CollectSettings, collection: Collection, episodes: int) -> tuple[int, int]:
-    """(bytes, rows) that `episodes` more will take: from the catalogue, or from a short probe of an unknown one."""
-    per_frame, rows = spec.bytes_per_frame, spec.rows_per_episode
-    if per_frame is None:
-        probe = Collection(collection.env, collection.policy, collection.seed, PROBE_STEPS, collection.player)
-        played = play_episode(probe, 0)
-        per_frame = (len(played.packed) + played.rows * 16) / played.rows * (64 / settings.size) ** 2
-        rows = played.rows if played.rows < PROBE_STEPS else spec.rows_per_episode
-    if settings.max_steps:
-        rows = min(rows, settings.max_steps + 1)
-    scale = (settings.size / 64) ** 2 * (0.6 if settings.gray else 1.0)
-    return int(per_frame * scale * rows * episodes * MARGIN) + 20_000, rows * episodes
+def _is_enough(sample: Sequence[PackedEpisode], wanted: int) -> bool:
+    """Whether so many episodes tell how large and how long the others will be."""
+    rows = sum(episode.rows for episode in sample)
+    return len(sample) >= min(wanted, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
+
+
+def _expected_bytes(path: Path, recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> int:
+    """What `episodes` more will take on disk: the sample's bytes as a part, in proportion, and a margin."""
+    builder = PartBuilder(path, recipe, sample[0].index)
+    for episode in sample:
+        builder.add(episode.unpack())
+    return int(sum(map(len, builder.files().values())) / len(sample) * episodes * MARGIN)
 
 
 def plan(session: Session, settings: CollectSettings) -> Plan:
-    """What `collect` would do, with the time of a short probe."""
-    collection, described, spec = _describe(session, settings)
-    have = _episodes_at(session.data_path, described)
-    missing = max(settings.episodes - have, 0)
-    size, rows = _expected_bytes(spec, settings, collection, missing)
-    probe = Collection(collection.env, collection.policy, collection.seed, PROBE_STEPS, collection.player)
-    play_episode(probe, 0)
-    began = time.monotonic()
-    played = play_episode(probe, 1)
-    rate = played.rows / (time.monotonic() - began) * min(session.open_workers().count, missing or 1)
+    """What `collect` would do, after playing the first episodes to see how large they are and how long they take."""
+    collection, recipe = _describe(session, settings)
+    path = session.data_path
+    there = open_same(path, recipe)
+    missing = missing_episodes(there, settings.episodes)
+    if not missing:
+        return Plan("collect", path, f"up to date with {settings.episodes} episodes", 0, 0, (0, 0))
+    sample: list[PackedEpisode] = []
+    began, rows = 0.0, 0
+    with session.open_workers() as workers:
+        for _, episode in workers.map(play_episode, [(collection, index) for index in range(SAMPLE_EPISODES)]):
+            began = began or time.monotonic()  # the first is finished: all workers have started
+            rows += episode.rows if sample else 0
+            sample.append(episode)
+            if _is_enough(sample, len(missing) + 1) and rows:
+                break
+        share = min(len(missing) / workers.count, 1)
+    sample.sort(key=lambda episode: episode.index)
+    whole = sample[: next((k for k, episode in enumerate(sample) if episode.index != k), len(sample))] or sample[:1]
+    rate = rows / (time.monotonic() - began) * share
+    expected = sum(episode.rows for episode in sample) / len(sample) * len(missing)
     row = settings.size**2 * (1 if settings.gray else 3)
     return Plan(
         "collect",
-        session.data_path,
-        f"{missing} episodes to play, {have} there" if missing else f"up to date with {have} episodes",
-        size if missing else 0,
+        path,
+        f"{len(missing)} episodes to play, {there.episodes if there else 0} there",
+        _expected_bytes(path, recipe, whole, len(missing)),
         250_000_000 + 3 * 8192 * row,
-        (rows / rate, rows / rate),
+        (expected / rate, expected / rate),
     )
-
-
-def _episodes_at(path: Path, recipe: dict[str, Any]) -> int:
-    if not path.exists():
-        return 0
-    if not (path / manifest.NAME).is_file():
-        raise UsageProblem(f"{path} exists and is not a dataset; give another place with --data.")
-    dataset = Dataset.open(path)
-    return dataset.episodes if fingerprint_of(dataset.recipe) == fingerprint_of(recipe) else 0
 
 
 def collect(session: Session, settings: CollectSettings) -> Result:
@@ -145,69 +151,72 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     budget is reached, with everything committed so far usable."""
     began = time.monotonic()
     path = session.data_path
-    collection, recipe, spec = _describe(session, settings)
-    there = _episodes_at(path, recipe)
-    if there < settings.episodes:
-        need, _ = _expected_bytes(spec, settings, collection, settings.episodes - there)
-        used = durable.folder_size(path) if there else 0
-        session.budget(path).require(need, used, f"collecting {settings.episodes - there} episodes of {session.env}")
+    collection, recipe = _describe(session, settings)
+    open_same(path, recipe)  # refuses a folder that is no dataset before a lock is put beside it
     with locks.exclusive(path):
-        _make_room(path, recipe, session)
-        have = Dataset.open(path).episodes if path.exists() else 0
-        if have >= settings.episodes:
+        restore_archived(path, recipe, session)
+        there = open_same(path, recipe)
+        missing = missing_episodes(there, settings.episodes)
+        if not missing:
             return _result(path, settings.episodes, "up to date")
-        if not path.exists():
-            create(path, recipe)
-        with session.open_workers() as workers, Writer(path, recipe) as writer:
-            _play_missing(session, settings, collection, workers, writer)
+        with session.open_workers() as workers:
+            _play(session, settings, _Going(collection, recipe, there, missing), workers)
         durable.append_line(path / PROVENANCE, json.dumps({"episodes": settings.episodes, **session.provenance(began)}))
-    return _result(path, settings.episodes, "resumed" if have else "made")
+    return _result(path, settings.episodes, "resumed" if there is not None and there.episodes else "made")
 
 
-def _make_room(path: Path, recipe: dict[str, Any], session: Session) -> None:
-    """Archive a dataset of another recipe, or refuse; bring the wanted one back if the archive has it."""
-    wanted = fingerprint_of(recipe)
-    archive = path.parent / "archive"
-    if path.exists():
-        old = Dataset.open(path).recipe
-        if fingerprint_of(old) == wanted:
-            return
-        why = ", ".join(differences({"settings": old}, {"settings": recipe}))
-        if session.keep_current:
-            raise RecipeMismatch(
-                f"{path} was collected by another recipe ({why}) and --keep-current is given; "
-                "drop the option to archive it, or give another place with --data."
-            )
-        durable.make_folder(archive)
-        aside = archive / f"{path.stem}-{fingerprint_of(old)[:8]}.zarr"
-        console.say(f"episodes: {why}; the old ones move to {aside}")
-        os.rename(path, aside)
-    archived = archive / f"{path.stem}-{wanted[:8]}.zarr"
-    if archived.exists():
-        console.say(f"episodes: found in the archive, moved back from {archived}")
-        os.rename(archived, path)
+@dataclass(frozen=True)
+class _Going:
+    """One go of collecting: what is there, and which episodes are to be played."""
+
+    collection: Collection
+    recipe: dict[str, Any]
+    there: Dataset | None
+    missing: list[int]
+
+    def open_writer(self, session: Session, sample: Sequence[PackedEpisode]) -> Writer:
+        """Begin to write, now that the sample tells how much it will be. Raises DiskProblem if that is too much."""
+        path = session.data_path
+        need = _expected_bytes(path, self.recipe, sample, len(self.missing))
+        used = durable.folder_size(path) if self.there else 0
+        session.budget(path).require(need, used, f"collecting {len(self.missing)} episodes of {session.env}")
+        if self.there is None:
+            archive(path, self.recipe)
+            create(path, self.recipe)
+        return Writer(path, self.recipe)
 
 
-def _play_missing(
-    session: Session, settings: CollectSettings, collection: Collection, workers: Workers, writer: Writer
-) -> None:
-    first = writer.next
-    indices = range(first, settings.episodes)
-    budget = session.budget(writer.path)
-    ready: dict[int, PackedEpisode] = {}
-    rows = 0
-    # Workers keep `ahead` episodes under way; those that finish early wait here, compressed, for their turn.
-    tasks = [(collection, index) for index in indices]
-    with console.progress(f"collect {session.env}", settings.episodes, "episodes", first) as progress:
-        began = time.monotonic()
-        for number, episode in workers.map(play_episode, tasks):
-            ready[first + number] = episode
-            rows += episode.rows
-            while writer.next in ready:
+def _play(session: Session, settings: CollectSettings, going: _Going, workers: Workers) -> None:
+    """Episodes come in any order and are written in theirs. The first ones wait until they tell how large the dataset
+    will be; those that finish early wait, compressed, for their turn."""
+    missing, ready = going.missing, dict[int, PackedEpisode]()
+    writer: Writer | None = None
+    rows, done = 0, settings.episodes - len(missing)
+    tasks = [(going.collection, index) for index in missing]
+    with ExitStack() as stack:
+        progress = stack.enter_context(console.progress(f"collect {session.env}", settings.episodes, "episodes", done))
+
+        def write(enough: Callable[[list[PackedEpisode]], bool]) -> None:
+            nonlocal writer
+            first = [ready[index] for index in itertools.takewhile(ready.__contains__, missing[:SAMPLE_EPISODES])]
+            if writer is None and enough(first):
+                writer = stack.enter_context(going.open_writer(session, first))
+            while writer is not None and writer.next in ready:
                 if writer.add(ready.pop(writer.next)):
-                    _check_budget(budget.available(durable.folder_size(writer.path)), writer)
-            speed = f"{rows / (time.monotonic() - began):,.0f}/s"
-            progress.update(writer.next + len(ready), frames=speed)
+                    _check_budget(session.budget(writer.path).available(durable.folder_size(writer.path)), writer)
+
+        began = time.monotonic()
+        try:
+            for number, episode in workers.map(play_episode, tasks):
+                ready[missing[number]] = episode
+                rows, done = rows + episode.rows, done + 1
+                write(lambda first: _is_enough(first, len(missing)))
+                progress.update(done, frames=f"{rows / (time.monotonic() - began):,.0f}/s")
+        except WorkerFailed as failed:
+            write(bool)  # what was finished before the one that fails is kept, be it ever so little
+            index = missing[failed.task]
+            seed = episode_seed("train", session.seed, "collect", index)
+            raise WorkerFailed(index, f"(an episode of {session.env}, seed {seed}) {failed.why}") from None
 
 
 def _check_budget(available: int, writer: Writer) -> None:

@@ -14,9 +14,9 @@ from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
 from wm.evolution.scores import Score
-from wm.executors import Workers
 from wm.rollouts import Job, Outcome
 from wm.settings import EvaluateSettings
+from wm.workers import Workers
 
 RECIPE = 1
 HONEST_EPISODES = 100

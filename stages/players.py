@@ -15,6 +15,7 @@ from wm.envs.catalogue import EnvRecipe
 from wm.policies import RandomPolicy
 from wm.rollouts import Agent, Job, Outcome, play
 from wm.seeding import episode_seed
+from wm.workers import beat
 
 SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
 
@@ -75,7 +76,7 @@ def _envs(recipe: EnvRecipe, count: int) -> list[Any]:
 def play_jobs(player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int) -> list[Outcome]:
     """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
     agent = build_agent(player, SLOTS, candidates)
-    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps))
+    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, beat))
 
 
 def play_random(recipe: EnvRecipe, jobs: Sequence[Job]) -> list[Outcome]:
@@ -86,7 +87,7 @@ def play_random(recipe: EnvRecipe, jobs: Sequence[Job]) -> list[Outcome]:
     from wm.actions import ActionSpace
 
     policy = RandomPolicy(ActionSpace.of(env.action_space))
-    outcomes = list(play(policy, [env], jobs))
+    outcomes = list(play(policy, [env], jobs, beat=beat))
     env.close()
     return outcomes
 

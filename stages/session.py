@@ -16,7 +16,7 @@ from wm.artifacts.budget import DiskBudget, show_size
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.errors import MissingPackage, UsageProblem
-from wm.executors import Workers
+from wm.workers import Workers
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zarr", "numcodecs", "cma")
 
@@ -111,10 +111,9 @@ class Session:
         return self.run or Path("runs") / self.slug
 
     @property
-    def executor(self) -> str:
+    def processes(self) -> int:
         """How many processes play: as asked, else one per core."""
-        count = self.workers or max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 1)
-        return f"processes:{count}"
+        return self.workers or max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 1)
 
     def for_env(self, env: str) -> "Session":
         """The same for another environment."""
@@ -130,7 +129,7 @@ class Session:
 
     def open_workers(self) -> Workers:
         """The processes that play; they give up when a signal arrives."""
-        return Workers(self.executor, self.stop.raise_if_stopped)
+        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True

@@ -1,40 +1,76 @@
 """`wm verify`: every checksum of a dataset, an artifact, or all of them below a folder."""
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import manifest
-from wm.episodes.dataset import KIND as EPISODES
-from wm.episodes.dataset import Dataset
+from wm.artifacts import locks, manifest
+from wm.episodes import repair as episodes
 from wm.episodes.parts import KIND as PART
+from wm.episodes.parts import ROOT_KIND as EPISODES
+from wm.episodes.repair import Checked
+from wm.episodes.schema import part_range
 from wm.errors import BadData, MissingInput
 
 
-def verify(path: Path) -> dict[str, int]:
-    """Artifacts found at or below `path`, with the number of files checked. Raises BadData at the first bad one."""
-    found: dict[str, int] = {}
-    for listed in sorted(path.rglob(manifest.NAME)):
-        folder = listed.parent
-        if any(part.startswith(".") or part.endswith(".partial") for part in folder.relative_to(path).parts):
-            continue
-        kind = _kind(listed)
-        found[str(folder)] = manifest.verify(folder, kind)
-        if kind == EPISODES:
-            held = Dataset.open(folder).parts
-            beyond = len(list(folder.glob("part-??????-??????"))) - len(held)
-            if beyond:
-                raise BadData(f"{folder} has {beyond} parts that do not follow on the others; one is missing before.")
-        elif kind == PART:
-            Dataset.open(folder.parent)
-    if not found:
+@dataclass(frozen=True)
+class Report:
+    """Everything that was checked, and what a repair did."""
+
+    checked: list[Checked]
+    repaired: list[str]
+
+    @property
+    def broken(self) -> list[Checked]:
+        """What is not whole."""
+        return [checked for checked in self.checked if checked.problem]
+
+
+def verify(path: Path, repair: bool = False) -> Report:
+    """Check everything at or below `path`; with `repair`, first set broken parts of datasets aside."""
+    datasets = _datasets(path)
+    repaired = []
+    if repair:
+        for dataset in datasets:
+            with locks.exclusive(dataset):
+                repaired += episodes.repair(dataset)
+    checked = [found for dataset in datasets for found in episodes.check(dataset)]
+    checked += [_check(folder) for folder in _artifacts(path)]
+    if not checked:
         raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
-    return found
+    return Report(checked, repaired)
+
+
+def _visible(path: Path, below: Path) -> bool:
+    pieces = below.relative_to(path).parts
+    return not any(piece.startswith(".") or piece.endswith(".partial") for piece in pieces)
+
+
+def _datasets(path: Path) -> list[Path]:
+    """Folders with a part in them or with the manifest of a dataset, whatever state these are in."""
+    if part_range(path.name) is not None:
+        return [path.parent]
+    held = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
+    held |= {listed.parent for listed in path.rglob(manifest.NAME) if _kind(listed) == EPISODES}
+    return sorted(folder for folder in held if _visible(path, folder))
+
+
+def _artifacts(path: Path) -> list[Path]:
+    """Folders with the manifest of something else."""
+    folders = (listed.parent for listed in path.rglob(manifest.NAME))
+    found = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
+    return sorted(folder for folder in found if _kind(folder / manifest.NAME) not in (EPISODES, PART))
+
+
+def _check(folder: Path) -> Checked:
+    try:
+        return Checked(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
+    except (BadData, MissingInput) as error:
+        return Checked(folder, 0, str(error))
 
 
 def _kind(listed: Path) -> str:
+    """What a manifest says it is of; empty if it cannot be read."""
     try:
-        return str(json.loads(listed.read_bytes())["kind"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadData(
-            f"{listed} is not a readable manifest ({error}); restore it or make the artifact again."
-        ) from None
+        return str(manifest.read_json(listed)["kind"])
+    except (BadData, KeyError, TypeError):
+        return ""

@@ -11,7 +11,6 @@ ALLOWED = {
     "settings": {"errors"},
     "seeding": {"errors"},
     "actions": {"errors"},
-    "executors": set(),
     "artifacts": set(),
     "episodes": {"artifacts"},
     "envs": set(),
@@ -21,6 +20,7 @@ ALLOWED = {
     "agents": {"models", "rollouts"},
     "dreams": {"models"},
     "training": {"artifacts"},
+    "workers": set(),
     "evolution": {"rollouts"},
     "report": {"artifacts", "episodes"},
 }

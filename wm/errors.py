@@ -32,9 +32,13 @@ class MissingPackage(WmError):
 
 
 class WorkerFailed(WmError):
-    """A worker process died or raised, more often than we retry."""
+    """A task failed more often than we try; `task` is its number, `why` what happened the last time."""
 
     exit_code = 70
+
+    def __init__(self, task: int, why: str) -> None:
+        super().__init__(f"task {task} {why}")
+        self.task, self.why = task, why
 
 
 class DiskProblem(WmError):

@@ -63,8 +63,11 @@ class _Slot:
     length: int = 0
 
 
-def play(agent: Agent, envs: Sequence[Env], jobs: Sequence[Job], max_steps: int = 0) -> Iterator[Outcome]:
-    """Play every job; yield outcomes as episodes end. `max_steps` truncates episodes (0: the environment's limit)."""
+def play(
+    agent: Agent, envs: Sequence[Env], jobs: Sequence[Job], max_steps: int = 0, beat: Callable[[], None] | None = None
+) -> Iterator[Outcome]:
+    """Play every job; yield outcomes as episodes end. `max_steps` truncates episodes (0: the environment's limit);
+    `beat` is called at every step."""
     queue = list(reversed(jobs))
     slots: list[_Slot | None] = [None] * agent.slots
     infos: list[dict[str, Any]] = [{} for _ in range(agent.slots)]
@@ -84,6 +87,8 @@ def play(agent: Agent, envs: Sequence[Env], jobs: Sequence[Job], max_steps: int 
         begin(number)
     while any(slot is not None for slot in slots):
         assert frames is not None
+        if beat is not None:
+            beat()
         actions = agent.act(frames, infos)
         for number, slot in enumerate(slots):
             if slot is None:
@@ -118,6 +123,7 @@ def record(
     job: Job,
     action_column: Callable[[int], NDArray[Any]],
     max_steps: int = 0,
+    beat: Callable[[], None] | None = None,
 ) -> Trajectory:
     """Play one job with a one-slot agent and keep every row. Raises ValueError for a reward that is not finite."""
     agent.begin(0, job)
@@ -128,6 +134,8 @@ def record(
     labels: list[Any] = [info.get("labels", ())]
     terminated = truncated = False
     while not (terminated or truncated):
+        if beat is not None:
+            beat()
         action = agent.act(observation[None], [info])[0]
         observation, reward, terminated, truncated, info = env.step(action)
         if not np.isfinite(reward):

@@ -32,7 +32,7 @@ def play(name: str, seed: int, steps: int, **how: Any) -> tuple[np.ndarray, list
 def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") -> np.ndarray:
     """Mean absolute difference of every frame, in 1/255; everything else must be equal."""
     (theirs, told), (ours, same) = (play(name, seed, steps, size=size, render=r) for r in ("gymnasium", render))
-    assert len(theirs) > 15
+    assert len(theirs) > 8
     assert np.array_equal(np.array(told, float), np.array(same, float), equal_nan=True)
     return np.abs(theirs - ours).mean(axis=(1, 2, 3))
 
@@ -61,8 +61,8 @@ def test_exact_drawing_is_gymnasiums_and_nothing_else_changes(
 @pytest.mark.parametrize("name", ["CarRacing", "LunarLander"])
 def test_exact_drawing_over_whole_episodes(name: str) -> None:
     differences = np.concatenate([compare(name, seed, 1000, 64) for seed in range(10, 14)])
-    print(f"{name}: mean difference {differences.mean():.4f}/255, worst frame {differences.max():.4f}/255")
     assert differences.mean() < 0.1
+    assert differences.max() < 0.1
 
 
 @pytest.mark.parametrize(("name", "worst"), [("CarRacing", 2.5), ("LunarLander", 1.5)])

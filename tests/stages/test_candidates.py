@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ from stages.players import Player
 from stages.session import Session
 from stages.trained import load_pair
 from tests.conftest import SLUG, TINY
-from wm.executors import Workers
 from wm.settings import ControllerSettings
+from wm.workers import Workers
 
 
 def make(chain: Path, **settings: object) -> tuple[Evaluation, int]:
@@ -19,7 +20,7 @@ def make(chain: Path, **settings: object) -> tuple[Evaluation, int]:
         session,
         ControllerSettings(**settings),
         player,
-        Workers("serial", session.stop.raise_if_stopped),
+        Workers(0, session.stop.raise_if_stopped, time.monotonic),
         mdnrnn,  # type: ignore[arg-type]
     )
     return evaluation, 3 * (vae.model.latent + mdnrnn.model.hidden + 1)

@@ -1,9 +1,8 @@
 import numpy as np
 
-from stages.collect import Collection, _expected_bytes, play_episode
+from stages.collect import Collection, play_episode
 from tests.conftest import TINY
-from wm.envs.catalogue import EnvRecipe, find
-from wm.settings import CollectSettings
+from wm.envs.catalogue import EnvRecipe
 
 
 def test_an_episode_is_a_function_of_recipe_seed_and_index() -> None:
@@ -26,11 +25,3 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     assert one.truncated
 
 
-def test_the_estimate_grows_with_size_and_shrinks_with_gray() -> None:
-    collection = Collection(EnvRecipe("Pong"), "sticky", 0, 0)
-
-    def estimate(**settings: object) -> int:
-        return _expected_bytes(find("Pong"), CollectSettings(**settings), collection, 50)[0]  # type: ignore[arg-type]
-
-    assert estimate(gray=True) < estimate() < estimate(size=96)
-    assert 2e6 < estimate() < 6e6

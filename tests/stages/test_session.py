@@ -11,7 +11,7 @@ def test_names_find_their_places_by_environment() -> None:
     assert session.data_path == Path("data/ALE-Seaquest-v5.zarr")
     assert session.run_path == Path("runs/ALE-Seaquest-v5")
     assert Session("Pong", data=Path("x"), run=Path("y")).run_path == Path("y")
-    assert Session("Pong", workers=3).executor == "processes:3"
+    assert Session("Pong", workers=3).processes == 3
 
 
 def test_a_name_that_would_leave_the_folder_is_refused() -> None:

@@ -62,8 +62,8 @@ def _seeded(state: bytes, seed: int) -> bytes:
     if not found:
         return b""
     twister = np.random.MT19937()
-    twister._legacy_seeding(int(seed))  # type: ignore[attr-defined]
-    key = twister.state["state"]["key"].tolist()  # type: ignore[call-overload,index]
+    twister._legacy_seeding(int(seed))
+    key = twister.state["state"]["key"].tolist()
     text = " ".join(map(str, [*key, 624])).encode()
     start, end = found[-1].span()
     total = len(state) - _TOTAL - 12 + len(text) - (end - start)

@@ -174,15 +174,15 @@ class CarRacingPainter:
         vx, vy = car.hull.linearVelocity
         speed = math.sqrt(vx * vx + vy * vy)
         upright(5, speed, 0.02 * speed, (255, 255, 255))
-        for place, wheel, color in zip((7, 8, 9, 10), car.wheels, ((0, 0, 255),) * 2 + ((51, 0, 255),) * 2, strict=True):
-            upright(place, wheel.omega, 0.01 * wheel.omega, color)
+        for number, wheel in enumerate(car.wheels):
+            upright(7 + number, wheel.omega, 0.01 * wheel.omega, (0, 0, 255) if number < 2 else (51, 0, 255))
         steering, turning = car.wheels[0].joint.angle, car.hull.angularVelocity
         lying(20, steering, -10.0 * steering, (0, 255, 0))
         lying(30, turning, -0.8 * turning, (255, 0, 0))
         text = self._text(f"{self.env.shown_return:04.0f}")
-        place = text.get_rect()
-        place.center = (round(60 * self._scale), int(height - HEIGHT * self._scale * 2.5 / 40.0))
-        self._strip.blit(text, place)
+        box = text.get_rect()
+        box.center = (round(60 * self._scale), int(height - HEIGHT * self._scale * 2.5 / 40.0))
+        self._strip.blit(text, box)
 
     def _text(self, digits: str) -> pygame.Surface:
         if digits not in self._digits:

@@ -43,13 +43,13 @@ class CartPolePainter:
 
     def frame(self, observation: Any) -> Frame:
         """The picture as (size, size, 3)."""
-        scene, state = self._scene, self.env.state
+        scene, state = self._scene, np.asarray(self.env.state)
         scene.wipe()
         x, y = state[0] * self._scale + self.env.screen_width / 2.0, 100
-        cart = np.array([(-25.0, -15.0), (-25.0, 15.0), (25.0, 15.0), (25.0, -15.0)]) + (x, y)
+        cart = np.array([(x - 25.0, y - 15.0), (x - 25.0, y + 15.0), (x + 25.0, y + 15.0), (x + 25.0, y - 15.0)])
         length = self._scale * 2 * self.env.length
         pole = np.array([(-5.0, -5.0), (-5.0, length - 5.0), (5.0, length - 5.0), (5.0, -5.0)])
-        pole = _turned(pole, -state[2]) + (x, y + 7.5)
+        pole = _turned(pole, -state[2]) + np.array([x, y + 7.5])
         corners = np.concatenate([cart, pole])
         scene.drawing(corners.min(axis=0), corners.max(axis=0))
         _fill(scene.canvas, cart, _BLACK)
@@ -83,7 +83,7 @@ class AcrobotPainter:
     def frame(self, observation: Any) -> Frame:
         """The picture as (size, size, 3)."""
         scene, scale, middle = self._scene, self._scale, self.env.SCREEN_DIM / 2
-        first, second = self.env.state[:2]
+        first, second = np.asarray(self.env.state)[:2]
         scene.wipe()
         elbow = (
             self.env.LINK_LENGTH_1 * math.sin(first) * scale + middle,

@@ -74,7 +74,7 @@ class LunarLanderPainter:
             bright = int(max(0.2, 0.15 + particle.ttl) * 255)
             dim = int(max(0.2, 0.5 * particle.ttl) * 255)
             particle.color1 = particle.color2 = (bright, dim, dim)
-        self.env._clean_particles(False)
+        self.env._clean_particles(False)  # type: ignore[no-untyped-call]
 
     def _draw_moon(self, surface: pygame.Surface) -> None:
         surface.fill((255, 255, 255))

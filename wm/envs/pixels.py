@@ -132,9 +132,7 @@ class PixelEnv(gym.Env[Frame, Any]):
     Where a probe is given, `info["labels"]` holds what the environment knows beyond its pixels, for probes only.
     """
 
-    def __init__(
-        self, env: gym.Env[Any, Any], painter: Painter, *, size: int, gray: bool, probe: Probe | None
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], painter: Painter, *, size: int, gray: bool, probe: Probe | None) -> None:
         self.env, self.painter = env, painter
         self.size, self.gray = size, gray
         self.action_space = env.action_space

@@ -42,7 +42,9 @@ class Scene:
         """The canvas as it is, small and upright."""
         small = self._still.copy()
         if self.drawn.width and self.drawn.height:
-            self._resize.patch(small, _pixels(self.canvas), tuple(self.drawn))
+            self._resize.patch(
+                small, _pixels(self.canvas), (self.drawn.x, self.drawn.y, self.drawn.width, self.drawn.height)
+            )
         return small[::-1].copy()
 
 

@@ -1,8 +1,8 @@
 """Shuffled batches of frames: batch = f(seed, step), the same decoded into RAM or streamed from disk.
 
 The order: chunks are permuted, groups of `GROUP_CHUNKS` of them form a shuffle buffer, and frames are permuted within
-a group; only one group is ever held. Chunks are counted from the start of each part, and which episodes share a part depends on the episodes
-alone, so the order is the same however often collection was interrupted.
+a group; only one group is ever held. Chunks are counted from the start of each part, and which episodes share a part
+depends on the episodes alone, so the order is the same however often collection was interrupted.
 """
 
 from dataclasses import dataclass

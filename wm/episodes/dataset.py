@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
 from wm.artifacts.manifest import sha256_json
 from wm.episodes.parts import KIND as PART
+from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, forms, frame_shape, part_range
 from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput
 
-KIND = "episodes"
 INDEX = ".index.json"
 QUARANTINE = ".quarantine"
 Range = tuple[int, int]
@@ -72,13 +73,11 @@ class Dataset:
         """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence."""
         recipe = read_root(path)
         parts = committed_parts(path)
-        lost = [named for entry in _names(path / QUARANTINE) if (named := part_range(entry.partition(".")[0]))]
-        for first, last in gaps(parts):
-            if not all(any(a <= episode < b for a, b in lost) for episode in range(first, last)):
-                raise BadData(
-                    f"{path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
-                    f"them again, or `wm verify {path} --repair` to go on without them."
-                )
+        for first, last in unexplained_gaps(path, parts):
+            raise BadData(
+                f"{path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
+                f"them again, or `wm verify {path} --repair` to go on without them."
+            )
         return cls(path, recipe, parts, upto)
 
     @property
@@ -159,6 +158,13 @@ def gaps(parts: Sequence[Part]) -> list[Range]:
     return [(end, part.first) for end, part in zip(ends, parts, strict=False) if end < part.first]
 
 
+def unexplained_gaps(path: Path, parts: Sequence[Part]) -> list[Range]:
+    """Gaps whose episodes do not lie in quarantine."""
+    held = [named for name in _names(path / QUARANTINE) if (named := part_range(name.partition(".")[0]))]
+    covered = {episode for first, last in held for episode in range(first, last)}
+    return [(first, last) for first, last in gaps(parts) if not covered.issuperset(range(first, last))]
+
+
 def read_root(path: Path) -> dict[str, Any]:
     """The recipe of the dataset at `path`."""
     if not (path / manifest.NAME).is_file():
@@ -195,7 +201,7 @@ def committed_parts(path: Path) -> list[Part]:
     if fresh != cache:
         _write_index(path, fresh)
     parts = [by_start[start] for start in sorted(by_start)]
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in pairwise(parts):
         if after.first < before.last:
             raise BadData(f"{before.folder} and {after.folder} hold the same episodes; remove the wrong one.")
     return parts
@@ -234,7 +240,7 @@ def read_table(folder: Path) -> dict[str, list[Any]]:
             set(table) == set(TABLE_COLUMNS)
             and all(len(column) == named[1] - named[0] for column in table.values())
             and table["index"] == list(range(*named))
-            and all(type(end) is int and start < end < 1 << 40 for start, end in zip(ends, ends[1:], strict=False))
+            and all(type(end) is int and start < end < 1 << 40 for start, end in pairwise(ends))
         )
     except (KeyError, TypeError):
         good = False

@@ -12,12 +12,20 @@ from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, Episode, frame
 from wm.episodes.shards import METADATA, ShardEncoder, array_files
 
 KIND = "part"
+ROOT_KIND = "episodes"
 STAGING = ".staging"
 
 
 def group_metadata(attributes: dict[str, Any]) -> bytes:
     """The zarr.json of a group."""
     return durable.canonical_json({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+
+
+def root_files(recipe: dict[str, Any]) -> dict[str, bytes]:
+    """The files of an empty dataset, by name."""
+    body = {"kind": ROOT_KIND, "format": FORMAT, "recipe": recipe}
+    files = {METADATA: group_metadata(body)}
+    return files | {manifest.NAME: manifest.of(body, files)}
 
 
 class PartBuilder:

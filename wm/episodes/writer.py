@@ -6,21 +6,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from wm.artifacts import durable, manifest
-from wm.episodes.dataset import KIND, Dataset, committed_parts, gaps
-from wm.episodes.parts import STAGING, PartBuilder, group_metadata
-from wm.episodes.schema import FORMAT, PackedEpisode, part_is_full, part_range
-from wm.episodes.shards import METADATA
+from wm.artifacts import durable
+from wm.episodes.dataset import Dataset, committed_parts, gaps
+from wm.episodes.parts import STAGING, PartBuilder, root_files
+from wm.episodes.schema import PackedEpisode, part_is_full, part_range
 
 
 def create(path: Path, recipe: dict[str, Any]) -> None:
     """Make an empty dataset, whole or not at all."""
     durable.make_folder(path.parent)
     durable.sweep(path.parent, path.name)
-    body = {"kind": KIND, "format": FORMAT, "recipe": recipe}
-    files = {METADATA: group_metadata(body)}
     staged = durable.aside(path)
-    durable.write_folder(staged, files | {manifest.NAME: manifest.of(body, files)})
+    durable.write_folder(staged, root_files(recipe))
     durable.publish(staged, path)
 
 
