@@ -3,15 +3,14 @@
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import click
 
-from stages import console
+from stages import console, housekeeping
 from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
 from stages.session import Plan, Result, Session
-from wm.errors import BadData, DiskProblem, NotPermitted, UsageProblem, WmError
+from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
     CollectSettings,
     ControllerSettings,
@@ -46,6 +45,7 @@ def wm() -> None:
       wm train-controller --env Pong C           -> runs/Pong/controller
       wm dream --env Pong            a dream     -> runs/Pong/dream
       wm evaluate --env Pong         a score     -> runs/Pong/evaluation
+    Or all of them: wm curriculum. To look at what there is: wm ls, info, view, export, verify, clean.
     """
 
 
@@ -89,7 +89,6 @@ class _Invocation:
             click.echo(f"  {picture}")
 
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 Stage = Callable[[Session, Any], Result]
 Planner = Callable[[Session, Any], Plan]
 
@@ -243,32 +242,8 @@ def curriculum(**options: Any) -> None:
             raise verdict.failure
 
 
-@wm.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--repair", is_flag=True, help="Move broken parts of datasets to .quarantine, so that the rest is usable."
-)
-@_as_json
-def verify(path: Path, repair: bool, as_json: bool) -> None:
-    """Check every checksum of a dataset, an artifact, or everything below a folder.
-
-    Example: wm verify data/Pong.zarr
-    """
-    from stages.verify import verify as check
-
-    report = check(path, repair)
-    if as_json:
-        checked = [{"path": str(c.folder), "files": c.files, "problem": c.problem} for c in report.checked]
-        console.print_json({"checked": checked, "repaired": report.repaired})
-    else:
-        for done in report.repaired:
-            click.echo(f"repaired: {done}")
-        for found in report.checked:
-            click.echo(found.problem or f"{found.folder}: {found.files} files agree with their checksums")
-    if report.broken:
-        hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
-        count = f"{len(report.broken)} of {len(report.checked)}"
-        raise BadData(f"{count} are damaged, first: {report.broken[0].problem}{hint}")
+for command in housekeeping.COMMANDS:
+    wm.add_command(command)
 
 
 def _fail(message: str, code: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.datasets import archive, missing_episodes, open_same, restore_archived
+from stages.datasets import PROVENANCE, archive, missing_episodes, open_same, read_provenance, restore_archived
 from stages.players import Player, build_agent, find_player
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
@@ -20,7 +20,7 @@ from wm.envs.catalogue import EnvRecipe, EnvSpec
 from wm.envs.pixels import PixelEnv
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import PartBuilder
-from wm.episodes.schema import Episode, PackedEpisode
+from wm.episodes.schema import Episode, PackedEpisode, rounded
 from wm.episodes.writer import Writer, create
 from wm.errors import DiskProblem, WorkerFailed
 from wm.policies import BLIND, pick_policy
@@ -32,7 +32,6 @@ from wm.workers import Workers, beat
 MARGIN = 1.2
 SAMPLE_EPISODES = 16
 SAMPLE_ROWS = 4000
-PROVENANCE = "provenance.jsonl"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,14 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     seed = episode_seed("train", collection.seed, "collect", index)
     played = record(agent, env, Job(index, seed), space.column, collection.max_steps, beat)
     return Episode(
-        index, seed, played.frames, played.actions, played.rewards, played.labels, played.terminated, played.truncated
+        index=index,
+        seed=seed,
+        frames=played.frames,
+        actions=played.actions,
+        rewards=played.rewards,
+        labels=rounded(played.labels),
+        terminated=played.terminated,
+        truncated=played.truncated,
     ).pack()
 
 
@@ -229,11 +235,7 @@ def _check_budget(available: int, writer: Writer) -> None:
 
 def _seconds(path: Path) -> float:
     """What all goes of collecting took that came to an end."""
-    try:
-        lines = (path / PROVENANCE).read_text(encoding="utf-8").splitlines()
-        return float(sum(json.loads(line)["wall_seconds"] for line in lines))
-    except (OSError, ValueError, KeyError):
-        return 0.0
+    return float(sum(line.get("wall_seconds", 0.0) for line in read_provenance(path)))
 
 
 def _result(path: Path, episodes: int, status: str) -> Result:

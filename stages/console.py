@@ -75,7 +75,8 @@ def show_time(seconds: float) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned by spaces, the header underlined."""
+    """Columns aligned by spaces, the header underlined. What a terminal would obey is not passed on."""
+    rows = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
     lines.insert(1, "  ".join("-" * width for width in widths))

@@ -1,5 +1,6 @@
 """The dataset of an environment: whether the one that is there is the one wanted, and what moves to the archive."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,18 @@ from wm.artifacts import durable, manifest
 from wm.artifacts.recipe import differences
 from wm.episodes.dataset import Dataset, committed_parts, fingerprint_of, read_root
 from wm.errors import RecipeMismatch, UsageProblem
+
+PROVENANCE = "provenance.jsonl"
+
+
+def read_provenance(path: Path) -> list[dict[str, Any]]:
+    """Who collected what and when, a line for every go that came to its end; empty where that is not known."""
+    try:
+        lines = (path / PROVENANCE).read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return []
+    return [line for line in found if isinstance(line, dict)]
 
 
 def open_same(path: Path, recipe: dict[str, Any]) -> Dataset | None:

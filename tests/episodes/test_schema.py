@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.conftest import make_episode
-from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name, rounded
 
 
 def test_a_packed_episode_unpacks_to_itself() -> None:
@@ -18,3 +18,12 @@ def test_which_episodes_share_a_part_follows_from_their_rows_alone() -> None:
     assert part_is_full(0, 1, PART_ROWS)
     assert part_is_full(60, BLOCK_EPISODES, 10)
     assert part_name(48, 56) == "part-000048-000056"
+
+
+def test_labels_are_stored_to_one_part_in_two_thousand() -> None:
+    labels = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32) * 100
+    labels[7, 1] = np.nan
+    stored = rounded(labels)
+    assert np.isnan(stored[7, 1])
+    assert np.nanmax(np.abs(stored / labels - 1)) <= 1 / 2048
+    assert rounded(np.array([0.0, 1.0, -2.0], np.float32)).tolist() == [0.0, 1.0, -2.0]

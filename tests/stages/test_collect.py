@@ -23,5 +23,3 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     two = play_episode(collection, 2).unpack()
     assert np.array_equal(one.frames, two.frames)
     assert one.truncated
-
-

@@ -1,6 +1,6 @@
 """One array of a part: a Zarr v3 array in a single shard file, written and read without a detour.
 
-The form is fixed: chunks of whole rows, each bytes -> zstd 3 -> crc32c, one after the other, and an index with a
+The form is fixed: chunks of whole rows, each bytes -> zstd 5 -> crc32c, one after the other, and an index with a
 crc32c of its own at the end. No filter, no Blosc, no delta: plain zstd is smaller and faster on these frames. Any
 Zarr v3 library reads it. Ours reads nothing else: the metadata must be, byte for byte, what the schema calls for, so
 a store with other codecs, shapes or versions is refused before anything in it is decoded. zarr-python re-reads the
@@ -24,7 +24,7 @@ from wm.artifacts import manifest
 from wm.errors import BadData
 
 METADATA = "zarr.json"
-LEVEL = 3
+LEVEL = 5  # 3 is quicker to encode, but makes CarRacing 9 % larger; writing stays below 5 % of collecting
 _ENTRY = 16  # bytes of index per chunk: offset and size
 
 

@@ -1,0 +1,93 @@
+"""`wm clean`: what killed processes left behind, and on request what is kept for you but can be made again."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wm.artifacts import durable, locks, manifest
+from wm.artifacts.runs import SCRATCH
+from wm.episodes.dataset import QUARANTINE
+from wm.episodes.parts import STAGING
+from wm.episodes.schema import part_range
+from wm.errors import Locked
+
+_LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
+KINDS = {
+    "orphans": "left behind by a process that was killed",
+    "checkpoints": "of an artifact that is finished",
+    "quarantine": "parts that `wm verify --repair` set aside",
+    "unfinished": "work that the same command would continue",
+    "archive": "artifacts of other recipes",
+}
+ALWAYS = ("orphans", "checkpoints")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that can go: where, of what kind, how large, and whose lock guards it."""
+
+    path: Path
+    kind: str
+    bytes: int
+    owner: Path
+
+
+def leftovers(roots: list[Path]) -> list[Leftover]:
+    """Everything below the roots that can go."""
+    return [found for root in roots if root.is_dir() for found in _below(root)]
+
+
+def _below(folder: Path) -> Iterator[Leftover]:
+    for path in sorted(folder.iterdir()):
+        found = _judge(path)
+        if found is not None:
+            kind, owner = found
+            size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
+            if size or kind != "orphans" or path.name != STAGING:
+                yield Leftover(path, kind, size, owner)
+        elif path.is_dir() and not path.is_symlink():
+            yield from _below(path)
+
+
+def _judge(path: Path) -> tuple[str, Path] | None:
+    if left := _LEFT.fullmatch(path.name):
+        return "orphans", _owner(path.with_name(left[1]))
+    if path.name == STAGING and path.is_dir():
+        return "orphans", path.parent
+    if path.name == QUARANTINE and path.is_dir():
+        return "quarantine", path.parent
+    if path.name == SCRATCH and (path.parent / manifest.NAME).is_file():
+        return "checkpoints", path.parent
+    if path.name.endswith(".partial") and path.is_dir():
+        return "unfinished", path.with_name(path.name.removesuffix(".partial"))
+    if path.name == "archive" and path.is_dir():
+        return "archive", path
+    return None
+
+
+def _owner(path: Path) -> Path:
+    """Whose lock a process holds that writes `path`: the dataset's, the unfinished artifact's, or its own."""
+    for folder in (path, *path.parents):
+        if folder.name.endswith(".partial"):
+            return folder.with_name(folder.name.removesuffix(".partial"))
+        if part_range(path.name) is not None or (folder != path and folder.suffix == ".zarr"):
+            return folder if folder.suffix == ".zarr" else path.parent
+    return path
+
+
+def clean(found: list[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
+    """Remove them. Returns (gone, in use): what a running process holds stays."""
+    gone, in_use = [], []
+    for leftover in found:
+        try:
+            with locks.exclusive(leftover.owner):
+                if leftover.path.is_dir():
+                    shutil.rmtree(leftover.path)
+                else:
+                    leftover.path.unlink(missing_ok=True)
+            gone.append(leftover)
+        except Locked:
+            in_use.append(leftover)
+    return gone, in_use

@@ -1,0 +1,100 @@
+"""What a dataset holds, in figures."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.artifacts import durable
+from wm.artifacts.budget import show_size
+from wm.episodes.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of a dataset. `compression` is the size of the raw frames over everything on disk."""
+
+    path: str
+    env: str
+    policy: str
+    seed: int
+    size: int
+    channels: int
+    render: str
+    episodes: int
+    missing: list[tuple[int, int]]
+    parts: int
+    steps: int
+    frames: int
+    bytes: int
+    bytes_per_frame: float
+    compression: float
+    mean_return: float
+    best_return: float
+    worst_return: float
+    mean_length: float
+    terminated: float
+    fingerprint: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The figures in words, for a table."""
+        lost = "".join(f", {last - first} lost at {first}" for first, last in self.missing)
+        return [
+            ("environment", self.env),
+            ("policy", f"{self.policy}, seed {self.seed}"),
+            ("episodes", f"{self.episodes}{lost}, in {self.parts} parts"),
+            ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
+            ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
+            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}"),
+            (
+                "size",
+                f"{show_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
+            ),
+            ("fingerprint", self.fingerprint),
+        ]
+
+
+def summarize(path: Path) -> tuple[Summary, Dataset]:
+    """The figures of the dataset at `path`, and the dataset."""
+    dataset = Dataset.open(path)
+    recipe, table, shape = dataset.recipe, dataset.table, dataset.frame_shape
+    size = sum(durable.folder_size(part.folder) for part in dataset.parts)
+    returns, lengths, some = table["return"], lengths_of(dataset), dataset.episodes > 0
+    frames = dataset.rows
+    return (
+        Summary(
+            path=str(path),
+            env=recipe["env"]["name"],
+            policy=str(recipe.get("policy", "unknown")),
+            seed=int(recipe.get("seed", 0)),
+            size=shape[0],
+            channels=shape[2],
+            render=str(recipe["env"].get("render", "unknown")),
+            episodes=dataset.episodes,
+            missing=dataset.missing,
+            parts=len(dataset.parts),
+            steps=int(lengths.sum()),
+            frames=frames,
+            bytes=size,
+            bytes_per_frame=round(size / frames, 1) if some else 0.0,
+            compression=round(frames * int(np.prod(shape)) / size, 1) if some else 0.0,
+            mean_return=float(returns.mean()) if some else 0.0,
+            best_return=float(returns.max()) if some else 0.0,
+            worst_return=float(returns.min()) if some else 0.0,
+            mean_length=float(lengths.mean()) if some else 0.0,
+            terminated=float(table["terminated"].mean()) if some else 0.0,
+            fingerprint=dataset.fingerprint,
+        ),
+        dataset,
+    )
+
+
+def lengths_of(dataset: Dataset) -> NDArray[np.int64]:
+    """Actions of every episode."""
+    return np.diff(dataset.ends, prepend=0) - 1
