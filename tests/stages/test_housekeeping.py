@@ -45,7 +45,7 @@ def test_ls_lists_datasets_and_artifacts_finished_or_not(
         Path(line["path"]).relative_to(f"runs/{SLUG}").as_posix() if "runs" in line["path"] else "data": line["kind"]
         for line in found
     }
-    assert kinds["data"] == "episodes"
+    assert kinds[f"data/{SLUG}.zarr"] == "episodes"
     assert {kinds[name] for name in ("vae", "mdnrnn", "controller")} == {"vae", "mdnrnn", "controller"}
     assert "24 episodes" in told(capsys, "ls")
 

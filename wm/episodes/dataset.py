@@ -29,6 +29,7 @@ from wm.errors import BadData, MissingInput
 
 INDEX = ".index.json"
 QUARANTINE = ".quarantine"
+MAX_ROWS = 1 << 22  # of a part: ours have some ten thousand, and nobody's table shall ask for all the memory
 Range = tuple[int, int]
 
 
@@ -240,7 +241,7 @@ def read_table(folder: Path) -> dict[str, list[Any]]:
             set(table) == set(TABLE_COLUMNS)
             and all(len(column) == named[1] - named[0] for column in table.values())
             and table["index"] == list(range(*named))
-            and all(type(end) is int and start < end < 1 << 40 for start, end in pairwise(ends))
+            and all(type(end) is int and start < end <= MAX_ROWS for start, end in pairwise(ends))
         )
     except (KeyError, TypeError):
         good = False

@@ -48,7 +48,9 @@ def _check_part(folder: Path, recipe: dict[str, Any] | None) -> Checked:
         table = read_table(folder)
         if recipe is not None:
             for name, form in forms(recipe, table["ends"][-1]).items():
-                Shard(folder / name, form)
+                shard = Shard(folder / name, form)
+                for number in range(form.chunks):
+                    shard.chunk(number)
     except (BadData, MissingInput) as error:
         return Checked(folder, 0, str(error))
     return Checked(folder, files)

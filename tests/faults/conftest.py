@@ -1,0 +1,38 @@
+"""A small dataset of a real environment, collected within this process, so that its system calls can be made to fail."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.cli import run
+from stages.session import Session
+from tests.conftest import TINY
+from wm.episodes import schema
+from wm.episodes.dataset import Dataset
+from wm.workers import Workers
+
+EPISODES = 12
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages play in this process, and parts are small."""
+    monkeypatch.setattr(Session, "open_workers", lambda self: Workers(0, self.stop.raise_if_stopped, time.monotonic))
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+
+
+def collect(path: Path, episodes: int = EPISODES, *more: str) -> int:
+    """The exit code of `wm collect`."""
+    return run(["collect", "--env", TINY, "--episodes", str(episodes), "--size", "32", "--data", str(path), *more])
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Every committed file of a dataset, but for the diary of who collected what."""
+    committed = [path / "manifest.json", path / "zarr.json", *path.glob("part-*/**/*")]
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in committed if file.is_file()}
+
+
+def episodes_in(path: Path) -> int:
+    """How many episodes a reader sees; 0 without a dataset."""
+    return Dataset.open(path).episodes if (path / "manifest.json").exists() else 0

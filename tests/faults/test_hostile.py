@@ -1,0 +1,208 @@
+"""Datasets made to do harm: refused, nothing executed, nothing outside opened, little memory used."""
+
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+from numcodecs.zstd import Zstd
+
+from tests.conftest import RECIPE, ROOT, make_episode
+from wm.artifacts import durable, manifest
+from wm.episodes.schema import forms
+from wm.episodes.writer import Writer, create
+
+EXTRA_MEMORY = 64 << 20
+
+# Opens a dataset as a stage would and reads all of it; says how it ended and by how much memory grew at its peak.
+READ = """
+import resource, sys
+from pathlib import Path
+from stages.shelf import info
+from stages.verify import verify
+from wm.episodes.batches import FrameBatches
+from wm.episodes.dataset import Dataset
+from wm.errors import WmError
+import numpy as np
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def read(path):
+    dataset = Dataset.open(path)
+    for name in ("actions", "rewards", "labels"):
+        dataset.column(name)
+    FrameBatches(dataset, np.ones(dataset.episodes, bool), 4, 0, 0).at(0)
+good, bad = Path(sys.argv[1]), Path(sys.argv[2])
+read(good); info(good); verify(good)
+before, refused = peak(), 0
+for use in (read, info, verify):
+    try:
+        found = use(bad)
+        refused += use is verify and bool(found.broken)
+    except WmError:
+        refused += 1
+print(refused, peak() - before)
+"""
+
+
+def seal(part: Path) -> None:
+    """Make the manifest of a part agree with what is in it now."""
+    body = {"kind": "part", "format": 2, "name": part.name}
+    names = [file.relative_to(part).as_posix() for file in part.rglob("*") if file.is_file()]
+    (part / manifest.NAME).write_bytes(
+        manifest.of(body, {name: (part / name).read_bytes() for name in names if name != manifest.NAME})
+    )
+
+
+def put(part: Path, column: str, frame: bytes, offset: int = 0) -> None:
+    """A shard of one chunk, every checksum right."""
+    chunk = frame + struct.pack("<I", google_crc32c.value(frame))
+    index = struct.pack("<QQ", offset, len(chunk))
+    shard = next((part / column).glob("c*"))
+    shard.write_bytes(chunk + index + struct.pack("<I", google_crc32c.value(index)))
+
+
+def change_metadata(part: Path, column: str, **values: Any) -> None:
+    file = part / column / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+class Canary:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, ("touch canary",)
+
+
+def pickle_filter(part: Path) -> None:
+    """Zarr version 2 metadata whose filter would run code; the version 3 files beside it stay, or are gone."""
+    shutil.rmtree(part / "actions")
+    (part / "actions").mkdir()
+    described = {
+        "zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O", "compressor": None, "fill_value": None,
+        "order": "C", "filters": [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}],
+    }  # fmt: skip
+    (part / "actions" / ".zarray").write_text(json.dumps(described))
+    (part / "actions" / "0").write_bytes(pickle.dumps([Canary()]))
+
+
+def unknown_codec(part: Path) -> None:
+    (meta,) = json.loads((part / "frames" / "zarr.json").read_text())["codecs"]
+    meta["configuration"]["codecs"][1] = {"name": "numcodecs.pickle", "configuration": {}}
+    change_metadata(part, "frames", codecs=[meta])
+
+
+def huge_shape(part: Path) -> None:
+    change_metadata(part, "frames", shape=[2**50, 32, 32, 3])
+
+
+def huge_table(part: Path) -> None:
+    file = part / "zarr.json"
+    group = json.loads(file.read_text())
+    group["attributes"]["episodes"]["ends"] = [20, 40, 2**39]
+    file.write_bytes(durable.canonical_json(group))
+    rows = forms(RECIPE, 2**39)
+    for name, form in rows.items():
+        (part / name / "zarr.json").write_bytes(form.metadata)
+
+
+def frame_bomb(part: Path) -> None:
+    put(part, "frames", Zstd().encode(np.zeros(700 << 20, np.uint8)))
+
+
+def column_bomb(part: Path) -> None:
+    put(part, "rewards", Zstd().encode(np.zeros(700 << 20, np.uint8)))
+
+
+def pointing_index(part: Path) -> None:
+    put(part, "rewards", Zstd().encode(np.zeros(60, np.float32)), offset=2**62)
+
+
+def link_to_a_file(part: Path) -> None:
+    shard = next((part / "rewards").glob("c*"))
+    shard.unlink()
+    shard.symlink_to("/etc/passwd")
+
+
+def link_to_a_folder(part: Path) -> None:
+    shutil.rmtree(part / "rewards")
+    (part / "rewards").symlink_to("/etc")
+
+
+def linked_part(part: Path) -> None:
+    shutil.move(part, part.parent.parent / "elsewhere")
+    part.symlink_to(part.parent.parent / "elsewhere")
+
+
+def name_that_climbs(part: Path) -> None:
+    body = {"kind": "part", "format": 2, "name": part.name}
+    names = ["zarr.json", "../../outside", "/etc/passwd"]
+    data = [(part / "zarr.json").read_bytes(), b"secret", Path("/etc/passwd").read_bytes()]
+    (part.parent.parent / "outside").write_bytes(b"secret")
+    (part / manifest.NAME).write_bytes(manifest.of(body, dict(zip(names, data, strict=True))))
+
+
+def deep_json(part: Path) -> None:
+    (part / manifest.NAME).write_text("[" * 100_000)
+
+
+def large_json(part: Path) -> None:
+    with open(part / manifest.NAME, "w") as file:
+        file.write('{"kind": "part", "x": "')
+        file.writelines("y" * (1 << 20) for _ in range(200))
+        file.write('"}')
+
+
+def wrong_types(part: Path) -> None:
+    file = part / "zarr.json"
+    group = json.loads(file.read_text())
+    group["attributes"]["episodes"] = {"index": "abc", "ends": None}
+    file.write_bytes(durable.canonical_json(group))
+
+
+SEALED = [
+    pickle_filter, unknown_codec, huge_shape, huge_table, frame_bomb, column_bomb, pointing_index, wrong_types,
+]  # fmt: skip
+UNSEALED = [link_to_a_file, link_to_a_folder, linked_part, name_that_climbs, deep_json, large_json]
+
+
+@pytest.mark.parametrize("attack", [*SEALED, *UNSEALED], ids=lambda attack: attack.__name__)
+def test_a_hostile_part_is_refused(tmp_path: Path, attack: Callable[[Path], None]) -> None:
+    for name in ("good", "bad"):
+        create(tmp_path / name, RECIPE)
+        with Writer(tmp_path / name, RECIPE) as writer:
+            for index in range(3):
+                writer.add(make_episode(index).pack())
+    (tmp_path / "bad" / ".index.json").unlink(missing_ok=True)
+    part = tmp_path / "bad" / "part-000000-000003"
+    attack(part)
+    if attack in SEALED:
+        seal(part)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(tmp_path / "good"), str(tmp_path / "bad")],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    refused, grown = map(int, done.stdout.split())
+    assert not (tmp_path / "canary").exists()
+    assert refused >= 2, "reading and verifying must both refuse"
+    assert grown < EXTRA_MEMORY
+
+
+def test_a_hostile_root_is_refused(tmp_path: Path) -> None:
+    from wm.episodes.dataset import Dataset
+    from wm.errors import BadData
+
+    for recipe in ({}, {"env": {"size": 2**40, "gray": False, "name": "x"}}, {**RECIPE, "action_space": {"count": -1}}):
+        path = tmp_path / "d.zarr"
+        durable.remove_folder(path)
+        path.mkdir()
+        (path / manifest.NAME).write_bytes(manifest.of({"kind": "episodes", "format": 2, "recipe": recipe}, {}))
+        with pytest.raises(BadData, match="holds no recipe of a dataset"):
+            Dataset.open(path)

@@ -1,0 +1,99 @@
+"""Every write, fsync, rename and mkdir of collecting fails once, in turn."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.conftest import collect, episodes_in, files_of
+from wm.artifacts import durable
+from wm.episodes import repair
+from wm.episodes.parts import PartBuilder
+
+
+class Faults:
+    """Counts the calls and raises at the n-th."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
+        self.calls, self.at, self.number, self.hit = 0, at, number, ""
+        for name in ("fsync", "rename", "replace", "mkdir"):
+            monkeypatch.setattr(os, name, self.failing(name, getattr(os, name)))
+        monkeypatch.setattr(durable, "open", self.open, raising=False)
+
+    def count(self, name: str) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            self.hit = name
+            raise OSError(self.number, os.strerror(self.number), name)
+
+    def failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.count(name)
+            return real(*arguments, **named)
+
+        return call
+
+    def open(self, *arguments: Any, **named: Any) -> Any:
+        file = open(*arguments, **named)  # noqa: SIM115
+        if file.writable():
+            try:
+                self.count("write")
+            except OSError:
+                file.write((b"x" if "b" in file.mode else "x") * 3)  # half a write, then the error
+                file.close()
+                raise
+        return file
+
+
+def note_commits(patch: pytest.MonkeyPatch, acknowledged: list[Path]) -> None:
+    commit = PartBuilder.commit
+
+    def noting(builder: PartBuilder) -> Path:
+        folder = commit(builder)
+        acknowledged.append(folder)
+        return folder
+
+    patch.setattr(PartBuilder, "commit", noting)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT], ids=errno.errorcode.get)
+def test_a_failing_call_loses_nothing_and_says_so(
+    tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, old = tmp_path / "whole.zarr", tmp_path / "old.zarr"
+    assert collect(whole) == 0
+    assert collect(old, 5) == 0
+    hit: dict[str, int] = {}
+    for at in range(1, 400):
+        path = tmp_path / f"{at}.zarr"
+        shutil.copytree(old, path)
+        before = files_of(path)
+        acknowledged: list[Path] = []
+        capsys.readouterr()
+        with pytest.MonkeyPatch.context() as patch:
+            note_commits(patch, acknowledged)
+            faults = Faults(patch, at, number)
+            code = collect(path)
+        if not faults.hit:
+            break
+        hit[faults.hit] = hit.get(faults.hit, 0) + 1
+        told = capsys.readouterr().err
+        if code:  # the diary and the lock's note may fail without harm
+            assert code == 74, told
+            assert os.strerror(number) in told
+            assert told.count("\n") <= 3
+        assert not [checked.problem for checked in repair.check(path) if checked.problem]
+        held = files_of(path)
+        assert episodes_in(path) >= max([5, *(int(folder.name[-6:]) for folder in acknowledged)])
+        assert all(held[name] == data for name, data in before.items() if "part-000000" in name or "/" not in name)
+        assert collect(path) == 0
+        assert files_of(path) == files_of(whole), f"call {at}, {faults.hit}"
+    else:
+        pytest.fail("never succeeded")
+    assert set(hit) == {"write", "fsync", "rename", "replace", "mkdir"}
+    assert sum(hit.values()) > 80
