@@ -10,6 +10,7 @@ import click
 from stages import console, housekeeping
 from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
 from stages.session import Plan, Result, Session
+from wm.artifacts.budget import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
     CollectSettings,
@@ -272,9 +273,7 @@ def run(arguments: list[str] | None = None) -> int:
         message = f"no permission for {error.filename}; change its permissions or give another place."
         return _fail(message, NotPermitted.exit_code)
     except OSError as error:
-        where = f" at {error.filename}" if error.filename else ""
-        message = f"the disk failed{where}: {error.strerror or error}; what was committed before is intact."
-        return _fail(message, DiskProblem.exit_code)
+        return _fail(explain(error), DiskProblem.exit_code)
     return 0
 
 

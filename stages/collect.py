@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.envs.catalogue import EnvRecipe, EnvSpec
 from wm.envs.pixels import PixelEnv
+from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode, PackedEpisode, rounded
@@ -30,6 +32,7 @@ from wm.settings import CollectSettings
 from wm.workers import Workers, beat
 
 MARGIN = 1.2
+HALF_BLOCK = 2048  # what a file's last block leaves empty, on average
 SAMPLE_EPISODES = 16
 SAMPLE_ROWS = 4000
 
@@ -111,12 +114,27 @@ def _is_enough(sample: Sequence[PackedEpisode], wanted: int) -> bool:
     return len(sample) >= min(wanted, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
 
 
-def _expected_bytes(path: Path, recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> int:
-    """What `episodes` more will take on disk: the sample's bytes as a part, in proportion, and a margin."""
+@dataclass(frozen=True)
+class Need:
+    """What a number of episodes will take on disk."""
+
+    bytes: int
+    files: int
+
+
+def expected(path: Path, recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> Need:
+    """What `episodes` like those of the sample will take, with a margin: columns in proportion, and what every part
+    takes however small it is."""
     builder = PartBuilder(path, recipe, sample[0].index)
     for episode in sample:
         builder.add(episode.unpack())
-    return int(sum(map(len, builder.files().values())) / len(sample) * episodes * MARGIN)
+    files = builder.files()
+    columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))
+    fixed = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK
+    length = builder.rows / len(sample)
+    parts = math.ceil(episodes * max(length / (schema.PART_ROWS + length / 2), 1 / schema.BLOCK_EPISODES))
+    size = (columns / len(sample) * episodes + fixed * parts) * MARGIN
+    return Need(int(size), 2 * len(files) * parts + 16)
 
 
 def plan(session: Session, settings: CollectSettings) -> Plan:
@@ -140,15 +158,15 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
     sample.sort(key=lambda episode: episode.index)
     whole = sample[: next((k for k, episode in enumerate(sample) if episode.index != k), len(sample))] or sample[:1]
     rate = rows / (time.monotonic() - began) * share
-    expected = sum(episode.rows for episode in sample) / len(sample) * len(missing)
+    steps = sum(episode.rows for episode in sample) / len(sample) * len(missing)
     row = settings.size**2 * (1 if settings.gray else 3)
     return Plan(
         "collect",
         path,
         f"{len(missing)} episodes to play, {there.episodes if there else 0} there",
-        _expected_bytes(path, recipe, whole, len(missing)),
+        expected(path, recipe, whole, len(missing)).bytes,
         250_000_000 + 3 * 8192 * row,
-        (expected / rate, expected / rate),
+        (steps / rate, steps / rate),
     )
 
 
@@ -183,13 +201,22 @@ class _Going:
     def open_writer(self, session: Session, sample: Sequence[PackedEpisode]) -> Writer:
         """Begin to write, now that the sample tells how much it will be. Raises DiskProblem if that is too much."""
         path = session.data_path
-        need = _expected_bytes(path, self.recipe, sample, len(self.missing))
-        used = durable.folder_size(path) if self.there else 0
-        session.budget(path).require(need, used, f"collecting {len(self.missing)} episodes of {session.env}")
+        budget, what = session.budget(path), f"collecting {len(self.missing)} episodes of {session.env}"
+        need = expected(path, self.recipe, sample, len(self.missing))
+        budget.require(need.bytes, durable.folder_size(path) if self.there else 0, what, need.files)
         if self.there is None:
             archive(path, self.recipe)
             create(path, self.recipe)
-        return Writer(path, self.recipe)
+
+        def allow(size: int) -> None:
+            if size > budget.available(durable.folder_size(path)):
+                raise DiskProblem(
+                    f"the disk budget at {path} is used up after {writer.committed} episodes, which are kept; "
+                    "free some space or raise --disk-budget, and run the same command again."
+                )
+
+        writer = Writer(path, self.recipe, allow)
+        return writer
 
 
 def _play(session: Session, settings: CollectSettings, going: _Going, workers: Workers) -> None:
@@ -208,8 +235,7 @@ def _play(session: Session, settings: CollectSettings, going: _Going, workers: W
             if writer is None and enough(first):
                 writer = stack.enter_context(going.open_writer(session, first))
             while writer is not None and writer.next in ready:
-                if writer.add(ready.pop(writer.next)):
-                    _check_budget(session.budget(writer.path).available(durable.folder_size(writer.path)), writer)
+                writer.add(ready.pop(writer.next))
 
         began = time.monotonic()
         try:
@@ -223,14 +249,6 @@ def _play(session: Session, settings: CollectSettings, going: _Going, workers: W
             index = missing[failed.task]
             seed = episode_seed("train", session.seed, "collect", index)
             raise WorkerFailed(index, f"(an episode of {session.env}, seed {seed}) {failed.why}") from None
-
-
-def _check_budget(available: int, writer: Writer) -> None:
-    if available < 0:
-        raise DiskProblem(
-            f"the disk budget at {writer.path} is used up after {writer.committed} episodes, which are kept; "
-            "free some space or raise --disk-budget, and run the same command again."
-        )
 
 
 def _seconds(path: Path) -> float:

@@ -16,7 +16,7 @@ from wm.artifacts.budget import DiskBudget, show_size
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.errors import MissingPackage, UsageProblem
-from wm.workers import Workers
+from wm.workers import PATIENCE, Workers
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zarr", "numcodecs", "cma")
 
@@ -129,7 +129,8 @@ class Session:
 
     def open_workers(self) -> Workers:
         """The processes that play; they give up when a signal arrives."""
-        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic)
+        patience = float(os.environ.get("WM_PATIENCE", PATIENCE))
+        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic, patience)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True

@@ -1,5 +1,9 @@
 """Tiny-v0: a dot that the player moves left and right on a 40x40 screen; reward near the middle, 24 steps at most."""
 
+import os
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -29,3 +33,24 @@ class TinyEnv(gym.Env):  # type: ignore[type-arg]
 
 if "Tiny-v0" not in gym.registry:
     gym.register("Tiny-v0", TinyEnv, max_episode_steps=24)
+
+
+class FragileEnv(TinyEnv):
+    """Tiny, but it breaks as the variable WM_TEST_BREAK says: `<how>:<seed or any>:<marker file>`. The marker is made
+    when it breaks; with a marker of its own, it breaks once. How: raise, die, hang."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        how, which, marker = os.environ["WM_TEST_BREAK"].split(":")
+        if which in ("any", str(seed)) and not (marker and Path(marker).exists()):
+            if marker:
+                Path(marker).touch()
+            if how == "raise":
+                raise ValueError("the environment broke")
+            if how == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(600)
+        return super().reset(seed=seed, options=options)
+
+
+if "Fragile-v0" not in gym.registry:
+    gym.register("Fragile-v0", FragileEnv, max_episode_steps=24)

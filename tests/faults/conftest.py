@@ -1,4 +1,4 @@
-"""A small dataset of a real environment, collected within this process, so that its system calls can be made to fail."""
+"""A small dataset, collected within this process, so that its system calls can be made to fail."""
 
 import time
 from pathlib import Path

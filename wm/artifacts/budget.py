@@ -3,6 +3,7 @@
 Free space and inodes are those of the volume of the target, found through symbolic links.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -39,28 +40,50 @@ class DiskBudget:
     target: Path
     limit: int | None = None
 
-    def _volume(self) -> Path:
-        step = self.target.resolve()
-        while not step.exists():
-            step = step.parent
-        return step
-
     def available(self, used: int) -> int:
         """Bytes that may still be written when `used` are already there: free less reserve, and the limit's rest."""
-        usage = shutil.disk_usage(self._volume())
+        usage = shutil.disk_usage(volume_of(self.target))
         free = usage.free - min(RESERVE, int(RESERVE_SHARE * usage.total))
         return free if self.limit is None else min(free, self.limit - used)
 
-    def require(self, need: int, used: int, what: str) -> None:
-        """Raise DiskProblem, before anything is written, unless `need` more bytes and a few inodes are available."""
+    def require(self, need: int, used: int, what: str, files: int = 64) -> None:
+        """Raise DiskProblem unless `need` more bytes in `files` more files are available."""
         available = self.available(used)
         if need > available:
             raise DiskProblem(
                 f"{what} needs about {show_size(need)} at {self.target} but only {show_size(max(available, 0))} may be "
                 "used; free some space, raise --disk-budget, or ask for less."
             )
-        volume = self._volume()
-        inodes = os.statvfs(volume).f_favail if hasattr(os, "statvfs") else None
-        # Some filesystems (btrfs) report 0 of 0 inodes because they have no fixed number.
-        if inodes is not None and inodes < 64 and os.statvfs(volume).f_files > 0:
-            raise DiskProblem(f"{what} needs inodes at {self.target} but {inodes} are left; remove some small files.")
+        left = inodes_left(self.target)
+        if left is not None and left < files:
+            raise DiskProblem(
+                f"{what} needs about {files} inodes at {self.target} but {left} are left; remove some small files."
+            )
+
+
+def volume_of(path: Path) -> Path:
+    """The nearest folder above `path` that exists, through symbolic links."""
+    step = path.resolve()
+    while not step.exists():
+        step = step.parent
+    return step
+
+
+def inodes_left(path: Path) -> int | None:
+    """How many files may still be made on the volume of `path`; None where there is no fixed number (btrfs)."""
+    if not hasattr(os, "statvfs"):
+        return None
+    found = os.statvfs(volume_of(path))
+    return found.f_favail if found.f_files > 0 else None
+
+
+def explain(error: OSError) -> str:
+    """A disk's error in one sentence."""
+    why = error.strerror or str(error)
+    if error.errno == errno.ENOSPC and error.filename:
+        left, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
+        # Some of either kind was given back when what failed was removed.
+        if left is not None and left < 32 and shutil.disk_usage(volume).free > 1 << 20:
+            why = "there are no inodes left, so remove some small files"
+    where = f" at {error.filename}" if error.filename else ""
+    return f"the disk failed{where}: {why}; what was committed before is intact."

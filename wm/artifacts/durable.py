@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
     written = aside(path)
     try:
-        with open(written, "wb") as file:
+        with _naming(path), open(written, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -63,10 +65,21 @@ def write_json(path: Path, value: Any) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line and sync it. A kill can tear only the last line, which readers drop."""
-    with open(path, "a", encoding="utf-8") as file:
+    with _naming(path), open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A failing write does not say which file it was about."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_folder(folder: Path, files: dict[str, bytes]) -> None:
@@ -76,7 +89,7 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
     for sub in below:
         sub.mkdir(parents=True)
     for name, data in files.items():
-        with open(folder / name, "wb") as file:
+        with _naming(folder / name), open(folder / name, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,6 +1,7 @@
 """Writing a part: a Zarr v3 group of whole episodes, staged, fsynced, renamed, never changed."""
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,16 @@ class PartBuilder:
         body = {"kind": KIND, "format": FORMAT, "name": part_name(self.first, self.last)}
         return found | {manifest.NAME: manifest.of(body, found)}
 
-    def commit(self) -> Path:
-        """Make the part exist. Returns its folder.
+    def commit(self, allow: Callable[[int], None] | None = None) -> Path:
+        """Make the part exist. Returns its folder. `allow` is told the bytes it takes and may raise.
 
         It exists from the rename on; a kill or an error before that leaves only staging, which is swept.
         """
+        files = self.files()
+        if allow is not None:
+            allow(sum(map(len, files.values())))
         staged = self.root / STAGING / uuid.uuid4().hex[:12]
         final = self.root / part_name(self.first, self.last)
-        durable.write_folder(staged, self.files())
+        durable.write_folder(staged, files)
         durable.publish(staged, final)
         return final

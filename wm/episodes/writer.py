@@ -1,7 +1,7 @@
 """Growing a dataset, part by part. One process writes; the order of parts is the order of episodes."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,6 +10,7 @@ from wm.artifacts import durable
 from wm.episodes.dataset import Dataset, committed_parts, gaps
 from wm.episodes.parts import STAGING, PartBuilder, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
+from wm.errors import DiskProblem
 
 
 def create(path: Path, recipe: dict[str, Any]) -> None:
@@ -23,11 +24,12 @@ def create(path: Path, recipe: dict[str, Any]) -> None:
 
 class Writer:
     """Adds the episodes that are not there yet, in order, and commits full parts; `seal` commits what remains as a
-    short part. Hold the dataset's lock while using it. Episodes that were lost in between come first.
+    short part. Hold the dataset's lock while using it. Episodes that were lost in between come first. `allow` is told
+    the bytes of every part before it is written, and may raise DiskProblem.
     """
 
-    def __init__(self, path: Path, recipe: dict[str, Any]) -> None:
-        self.path, self.recipe = path, recipe
+    def __init__(self, path: Path, recipe: dict[str, Any], allow: Callable[[int], None] | None = None) -> None:
+        self.path, self.recipe, self._allow = path, recipe, allow
         shutil.rmtree(path / STAGING, ignore_errors=True)
         durable.sweep(path)
         parts = committed_parts(path)
@@ -82,7 +84,7 @@ class Writer:
         return self._commit() if self._pending.last > self._written else None
 
     def _commit(self) -> Path:
-        folder = self._pending.commit()
+        folder = self._pending.commit(self._allow)
         self.committed += self._pending.last - self._written
         self._written = self._pending.last
         self._remove_shorter(self._pending.first, self._pending.last)
@@ -93,5 +95,5 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Seal what is finished, unless the disk was the problem."""
-        if not isinstance(error, OSError):
+        if not isinstance(error, OSError | DiskProblem):
             self.seal()

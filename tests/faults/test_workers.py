@@ -1,0 +1,106 @@
+"""Workers of `wm collect` that die, hang or raise; signals; two runs into one dataset."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import command, environment
+from tests.faults.conftest import files_of
+from wm.episodes import repair
+from wm.episodes.dataset import Dataset
+from wm.seeding import episode_seed
+
+FRAGILE = "tests.tiny:Fragile-v0"
+
+
+def collect(folder: Path, breaks: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    words = command("collect", "--env", FRAGILE, "--episodes", "30", "--size", "32", "--data", "d.zarr")
+    return subprocess.run(
+        words, cwd=folder, env=environment(WM_WORKERS="2", WM_TEST_BREAK=breaks, **variables),
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def seed_of(index: int) -> int:
+    return episode_seed("train", 0, "collect", index)
+
+
+@pytest.mark.parametrize("how", ["raise", "die", "hang"])
+def test_an_episode_whose_worker_fails_is_played_again_elsewhere(tmp_path: Path, how: str) -> None:
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+    assert collect(tmp_path / "good", "raise:never:").returncode == 0
+    done = collect(tmp_path / "bad", f"{how}:{seed_of(7)}:{tmp_path / 'marker'}", WM_PATIENCE="3")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "marker").exists()
+    assert files_of(tmp_path / "bad" / "d.zarr") == files_of(tmp_path / "good" / "d.zarr")
+
+
+@pytest.mark.parametrize(("index", "kept"), [(21, 21), (5, 5)])
+def test_after_three_failures_of_a_seed_the_environments_own_error_is_told(
+    tmp_path: Path, index: int, kept: int
+) -> None:
+    done = collect(tmp_path, f"raise:{seed_of(index)}:")
+    assert done.returncode == 70
+    assert f"(an episode of {FRAGILE}, seed {seed_of(index)}) failed 3 times" in done.stderr
+    assert "ValueError: the environment broke" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert Dataset.open(tmp_path / "d.zarr").episodes == kept
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    process = subprocess.Popen(
+        command("collect", "--env", "Pong", "--episodes", "500"), cwd=tmp_path, env=environment(WM_WORKERS="2"),
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(6)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 2
+    began = time.monotonic()
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == code
+    _, alive = psutil.wait_procs(family, timeout=max(began + 5 - time.monotonic(), 0))
+    assert not alive
+    assert time.monotonic() - began < 5.2
+    assert "Traceback" not in told
+    assert not [c.problem for c in repair.check(tmp_path / "data" / "Pong.zarr") if c.problem]
+
+
+def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) -> None:
+    words = command("collect", "--env", "Pong", "--episodes", "200")
+    first = subprocess.Popen(
+        words, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        owner = tmp_path / "data" / ".Pong.zarr.owner"
+        until = time.monotonic() + 30
+        while not owner.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        second = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    finally:
+        first.terminate()
+        first.wait()
+    assert second.returncode == 75
+    assert f"is being written by process {first.pid}" in second.stderr
+
+
+def test_what_is_asked_for_is_estimated_within_half_of_what_it_takes(tmp_path: Path) -> None:
+    """Breakout's episodes differ most in length; benchmarks/estimate.py has all four environments."""
+    words = ("collect", "--env", "Breakout", "--episodes", "60", "--json")
+    told = subprocess.run(
+        command(*words, "--dry-run"), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, check=True)
+    (plan,) = json.loads(told.stdout)["plan"]
+    size = sum(file.stat().st_size for file in (tmp_path / "data" / "Breakout.zarr").rglob("*") if file.is_file())
+    assert 1.0 <= plan["disk_bytes"] / size <= 1.5
