@@ -1,29 +1,21 @@
 """Random 64-frame chunks of a Pong dataset through our shard reader, against zarr-python slicing; chunks per second."""
 
 import itertools
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import zarr
 
+from benchmarks.datasets import dataset
 from benchmarks.measure import rate, report
-from stages.collect import collect
-from stages.session import Session
-from wm.episodes.dataset import Dataset
-from wm.settings import CollectSettings
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "Pong.zarr"
-        collect(Session("Pong", data=path), CollectSettings(episodes=9))
-        dataset = Dataset.open(path)
-        shard = dataset.shard(dataset.parts[0], "frames")
-        array = zarr.open_array(dataset.parts[0].folder / "frames", mode="r", zarr_format=3)
-        order = itertools.cycle(np.random.default_rng(0).permutation(shard.form.chunks - 1).tolist())
-        ours = rate(lambda: shard.chunk(next(order)))
-        reference = rate(lambda: array[64 * (number := next(order)) : 64 * number + 64])
+    held = dataset("Pong", 9)
+    shard = held.shard(held.parts[0], "frames")
+    array = zarr.open_array(held.parts[0].folder / "frames", mode="r", zarr_format=3)
+    order = itertools.cycle(np.random.default_rng(0).permutation(shard.form.chunks - 1).tolist())
+    ours = rate(lambda: shard.chunk(next(order)))
+    reference = rate(lambda: array[64 * (number := next(order)) : 64 * number + 64])
     report("chunk_pong", ours, reference, 5.0, "chunks/s")
 
 

@@ -1,4 +1,4 @@
-"""What every benchmark shares: how a rate is taken, and the line it prints."""
+"""What every benchmark shares: how rates are taken and compared, and the line it prints."""
 
 import json
 import os
@@ -8,28 +8,55 @@ import time
 from collections.abc import Callable
 
 
+def one_core() -> None:
+    """Keep this process to one core."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
 def rate(work: Callable[[], object], seconds: float = 0.4, windows: int = 7) -> float:
     """Calls per second, the median of several windows."""
     work()
-    found = []
-    for _ in range(windows):
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            work()
-            count += 1
-        found.append(count / (time.perf_counter() - began))
-    return round(statistics.median(found), 1)
+    return round(statistics.median(_window(work, seconds) for _ in range(windows)), 1)
 
 
-def report(name: str, ours: float, reference: float, goal: float, unit: str, lower_is_better: bool = False) -> None:
-    """Print the JSON line. `ratio` is ours / reference."""
+def rates(
+    ours: Callable[[], int | None], reference: Callable[[], int | None], seconds: float = 1.0, windows: int = 7
+) -> tuple[float, float, float]:
+    """(ours, reference, ratio): medians over windows that take turns, because the machine is not always as fast. What
+    is counted are calls, or what a call returns."""
+    ours()
+    reference()
+    pairs = [(_window(ours, seconds), _window(reference, seconds)) for _ in range(windows)]
+    one, two, ratio = (statistics.median(column) for column in zip(*((a, b, a / b) for a, b in pairs), strict=True))
+    return round(one, 1), round(two, 1), round(ratio, 3)
+
+
+def _window(work: Callable[[], object], seconds: float) -> float:
+    count, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        done = work()
+        count += done if isinstance(done, int) else 1
+    return count / (time.perf_counter() - began)
+
+
+def report(
+    name: str,
+    ours: float,
+    reference: float,
+    goal: float,
+    unit: str,
+    ratio: float | None = None,
+    lower_is_better: bool = False,
+) -> None:
+    """Print the JSON line. `ratio` is ours / reference, taken window by window where there are windows."""
     line = {
         "name": name,
         "ours": ours,
         "reference": reference,
-        "ratio": round(ours / reference, 3),
+        "ratio": round(ours / reference, 3) if ratio is None else ratio,
         "goal": goal,
         "unit": unit,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }
-    print(json.dumps(line | ({"lower_is_better": True} if lower_is_better else {})))
+    print(json.dumps(line | ({"lower_is_better": True} if lower_is_better else {})), flush=True)

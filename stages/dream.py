@@ -107,7 +107,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
             f"(temperature {settings.temperature:g}, after {settings.context} real steps)",
         )
         durable.write_bytes(builder.folder / "dream.png", strip)
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, inputs.vae.env))
     return made("dream", builder, artifact, _summary(artifact))
 
 

@@ -57,7 +57,7 @@ def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
         _encode(session, dataset, vae).save(builder.folder)
         speed = dataset.rows / (time.monotonic() - began)
         metrics = {"rows": dataset.rows, "latent": vae.model.latent, "frames_per_second": round(speed)}
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("encode", builder, artifact, _summary(artifact))
 
 

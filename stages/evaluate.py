@@ -9,7 +9,7 @@ import numpy as np
 from stages import console
 from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.trained import TrainedController, load_all
+from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_all
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
@@ -60,6 +60,13 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     return replace(found, table=_table(found.metrics))
 
 
+def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController) -> Player:
+    """The trained player in the environment as gymnasium draws it, whoever drew the frames of its training."""
+    unmodified = replace(vae.env, render="gymnasium")
+    prints = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
+    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.model.head, prints)
+
+
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     """V + M + C on the test episodes, after the random policy."""
     began = time.monotonic()
@@ -69,9 +76,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     if (current := run.current()) is not None:
         return up_to_date("evaluate", current, _summary(current))
     session.budget(run.folder).require(1_000_000, 0, "evaluation")
-    head, prints = controller.model.head, vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    unmodified = replace(vae.env, render="gymnasium")
-    player = Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, head, prints)
+    player = player_of(vae, mdnrnn, controller)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
@@ -87,7 +92,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             "training_wall_seconds": _wall(vae.artifact, mdnrnn.artifact, controller.artifact),
         }
         durable.write_json(builder.folder / SCORES, metrics)
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("evaluate", builder, artifact, _summary(artifact))
 
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages import console
 from wm.artifacts.budget import DiskBudget, show_size
@@ -17,6 +17,9 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.errors import MissingPackage, UsageProblem
 from wm.workers import PATIENCE, Workers
+
+if TYPE_CHECKING:
+    from wm.envs.catalogue import EnvRecipe
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zarr", "numcodecs", "cma")
 
@@ -139,9 +142,11 @@ class Session:
         chosen = {"seed": self.seed, **settings} if seeded else settings
         return Run(self.run_path, name, Recipe(kind, version_, chosen, inputs))
 
-    def provenance(self, began: float) -> dict[str, Any]:
-        """Versions, commit, device, wall time and command: recorded beside a result, not part of its identity."""
+    def provenance(self, began: float, env: "EnvRecipe | None" = None) -> dict[str, Any]:
+        """Versions, commit, device, wall time and command, and who drew the frames: recorded beside a result, not part
+        of its identity."""
         return {
+            **({"render": env.render} if env else {}),
             "versions": {name: _version(name) for name in _PACKAGES} | {"wm": _version("wm")},
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",

@@ -116,7 +116,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
             "validation_episodes": settings.validation_episodes,
             "env_steps": done.env_steps,
         }
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-controller", builder, artifact, _summary(artifact))
 
 

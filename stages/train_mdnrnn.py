@@ -36,7 +36,7 @@ def _open(session: Session) -> tuple[Dataset, TrainedVae]:
     vae = load_vae(session.run_path / "vae", session.command("train-vae"))
     dataset = Dataset.open(session.data_path)
     episodes = int(vae.artifact.metrics["episodes"])
-    if episodes < dataset.episodes:
+    if episodes < dataset.upto:
         dataset = Dataset.open(session.data_path, episodes)
     check_sizes(dataset, vae)
     return dataset, vae
@@ -124,7 +124,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         model.cpu().eval()
         metrics = {**figures, **compare(model, latents, held, validation), "rows": len(latents.means)}
         _write(builder.folder, model, settings, latents, session.env)
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-mdnrnn", builder, artifact, _summary(artifact))
 
 

@@ -16,6 +16,7 @@ from stages.training import train_to_best
 from wm.artifacts import durable
 from wm.artifacts.budget import parse_size
 from wm.artifacts.runs import Artifact, Run
+from wm.envs.catalogue import EnvRecipe
 from wm.episodes.batches import FrameBatches, FrameReader, held_out
 from wm.episodes.dataset import Dataset
 from wm.models.rarity import RarityWeights
@@ -132,12 +133,12 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             **figures,
             "mean_picture_error": _mean_picture_error(validation),
             "images_per_second": round(figures["steps_per_second"] * settings.batch, 1),
-            "episodes": dataset.episodes,
+            "episodes": dataset.upto,
             "rows": dataset.rows,
             "parameters": size // 4,
         }
         _write(builder.folder, model.cpu(), dataset, settings, validation, session.env)
-        artifact = builder.publish(metrics, session.provenance(began))
+        artifact = builder.publish(metrics, session.provenance(began, EnvRecipe(**dataset.recipe["env"])))
     return made("train-vae", builder, artifact, _summary(artifact))
 
 

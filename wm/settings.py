@@ -108,7 +108,9 @@ class VaeSettings(Settings):
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
     held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
-    ram: str = setting("auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", result=False)
+    ram: str = setting(
+        "auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", flag=True, result=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from wm.artifacts import budget
 from wm.artifacts.budget import DiskBudget, parse_size, show_size
 from wm.errors import DiskProblem, UsageProblem
 
@@ -18,10 +19,10 @@ def test_sizes_are_read_and_shown() -> None:
 
 
 def test_the_limit_counts_what_is_there_already(tmp_path: Path) -> None:
-    budget = DiskBudget(tmp_path, 1000)
-    budget.require(400, 600, "this")
+    limited = DiskBudget(tmp_path, 1000)
+    limited.require(400, 600, "this")
     with pytest.raises(DiskProblem, match=r"needs about 401 B .* only 400 B may be used; free some space"):
-        budget.require(401, 600, "this")
+        limited.require(401, 600, "this")
 
 
 def test_a_reserve_stays_free_and_the_targets_own_volume_counts(
@@ -37,3 +38,10 @@ def test_a_reserve_stays_free_and_the_targets_own_volume_counts(
     (tmp_path / "link").symlink_to(tmp_path)
     assert DiskBudget(tmp_path / "link" / "not" / "yet").available(0) == 2 << 30
     assert asked == [tmp_path.resolve()]
+
+
+def test_too_few_inodes_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "inodes_left", lambda path: 99)
+    DiskBudget(tmp_path).require(1000, 0, "a thing", files=99)
+    with pytest.raises(DiskProblem, match=r"needs about 100 inodes at .* but 99 are left"):
+        DiskBudget(tmp_path).require(1000, 0, "a thing", files=100)

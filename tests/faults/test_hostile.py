@@ -141,11 +141,9 @@ def linked_part(part: Path) -> None:
 
 
 def name_that_climbs(part: Path) -> None:
-    body = {"kind": "part", "format": 2, "name": part.name}
-    names = ["zarr.json", "../../outside", "/etc/passwd"]
-    data = [(part / "zarr.json").read_bytes(), b"secret", Path("/etc/passwd").read_bytes()]
     (part.parent.parent / "outside").write_bytes(b"secret")
-    (part / manifest.NAME).write_bytes(manifest.of(body, dict(zip(names, data, strict=True))))
+    listed = {"zarr.json": (part / "zarr.json").read_bytes(), "../../outside": b"secret"}
+    (part / manifest.NAME).write_bytes(manifest.of({"kind": "part", "format": 2, "name": part.name}, listed))
 
 
 def deep_json(part: Path) -> None:

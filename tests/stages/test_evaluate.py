@@ -1,9 +1,13 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stages.evaluate import evaluate
+from stages.evaluate import evaluate, player_of
 from stages.session import Session
+from stages.trained import load_all
+from tests.conftest import SLUG, TINY
 from wm.settings import EvaluateSettings
 
 
@@ -14,3 +18,18 @@ def test_the_random_policy_can_be_scored_alone(tmp_path: Path) -> None:
     assert result.metrics["mean"] == pytest.approx(22, abs=10)  # CartPole under random actions
     assert "(preview, n=20)" in result.summary
     assert evaluate(session, EvaluateSettings(agent="random", episodes=20)).status == "up to date"
+
+
+def test_the_unmodified_environment_is_played_whoever_drew_the_training_frames(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain)
+    vae, mdnrnn, controller = load_all(Session(TINY))
+    assert vae.env.render == "exact"
+    assert player_of(vae, mdnrnn, controller).env == replace(vae.env, render="gymnasium")
+
+
+def test_every_artifact_says_who_drew_the_frames_it_was_made_from(chain: Path) -> None:
+    for name in ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller"):
+        body = json.loads((chain / "runs" / SLUG / name / "manifest.json").read_text())
+        assert body["provenance"]["render"] == "exact", name

@@ -41,10 +41,7 @@ def test_ls_lists_datasets_and_artifacts_finished_or_not(
 ) -> None:
     monkeypatch.chdir(chain)
     found = json.loads(told(capsys, "ls", "--json"))["found"]
-    kinds = {
-        Path(line["path"]).relative_to(f"runs/{SLUG}").as_posix() if "runs" in line["path"] else "data": line["kind"]
-        for line in found
-    }
+    kinds = {line["path"].removeprefix(f"runs/{SLUG}/"): line["kind"] for line in found}
     assert kinds[f"data/{SLUG}.zarr"] == "episodes"
     assert {kinds[name] for name in ("vae", "mdnrnn", "controller")} == {"vae", "mdnrnn", "controller"}
     assert "24 episodes" in told(capsys, "ls")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, manifest
-from wm.episodes.dataset import INDEX, QUARANTINE, committed_parts, read_root, read_table, unexplained_gaps
+from wm.episodes.dataset import QUARANTINE, committed_parts, read_root, read_table, unexplained_gaps
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
 from wm.episodes.schema import forms, part_name, part_range
@@ -70,7 +70,6 @@ def repair(path: Path) -> list[str]:
         else:
             aside = _set_aside(path, checked.folder)
             done.append(f"{checked.folder.name} moved to {aside}")
-    (path / INDEX).unlink(missing_ok=True)
     # What was broken may have hidden a gap.
     return done + (repair(path) if done else [])
 

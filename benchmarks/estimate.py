@@ -1,0 +1,26 @@
+"""The disk that `wm collect` says it needs, after its first episodes, over what it then takes; from 1.0 to 1.5."""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.measure import report
+from stages.collect import collect, plan
+from stages.session import Session
+from wm.artifacts.durable import folder_size
+from wm.settings import CollectSettings
+
+EPISODES = {"Pong": 40, "LunarLander": 150, "Breakout": 100, "CarRacing": 12}
+
+
+def main() -> None:
+    for env, episodes in EPISODES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            session, settings = Session(env, data=Path(folder) / "d.zarr"), CollectSettings(episodes=episodes)
+            told = plan(session, settings).disk
+            collect(session, settings)
+            taken = folder_size(session.data_path)
+        report(f"estimate_{env.lower()}", told / 1e6, taken / 1e6, 1.5, "MB", lower_is_better=True)
+
+
+if __name__ == "__main__":
+    main()

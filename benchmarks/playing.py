@@ -1,0 +1,49 @@
+"""Collecting in this one process, through to disk, and how much of the time writing takes."""
+
+import itertools
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from stages.collect import Collection, _describe, play_episode
+from stages.session import Session
+from wm.episodes.writer import Writer, create
+from wm.settings import CollectSettings
+
+
+class Collector:
+    """Plays the episodes of `wm collect --policy random` one after the other and writes them; a call is an episode."""
+
+    def __init__(self, env: str, render: str = "exact") -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="wm-bench-"))
+        settings = CollectSettings(policy="random", render=render)
+        self._collection: Collection
+        self._collection, recipe = _describe(Session(env), settings)
+        create(self._folder / "d.zarr", recipe)
+        self._writer = Writer(self._folder / "d.zarr", recipe)
+        self._numbers = itertools.count()
+        self.playing = self.writing = 0.0
+
+    def __call__(self) -> int:
+        """Play and write the next episode. Returns its steps."""
+        began = time.perf_counter()
+        episode = play_episode(self._collection, next(self._numbers))
+        played = time.perf_counter()
+        self._writer.add(episode)
+        self.playing += played - began
+        self.writing += time.perf_counter() - played
+        return episode.rows - 1
+
+    @property
+    def share(self) -> float:
+        """What part of the time writing took."""
+        self._writer.seal()
+        return self.writing / (self.playing + self.writing)
+
+    def __enter__(self) -> "Collector":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        shutil.rmtree(self._folder)

@@ -1,0 +1,32 @@
+"""Collecting with two workers against one: steps per second of `wm collect`, starting the workers not counted."""
+
+import statistics
+import time
+
+from benchmarks.measure import report
+from stages.collect import _describe, play_episode
+from stages.session import Session
+from wm.settings import CollectSettings
+
+EPISODES = 24
+
+
+def speed(env: str, workers: int) -> float:
+    collection, _ = _describe(Session(env), CollectSettings(policy="random"))
+    with Session(env, workers=workers).open_workers() as pool:
+        list(pool.map(play_episode, [(collection, index) for index in range(2 * workers)]))
+        began = time.perf_counter()
+        rows = sum(episode.rows for _, episode in pool.map(play_episode, [(collection, k) for k in range(EPISODES)]))
+        return rows / (time.perf_counter() - began)
+
+
+def main() -> None:
+    for env in ("Pong", "CarRacing"):
+        pairs = [(speed(env, 2), speed(env, 1)) for _ in range(3)]
+        ours, reference = (round(statistics.median(column), 1) for column in zip(*pairs, strict=True))
+        ratio = round(statistics.median(two / one for two, one in pairs), 3)
+        report(f"workers_{env.lower()}", ours, reference, 1.8, "steps/s", ratio)
+
+
+if __name__ == "__main__":
+    main()
