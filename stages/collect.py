@@ -248,7 +248,7 @@ def _play(session: Session, settings: CollectSettings, going: _Going, workers: W
             write(bool)  # what was finished before the one that fails is kept, be it ever so little
             index = missing[failed.task]
             seed = episode_seed("train", session.seed, "collect", index)
-            raise WorkerFailed(index, f"(an episode of {session.env}, seed {seed}) {failed.why}") from None
+            raise WorkerFailed(index, failed.why, f"episode {index} of {session.env} (seed {seed})") from None
 
 
 def _seconds(path: Path) -> float:

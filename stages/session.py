@@ -21,7 +21,7 @@ from wm.workers import PATIENCE, Workers
 if TYPE_CHECKING:
     from wm.envs.catalogue import EnvRecipe
 
-_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zarr", "numcodecs", "cma")
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma")
 
 
 @dataclass(frozen=True)

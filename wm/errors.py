@@ -36,8 +36,8 @@ class WorkerFailed(WmError):
 
     exit_code = 70
 
-    def __init__(self, task: int, why: str) -> None:
-        super().__init__(f"task {task} {why}")
+    def __init__(self, task: int, why: str, what: str = "") -> None:
+        super().__init__(f"{what or f'task {task}'} {why}")
         self.task, self.why = task, why
 
 

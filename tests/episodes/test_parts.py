@@ -19,7 +19,7 @@ def test_a_part_is_one_shard_that_any_zarr_library_reads(tmp_path: Path) -> None
     meta = json.loads((part.folder / "frames" / "zarr.json").read_text())
     (sharding,) = meta["codecs"]
     assert [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes", "zstd", "crc32c"]
-    assert sharding["configuration"]["codecs"][1]["configuration"]["level"] == 5
+    assert sharding["configuration"]["codecs"][1]["configuration"]["level"] == 3
     group = zarr.open_group(tmp_path / "d.zarr", mode="r")
     frames = np.concatenate([make_episode(k, rows=12 + k % 5).frames for k in range(3)])
     stored = group[f"{part.folder.name}/frames"]

@@ -6,7 +6,7 @@ import google_crc32c
 import numpy as np
 import pytest
 import zarr
-from numcodecs.zstd import Zstd
+import zstandard
 
 from wm.artifacts import durable
 from wm.episodes.shards import ArrayForm, Shard, ShardEncoder, array_files
@@ -97,14 +97,14 @@ def with_chunk(array: Path, frame: bytes, offset: int = 0) -> None:
 
 def test_a_decompression_bomb_is_refused_by_the_size_it_declares(array: Path) -> None:
     form = ArrayForm((64,), "uint8", 64)
-    with_chunk(array, Zstd().encode(np.arange(64, dtype=np.uint8)))
+    with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)))
     assert Shard(array, form).all().tolist() == list(range(64))
-    with_chunk(array, Zstd().encode(np.zeros(1 << 28, np.uint8)))
+    with_chunk(array, zstandard.compress(np.zeros(1 << 28, np.uint8)))
     with pytest.raises(BadData, match="declares a wrong size"):
         Shard(array, form).all()
 
 
 def test_an_index_that_points_elsewhere_is_refused(array: Path) -> None:
-    with_chunk(array, Zstd().encode(np.arange(64, dtype=np.uint8)), offset=1 << 40)
+    with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)), offset=1 << 40)
     with pytest.raises(BadData, match="index that does not fit"):
         Shard(array, ArrayForm((64,), "uint8", 64))

@@ -48,7 +48,7 @@ def test_after_three_failures_of_a_seed_the_environments_own_error_is_told(
 ) -> None:
     done = collect(tmp_path, f"raise:{seed_of(index)}:")
     assert done.returncode == 70
-    assert f"(an episode of {FRAGILE}, seed {seed_of(index)}) failed 3 times" in done.stderr
+    assert f"episode {index} of {FRAGILE} (seed {seed_of(index)}) failed 3 times" in done.stderr
     assert "ValueError: the environment broke" in done.stderr
     assert "Traceback" not in done.stderr
     assert Dataset.open(tmp_path / "d.zarr").episodes == kept

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, Episode, frame_shape, part_name
+from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, Episode, frame_shape, part_name, zstd_level
 from wm.episodes.shards import METADATA, ShardEncoder, array_files
 
 KIND = "part"
@@ -34,7 +34,7 @@ class PartBuilder:
 
     def __init__(self, root: Path, recipe: dict[str, Any], first: int) -> None:
         self.root, self.recipe, self.first = root, recipe, first
-        self._frames = ShardEncoder(frame_shape(recipe), "uint8", CHUNK_ROWS)
+        self._frames = ShardEncoder(frame_shape(recipe), "uint8", CHUNK_ROWS, zstd_level(recipe))
         self._columns: dict[str, list[NDArray[Any]]] = {"actions": [], "rewards": [], "labels": []}
         self._table: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
 

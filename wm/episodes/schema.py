@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numcodecs.zstd import Zstd
+import zstandard
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
@@ -45,13 +45,15 @@ class Episode:
     def pack(self) -> "PackedEpisode":
         """The same with compressed frames: what travels between processes stays small."""
         shape = self.frames.shape
-        return PackedEpisode(self, Zstd(level=1).encode(self.frames), (shape[0], shape[1], shape[2], shape[3]))
+        return PackedEpisode(
+            self, zstandard.ZstdCompressor(level=1).compress(self.frames), (shape[0], shape[1], shape[2], shape[3])
+        )
 
 
 class PackedEpisode:
     """An episode whose frames are held as zstd bytes (Pong: 11 MB -> 31 kB)."""
 
-    def __init__(self, episode: Episode, packed: bytes, shape: tuple[int, int, int, int]) -> None:
+    def __init__(self, episode: Episode, packed: bytes, shape: tuple[int, ...]) -> None:
         self.index, self.seed, self.rows = episode.index, episode.seed, episode.rows
         self._rest = (episode.actions, episode.rewards, episode.labels, episode.terminated, episode.truncated)
         self._packed, self._shape = packed, shape
@@ -59,7 +61,7 @@ class PackedEpisode:
     def unpack(self) -> Episode:
         """The episode again, with frames of its own."""
         frames = np.empty(self._shape, np.uint8)
-        Zstd().decode(self._packed, out=frames)
+        zstandard.ZstdDecompressor().stream_reader(self._packed).readinto(memoryview(frames))
         actions, rewards, labels, terminated, truncated = self._rest
         return Episode(self.index, self.seed, frames, actions, rewards, labels, terminated, truncated)
 
@@ -70,12 +72,18 @@ def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
     return size, size, 1 if recipe["env"]["gray"] else 3
 
 
+def zstd_level(recipe: dict[str, Any]) -> int:
+    """How hard frames are compressed. 5 makes CarRacing 9 % smaller than 3 and is decoded a little faster; but Atari's
+    flat colors are decoded at half the speed from 5, for 2 % less."""
+    return 3 if str(recipe.get("env_id", "ALE/")).startswith("ALE/") else 5
+
+
 def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArrayForm]:
     """The arrays of a part with that many rows. Small columns are one chunk; `labels` only where there are some."""
     space = ActionSpace.from_json(recipe["action_space"])
     actions = space.column(0)
     found = {
-        "frames": ArrayForm((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS),
+        "frames": ArrayForm((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS, zstd_level(recipe)),
         "actions": ArrayForm((rows, *actions.shape[1:]), actions.dtype.name, rows),
         "rewards": ArrayForm((rows,), "float32", rows),
     }

@@ -1,6 +1,6 @@
 """One array of a part: a Zarr v3 array in a single shard file, written and read without a detour.
 
-The form is fixed: chunks of whole rows, each bytes -> zstd 5 -> crc32c, one after the other, and an index with a
+The form is fixed: chunks of whole rows, each bytes -> zstd -> crc32c, one after the other, and an index with a
 crc32c of its own at the end. No filter, no Blosc, no delta: plain zstd is smaller and faster on these frames. Any
 Zarr v3 library reads it. Ours reads nothing else: the metadata must be, byte for byte, what the schema calls for, so
 a store with other codecs, shapes or versions is refused before anything in it is decoded. zarr-python re-reads the
@@ -10,31 +10,33 @@ shard index on every call; going straight to the chunk is twenty times faster (b
 import json
 import os
 import struct
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
-from numcodecs.zstd import Zstd
+import zstandard
 from numpy.typing import NDArray
 
 from wm.artifacts import manifest
 from wm.errors import BadData
 
 METADATA = "zarr.json"
-LEVEL = 5  # 3 is quicker to encode, but makes CarRacing 9 % larger; writing stays below 5 % of collecting
+LEVEL = 3
 _ENTRY = 16  # bytes of index per chunk: offset and size
 
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """Shape and type of a stored array. `chunk_rows` rows share a chunk; the last one is filled up with zeros."""
+    """Shape and type of a stored array. `chunk_rows` rows share a chunk; the last one is filled up with zeros. `level`
+    is zstd's."""
 
     shape: tuple[int, ...]
     dtype: str
     chunk_rows: int
+    level: int = LEVEL
 
     @property
     def chunks(self) -> int:
@@ -61,7 +63,7 @@ class ArrayForm:
             "chunk_shape": inner,
             "codecs": [
                 bytes_codec,
-                {"name": "zstd", "configuration": {"level": LEVEL, "checksum": False}},
+                {"name": "zstd", "configuration": {"level": self.level, "checksum": False}},
                 {"name": "crc32c"},
             ],
             "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
@@ -88,9 +90,10 @@ class ArrayForm:
 class ShardEncoder:
     """Compresses rows as they come. Every chunk is written, empty ones too: a missing chunk would read as zeros."""
 
-    def __init__(self, row_shape: tuple[int, ...], dtype: str, chunk_rows: int) -> None:
+    def __init__(self, row_shape: tuple[int, ...], dtype: str, chunk_rows: int, level: int = LEVEL) -> None:
         self.rows = 0
-        self._form = ArrayForm((0, *row_shape), dtype, chunk_rows)
+        self._form = ArrayForm((0, *row_shape), dtype, chunk_rows, level)
+        self._compressor = zstandard.ZstdCompressor(level=level)
         self._chunk = np.zeros((chunk_rows, *row_shape), dtype)
         self._encoded: list[bytes] = []
 
@@ -103,23 +106,21 @@ class ShardEncoder:
             self.rows += len(taken)
             rows = rows[len(taken) :]
             if self.rows % self._form.chunk_rows == 0:
-                self._encoded.append(_encode(self._chunk))
+                self._encoded.append(self._encode())
 
     def files(self) -> dict[str, bytes]:
         """The array's two files with all rows so far. More rows may follow."""
-        form = ArrayForm((self.rows, *self._form.shape[1:]), self._form.dtype, self._form.chunk_rows)
+        form = replace(self._form, shape=(self.rows, *self._form.shape[1:]))
         chunks = list(self._encoded)
         if filled := self.rows % form.chunk_rows:
             self._chunk[filled:] = 0
-            chunks.append(_encode(self._chunk))
+            chunks.append(self._encode())
         sizes = np.array([len(chunk) for chunk in chunks], "<u8")
         index = np.stack([np.cumsum(sizes) - sizes, sizes], axis=1).astype("<u8").tobytes()
         return {METADATA: form.metadata, form.shard: b"".join([*chunks, _with_checksum(index)])}
 
-    @property
-    def bytes(self) -> int:
-        """Size of the chunks encoded so far."""
-        return sum(map(len, self._encoded))
+    def _encode(self) -> bytes:
+        return _with_checksum(self._compressor.compress(memoryview(self._chunk)))
 
 
 def array_files(values: NDArray[Any], chunk_rows: int = 0) -> dict[str, bytes]:
@@ -168,9 +169,12 @@ class Shard:
         if _declared_size(raw) != self.form.chunk_bytes:
             raise BadData(f"{self.path} declares a wrong size at chunk {number}; {_ADVICE}")
         try:
-            Zstd().decode(memoryview(raw)[:-4], out=values)
-        except (RuntimeError, ValueError) as error:
+            # Straight into `values`, with a context that lives on: a fifth faster than a decoder made for each chunk.
+            done = _decompressor().stream_reader(raw[:-4]).readinto(memoryview(values))
+        except zstandard.ZstdError as error:
             raise BadData(f"{self.path} cannot be decoded at chunk {number} ({error}); {_ADVICE}") from None
+        if done != self.form.chunk_bytes:
+            raise BadData(f"{self.path} ends early at chunk {number}; {_ADVICE}")
 
     def all(self) -> NDArray[Any]:
         """Every row."""
@@ -180,6 +184,11 @@ class Shard:
         return values
 
 
+@lru_cache(maxsize=1)
+def _decompressor() -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor()
+
+
 _ADVICE = "run `wm verify` on what it belongs to."
 
 
@@ -187,14 +196,12 @@ def _read(path: Path, offset: int, size: int) -> bytes:
     """Opened for each read: thousands of parts need no thousands of descriptors, and threads share nothing."""
     try:
         with open(path, "rb", buffering=0) as file:
+            if offset >= 0 and hasattr(os, "pread"):
+                return os.pread(file.fileno(), size, offset)
             file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
             return file.read(size)
     except (OSError, ValueError) as error:
         raise BadData(f"{path} cannot be read ({error}); {_ADVICE}") from None
-
-
-def _encode(chunk: NDArray[Any]) -> bytes:
-    return _with_checksum(Zstd(level=LEVEL).encode(chunk))
 
 
 def _with_checksum(data: bytes) -> bytes:
