@@ -28,7 +28,8 @@ def digests(folder: Path, name: str) -> dict[str, str]:
 
 
 def test_every_stage_leaves_an_artifact_whose_checksums_hold(chain: Path) -> None:
-    shown = json.loads(run(chain, "verify", ".", "--json").stdout)["artifacts"]
+    checked = json.loads(run(chain, "verify", ".", "--json").stdout)["checked"]
+    shown = {found["path"]: found["files"] for found in checked}
     made = {Path(name).name for name in shown}
     assert {"vae", "latents", "mdnrnn", "controller", "dream", "random", f"{SLUG}.zarr"} <= made
     assert not list(chain.rglob("*.partial"))

@@ -52,8 +52,8 @@ class Faults:
 def note_commits(patch: pytest.MonkeyPatch, acknowledged: list[Path]) -> None:
     commit = PartBuilder.commit
 
-    def noting(builder: PartBuilder) -> Path:
-        folder = commit(builder)
+    def noting(builder: PartBuilder, allow: Callable[[int], None] | None) -> Path:
+        folder = commit(builder, allow)
         acknowledged.append(folder)
         return folder
 

@@ -45,9 +45,8 @@ class Episode:
     def pack(self) -> "PackedEpisode":
         """The same with compressed frames: what travels between processes stays small."""
         shape = self.frames.shape
-        return PackedEpisode(
-            self, zstandard.ZstdCompressor(level=1).compress(self.frames), (shape[0], shape[1], shape[2], shape[3])
-        )
+        packed = zstandard.ZstdCompressor(level=1).compress(self.frames.data)
+        return PackedEpisode(self, packed, shape)
 
 
 class PackedEpisode:
@@ -61,7 +60,7 @@ class PackedEpisode:
     def unpack(self) -> Episode:
         """The episode again, with frames of its own."""
         frames = np.empty(self._shape, np.uint8)
-        zstandard.ZstdDecompressor().stream_reader(self._packed).readinto(memoryview(frames))
+        zstandard.ZstdDecompressor().stream_reader(self._packed).readinto(frames.data)
         actions, rewards, labels, terminated, truncated = self._rest
         return Episode(self.index, self.seed, frames, actions, rewards, labels, terminated, truncated)
 
