@@ -1,4 +1,4 @@
-"""Keeps docs/results.json, and makes README's score table from it.
+"""Keeps docs/results.json, and makes README's tables from it and from benchmarks/results.jsonl.
 
 `python docs/results.py add runs/Pong quick` takes the scores of a finished run; `python docs/results.py` only renders.
 """
@@ -10,7 +10,54 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS, README = HERE / "results.json", HERE.parent / "README.md"
-BEGIN, END = "<!-- scores -->\n", "<!-- /scores -->\n"
+BENCHMARKS = HERE.parent / "benchmarks" / "results.jsonl"
+MEASURED = {
+    "collect_pong": ("collect Pong, through to disk", "the bare emulator, no screen"),
+    "collect_breakout": ("collect Breakout, through to disk", "the bare emulator, no screen"),
+    "collect_carracing_exact": ("collect CarRacing, the same pixels", "gymnasium's env.step alone"),
+    "collect_carracing_fast": ("collect CarRacing, `--render fast`", "gymnasium's env.step alone"),
+    "collect_lunarlander_exact": ("collect LunarLander, the same pixels", "gymnasium's rgb_array and our resize"),
+    "collect_lunarlander_fast": ("collect LunarLander, `--render fast`", "gymnasium's rgb_array and our resize"),
+    "collect_cartpole_exact": ("collect CartPole", "gymnasium's rgb_array and our resize"),
+    "collect_acrobot_exact": ("collect Acrobot", "gymnasium's rgb_array and our resize"),
+    "workers_pong": ("two workers on Pong", "one worker"),
+    "workers_carracing": ("two workers on CarRacing", "one worker"),
+    "write_share_pong": ("share of collecting Pong that is writing", "all of the time"),
+    "size_pong": ("50 random Pong episodes, all columns", "np.savez_compressed of the frames"),
+    "bytes_pong": ("Pong on disk", "the limit set for it"),
+    "bytes_breakout": ("Breakout on disk", "the limit set for it"),
+    "bytes_lunarlander": ("LunarLander on disk", "the limit set for it"),
+    "bytes_carracing": ("CarRacing on disk", "the limit set for it"),
+    "stream_pong": ("shuffled Pong batches from disk", "the same loop over an array in RAM"),
+    "stream_carracing": ("shuffled CarRacing batches from disk", "the same loop over an array in RAM"),
+    "window_32": ("random windows of 32 frames", "zarr-python, the same files"),
+    "window_50": ("random windows of 50 frames", "zarr-python, the same files"),
+    "open_10k": ("open a dataset of 10,000 episodes", "the limit set for it"),
+    "ram_streaming": ("peak memory streaming ten times the budget", "budget + 300 MB"),
+}
+
+_SIDES = ("ours", "reference")
+
+
+def replaced(text: str, name: str, table: str) -> str:
+    """The text with another table between its markers."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, rest = text.split(begin)
+    return before + begin + table + end + rest.split(end)[1]
+
+
+def measured(lines: list[dict[str, Any]]) -> str:
+    """Markdown: what was measured beside its reference."""
+    by_name = {line["name"]: line for line in lines}
+    rows = ["| | ours | | reference | ratio | goal |", "|---|---|---|---|---|---|"]
+    for name, (what, beside) in MEASURED.items():
+        line = by_name[name]
+        ours, beside_it = (f"{line[key]:,.0f}" if line[key] >= 1000 else f"{line[key]:g}" for key in _SIDES)
+        goal = f"{'≤' if line.get('lower_is_better') else '≥'} {line['goal']}"
+        rows.append(f"| {what} | {ours} {line['unit']} | {beside} | {beside_it} | {line['ratio']:.2f} | {goal} |")
+    return "\n".join(rows) + "\n"
+
+
 ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot")
 
 
@@ -65,9 +112,9 @@ def main() -> None:
         results = [row for row in results if (row["env"], row["agent"], row["preset"]) not in keys] + fresh
         results.sort(key=lambda row: (ORDER.index(row["env"]), row["agent"], row["preset"] or ""))
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    text = README.read_text()
-    before, rest = text.split(BEGIN)
-    README.write_text(before + BEGIN + table(results) + END + rest.split(END)[1])
+    benchmarks = [json.loads(line) for line in BENCHMARKS.read_text().splitlines()]
+    text = replaced(README.read_text(), "scores", table(results))
+    README.write_text(replaced(text, "benchmarks", measured(benchmarks)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import torch
 
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
+from wm.episodes.writer import Writer, create
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
@@ -47,6 +48,15 @@ RECIPE = {
     "action_space": {"count": 3, "low": [], "high": []},
     "labels": ["a", "b"],
 }
+
+
+def write_dataset(path: Path, episodes: int) -> Path:
+    """Episodes of 20 rows; with `schema.PART_ROWS` at 60, three share a part."""
+    create(path, RECIPE)
+    with Writer(path, RECIPE) as writer:
+        for index in range(episodes):
+            writer.add(make_episode(index, terminated=index % 2 == 0).pack())
+    return path
 
 
 def write_part(path: Path, episodes: list[Episode]) -> Path:

@@ -43,6 +43,13 @@ def test_documents_exist(name: str) -> None:
     assert (ROOT / name).stat().st_size > 300
 
 
+def test_the_readmes_measurements_are_those_of_the_benchmarks() -> None:
+    from docs import results
+
+    lines = [json.loads(line) for line in results.BENCHMARKS.read_text().splitlines()]
+    assert results.measured(lines) in (ROOT / "README.md").read_text()
+
+
 def test_pictures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < 2_000_000
 

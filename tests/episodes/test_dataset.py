@@ -4,21 +4,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import RECIPE, make_episode
+from tests.conftest import RECIPE, make_episode, write_dataset
 from wm.episodes import schema
 from wm.episodes.dataset import INDEX, QUARANTINE, Dataset
-from wm.episodes.writer import Writer, create
+from wm.episodes.writer import Writer
 from wm.errors import BadData, MissingInput
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(schema, "PART_ROWS", 60)
-    create(tmp_path / "d.zarr", RECIPE)
-    with Writer(tmp_path / "d.zarr", RECIPE) as writer:
-        for index in range(9):
-            writer.add(make_episode(index, terminated=index % 2 == 0).pack())
-    return tmp_path / "d.zarr"
+    return write_dataset(tmp_path / "d.zarr", 9)
 
 
 def test_columns_and_table_are_those_of_the_episodes(path: Path) -> None:

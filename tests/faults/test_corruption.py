@@ -8,22 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import RECIPE, make_episode
+from tests.conftest import write_dataset
 from tests.faults.conftest import files_of
 from wm.episodes import repair, schema
 from wm.episodes.dataset import INDEX, Dataset
-from wm.episodes.writer import Writer, create
 from wm.errors import BadData, MissingInput
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(schema, "PART_ROWS", 60)
-    create(tmp_path / "d.zarr", RECIPE)
-    with Writer(tmp_path / "d.zarr", RECIPE) as writer:
-        for index in range(7):
-            writer.add(make_episode(index).pack())
-    return tmp_path / "d.zarr"
+    return write_dataset(tmp_path / "d.zarr", 7)
 
 
 def everything(path: Path) -> tuple[list[object], list[np.ndarray]]:

@@ -6,22 +6,18 @@ import pytest
 
 from stages.cli import run
 from stages.verify import verify
-from tests.conftest import RECIPE, make_episode
+from tests.conftest import RECIPE, make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
 from wm.episodes import schema
 from wm.episodes.dataset import QUARANTINE, Dataset
-from wm.episodes.writer import Writer, create
+from wm.episodes.writer import Writer
 from wm.errors import BadData, MissingInput
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(schema, "PART_ROWS", 60)
-    create(tmp_path / "d.zarr", RECIPE)
-    with Writer(tmp_path / "d.zarr", RECIPE) as writer:
-        for index in range(9):
-            writer.add(make_episode(index).pack())
-    return tmp_path / "d.zarr"
+    return write_dataset(tmp_path / "d.zarr", 9)
 
 
 def flip(file: Path) -> None:
@@ -54,7 +50,7 @@ def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path, capsys
     assert rest.column("rewards").shape == (60,)
     with Writer(path, RECIPE) as writer:
         for index in writer.upcoming(9):
-            writer.add(make_episode(index).pack())
+            writer.add(make_episode(index, terminated=index % 2 == 0).pack())
     held = bytes_of(path)
     assert {name: data for name, data in held.items() if not name.startswith(QUARANTINE)} == whole
 
