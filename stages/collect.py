@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,14 +13,13 @@ from typing import Any
 from stages import console
 from stages.datasets import PROVENANCE, archive, missing_episodes, open_same, read_provenance, restore_archived
 from stages.players import Player, build_agent, find_player
+from stages.sampling import SAMPLE_EPISODES, expected, is_enough
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.envs.catalogue import EnvRecipe, EnvSpec
 from wm.envs.pixels import PixelEnv
-from wm.episodes import schema
 from wm.episodes.dataset import Dataset
-from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode, PackedEpisode, rounded
 from wm.episodes.writer import Writer, create
 from wm.errors import DiskProblem, WorkerFailed
@@ -31,10 +29,7 @@ from wm.seeding import episode_seed
 from wm.settings import CollectSettings
 from wm.workers import Workers, beat
 
-MARGIN = 1.2
-HALF_BLOCK = 2048  # what a file's last block leaves empty, on average
-SAMPLE_EPISODES = 16
-SAMPLE_ROWS = 4000
+PROCESS = 120_000_000  # bytes of memory of a process that plays, or writes
 
 
 @dataclass(frozen=True)
@@ -108,35 +103,6 @@ def _packages(spec: EnvSpec) -> dict[str, str]:
     return {name: version(name) for name in names}
 
 
-def _is_enough(sample: Sequence[PackedEpisode], wanted: int) -> bool:
-    """Whether so many episodes tell how large and how long the others will be."""
-    rows = sum(episode.rows for episode in sample)
-    return len(sample) >= min(wanted, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a number of episodes will take on disk."""
-
-    bytes: int
-    files: int
-
-
-def expected(path: Path, recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> Need:
-    """What `episodes` like those of the sample will take, with a margin: columns in proportion, and what every part
-    takes however small it is."""
-    builder = PartBuilder(path, recipe, sample[0].index)
-    for episode in sample:
-        builder.add(episode.unpack())
-    files = builder.files()
-    columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))
-    fixed = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK
-    length = builder.rows / len(sample)
-    parts = math.ceil(episodes * max(length / (schema.PART_ROWS + length / 2), 1 / schema.BLOCK_EPISODES))
-    size = (columns / len(sample) * episodes + fixed * parts) * MARGIN
-    return Need(int(size), 2 * len(files) * parts + 16)
-
-
 def plan(session: Session, settings: CollectSettings) -> Plan:
     """What `collect` would do, after playing the first episodes to see how large they are and how long they take."""
     collection, recipe = _describe(session, settings)
@@ -152,20 +118,19 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
             began = began or time.monotonic()  # the first is finished: all workers have started
             rows += episode.rows if sample else 0
             sample.append(episode)
-            if _is_enough(sample, len(missing) + 1) and rows:
+            if is_enough(sample, len(missing) + 1) and rows:
                 break
         share = min(len(missing) / workers.count, 1)
     sample.sort(key=lambda episode: episode.index)
     whole = sample[: next((k for k, episode in enumerate(sample) if episode.index != k), len(sample))] or sample[:1]
     rate = rows / (time.monotonic() - began) * share
     steps = sum(episode.rows for episode in sample) / len(sample) * len(missing)
-    row = settings.size**2 * (1 if settings.gray else 3)
     return Plan(
         "collect",
         path,
         f"{len(missing)} episodes to play, {there.episodes if there else 0} there",
         expected(path, recipe, whole, len(missing)).bytes,
-        250_000_000 + 3 * 8192 * row,
+        PROCESS * (1 + workers.count),
         (steps / rate, steps / rate),
     )
 
@@ -242,7 +207,7 @@ def _play(session: Session, settings: CollectSettings, going: _Going, workers: W
             for number, episode in workers.map(play_episode, tasks):
                 ready[missing[number]] = episode
                 rows, done = rows + episode.rows, done + 1
-                write(lambda first: _is_enough(first, len(missing)))
+                write(lambda first: is_enough(first, len(missing)))
                 progress.update(done, frames=f"{rows / (time.monotonic() - began):,.0f}/s")
         except WorkerFailed as failed:
             write(bool)  # what was finished before the one that fails is kept, be it ever so little

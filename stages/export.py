@@ -27,11 +27,10 @@ _NEEDS = {"npz": (), "minari": ("minari", "h5py"), "mp4": ("imageio", "imageio_f
 
 def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     """Write the episodes to a new folder, whole or not at all; by default `data/exports/<name>-<kind>`."""
-    for package in _NEEDS[kind]:
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackage(
-                f"--to {kind} needs {package}, which is not installed; run `pip install 'wm[{kind}]'`."
-            )
+    absent = [package for package in _NEEDS[kind] if importlib.util.find_spec(package) is None]
+    if absent:
+        names = " ".join(package.replace("_", "-") for package in absent)
+        raise MissingPackage(f"--to {kind} needs packages that are not installed; run `pip install {names}`.")
     dataset = Dataset.open(path)
     places = places_of(dataset, asked or "all")
     target = out or path.parent / "exports" / f"{path.stem}-{kind}"

@@ -100,7 +100,7 @@ def view(path: Path, episodes: str | None, out: Path | None) -> None:
 @_episodes
 @_out
 def export(path: Path, kind: str, episodes: str | None, out: Path | None) -> None:
-    """Write episodes in a format of others. Minari and mp4 need an extra: pip install 'wm[minari]', 'wm[mp4]'.
+    """Write episodes in a format of others. Minari and mp4 need the extras minari and mp4.
 
     Example: wm export data/Pong.zarr --to npz --episodes 0-9
     """

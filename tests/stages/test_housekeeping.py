@@ -131,8 +131,8 @@ def test_exported_npz_files_hold_the_episodes(here: Path, capsys: pytest.Capture
 def test_minari_reads_what_was_exported(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    minari = pytest.importorskip("minari", reason="the extra wm[minari] is not installed")
-    pytest.importorskip("h5py", reason="the extra wm[minari] is not installed")
+    minari = pytest.importorskip("minari", reason="the extra minari is not installed")
+    pytest.importorskip("h5py", reason="the extra minari is not installed")
     folder = Path(told(capsys, "export", "data/d.zarr", "--to", "minari").strip())
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder.resolve()))
     (name,) = minari.list_local_datasets()
@@ -148,8 +148,8 @@ def test_minari_reads_what_was_exported(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio leaves pipes open
 def test_films_are_read_back(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    imageio = pytest.importorskip("imageio.v2", reason="the extra wm[mp4] is not installed")
-    pytest.importorskip("imageio_ffmpeg", reason="the extra wm[mp4] is not installed")
+    imageio = pytest.importorskip("imageio.v2", reason="the extra mp4 is not installed")
+    pytest.importorskip("imageio_ffmpeg", reason="the extra mp4 is not installed")
     folder = Path(told(capsys, "export", "data/d.zarr", "--to", "mp4", "--episodes", "2").strip())
     film = imageio.mimread(folder / "episode-000002.mp4", memtest=False)
     assert len(film) == 12
@@ -162,7 +162,7 @@ def test_a_missing_extra_gets_its_pip_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'wm[mp4]'" in told(capsys, "export", "data/d.zarr", "--to", "mp4", code=69)
+    assert "run `pip install imageio imageio-ffmpeg`" in told(capsys, "export", "data/d.zarr", "--to", "mp4", code=69)
 
 
 def litter(here: Path) -> None:
