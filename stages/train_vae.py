@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
+from stages.probing import judge, probe, spread_rows
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
 from stages.trained import SHAPE
 from stages.training import train_to_best
@@ -129,7 +131,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
             clip=settings.clip,
         )  # fmt: skip
-        metrics = {
+        metrics: dict[str, Any] = {
             **figures,
             "mean_picture_error": _mean_picture_error(validation),
             "images_per_second": round(figures["steps_per_second"] * settings.batch, 1),
@@ -137,7 +139,13 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "rows": dataset.rows,
             "parameters": size // 4,
         }
-        _write(builder.folder, model.cpu(), dataset, settings, validation, session.env)
+        model.cpu()
+        untrained = _model(dataset, settings, session.seed)
+        untrained.look_at(sample.cpu())
+        readings = probe(dataset, held, model, untrained, session.seed)
+        metrics["probe"] = {name: reading.as_json() for name, reading in readings.items()}
+        metrics["probe_summary"] = judge(readings, EnvRecipe(**dataset.recipe["env"]), settings.require_probe)
+        _write(builder.folder, model, dataset, settings, validation, session.env)
         artifact = builder.publish(metrics, session.provenance(began, EnvRecipe(**dataset.recipe["env"])))
     return made("train-vae", builder, artifact, _summary(artifact))
 
@@ -147,17 +155,14 @@ def _summary(artifact: Artifact) -> str:
     return (
         f"squared error {found['validation_error']:.1f} a frame on held-out episodes "
         f"(always showing the mean picture: {found['mean_picture_error']:.1f}), KL {found['validation_kl']:.1f} nats, "
-        f"best at step {found['best_step']}"
+        f"best at step {found['best_step']}" + (f"; {found['probe_summary']}" if found.get("probe_summary") else "")
     )
 
 
 def _spread_frames(dataset: Dataset, chosen: NDArray[np.bool_], count: int) -> NDArray[np.uint8]:
     """Up to `count` frames, evenly from the chosen episodes."""
-    lengths = np.diff(dataset.ends, prepend=0)
-    rows = np.flatnonzero(np.repeat(chosen, lengths))
-    picked = rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(int))]
     reader = FrameReader(dataset)
-    return np.concatenate([reader.read(int(row), int(row) + 1) for row in picked])
+    return np.concatenate([reader.read(int(row), int(row) + 1) for row in spread_rows(dataset, chosen, count)])
 
 
 def _mean_picture_error(frames: NDArray[np.uint8]) -> float:

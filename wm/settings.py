@@ -111,6 +111,14 @@ class VaeSettings(Settings):
     ram: str = setting(
         "auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", flag=True, result=False
     )
+    require_probe: float = setting(
+        0.0,
+        "Refuse a V from whose sampled z a linear probe reads a label worse than this R2; 0: only warn below 0.9.",
+        low=0,
+        high=1,
+        flag=True,
+        result=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.collect import Collection, play_episode
+from stages.collect import Collection, collect, play_episode
 from stages.session import Session
 from stages.train_vae import train_vae
 from tests.conftest import RECIPE, TINY
 from wm.envs.catalogue import EnvRecipe
 from wm.episodes.writer import Writer, create
-from wm.settings import VaeSettings
+from wm.errors import BadData
+from wm.settings import CollectSettings, VaeSettings
 
 
 @pytest.fixture
@@ -38,3 +39,16 @@ def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) ->
         metrics.append(result.metrics["validation_loss"])
         assert np.isfinite(metrics[-1])
     assert metrics[0] == metrics[1]
+
+
+def test_the_probe_reads_what_v_sees_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session("CartPole", data=tmp_path / "d.zarr", run=tmp_path / "run", device="cpu", workers=1)
+    collect(session, CollectSettings(episodes=40, size=32, policy="random"))
+    settings = {"latent": 8, "steps": 300, "batch": 16, "validate_every": 150}
+    with pytest.raises(BadData, match="--require-probe asks for 1"):
+        train_vae(session, VaeSettings(require_probe=1.0, **settings))  # type: ignore[arg-type]
+    assert not (tmp_path / "run" / "vae").exists()
+    result = train_vae(session, VaeSettings(**settings))  # type: ignore[arg-type]
+    assert result.status == "resumed"
+    assert "a linear probe of a sampled z reads x " in result.summary
+    assert result.metrics["probe"]["x"]["r2"] > 0.5 > result.metrics["probe"]["x"]["untrained"]

@@ -16,10 +16,12 @@ Reader = Callable[[Any], Sequence[float]]
 
 @dataclass(frozen=True)
 class Probe:
-    """Names of the labels, and how to get a reader of them: (unwrapped environment) -> (observation) -> values."""
+    """Names of the labels, and how to get a reader of them: (unwrapped environment) -> (observation) -> values.
+    `hidden` are those that a single frame does not show."""
 
     names: tuple[str, ...]
     bind: Callable[[Any], Reader]
+    hidden: tuple[str, ...] = ()
 
 
 def _pong(env: Any) -> Reader:
@@ -70,7 +72,13 @@ class _CarRacing:
 
 pong = Probe(("ball_x", "ball_y", "player_y", "enemy_y"), _pong)
 breakout = Probe(("ball_x", "ball_y", "paddle_x"), _breakout)
-lunar_lander = Probe(("x", "y", "vx", "vy", "angle", "angular_velocity", "left_leg", "right_leg"), _observation)
+lunar_lander = Probe(
+    ("x", "y", "vx", "vy", "angle", "angular_velocity", "left_leg", "right_leg"),
+    _observation,
+    hidden=("vx", "vy", "angular_velocity", "left_leg", "right_leg"),
+)
 car_racing = Probe(("speed", "yaw_rate", "steering", "heading", "track_offset"), _CarRacing)
-cart_pole = Probe(("x", "vx", "angle", "angular_velocity"), _observation)
-acrobot = Probe(("cos_1", "sin_1", "cos_2", "sin_2", "velocity_1", "velocity_2"), _observation)
+cart_pole = Probe(("x", "vx", "angle", "angular_velocity"), _observation, hidden=("vx", "angular_velocity"))
+acrobot = Probe(
+    ("cos_1", "sin_1", "cos_2", "sin_2", "velocity_1", "velocity_2"), _observation, hidden=("velocity_1", "velocity_2")
+)

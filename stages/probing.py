@@ -1,0 +1,81 @@
+"""What a linear probe reads from V's latents: the gate at the end of `wm train-vae`."""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stages import console
+from wm.envs.catalogue import EnvRecipe
+from wm.episodes.batches import FrameReader
+from wm.episodes.dataset import Dataset
+from wm.errors import BadData
+from wm.models.vae import ConvVae
+from wm.seeding import generator
+from wm.training.probe import Reading, read
+
+TRAINED_ON, SCORED_ON = 8000, 4000  # frames
+GOOD = 0.9
+
+
+def spread_rows(dataset: Dataset, chosen: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Up to `count` rows, evenly from the chosen episodes."""
+    rows = np.flatnonzero(np.repeat(chosen, np.diff(dataset.ends, prepend=0)))
+    return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))]
+
+
+def probe(
+    dataset: Dataset, held: NDArray[np.bool_], model: ConvVae, untrained: ConvVae, seed: int
+) -> dict[str, Reading]:
+    """What is read of every label from a sampled z of `model`, scored on held-out episodes; empty without labels or
+    without held-out episodes."""
+    names = dataset.label_names
+    if not names or not held.any():
+        return {}
+    labels = dataset.column("labels")
+    rows = [spread_rows(dataset, ~held, TRAINED_ON), spread_rows(dataset, held, SCORED_ON)]
+    random = generator(seed, "probe")
+    found = []
+    for network in (model, untrained):
+        seen = [_sampled(network, dataset, part, random) for part in rows]
+        found.append(read(seen[0], labels[rows[0]], seen[1], labels[rows[1]]))
+    pairs = zip(names, *found, strict=True)
+    return {name: Reading(r2, error, control[0], count) for name, (r2, error, count), control in pairs}
+
+
+@torch.inference_mode()
+def _sampled(
+    model: ConvVae, dataset: Dataset, rows: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.float32]:
+    """A sample of z for every row."""
+    reader, samples = FrameReader(dataset), []
+    for part in np.array_split(rows, max(len(rows) // 256, 1)):
+        frames = np.concatenate([reader.read(int(row), int(row) + 1) for row in part])
+        mean, logvar = (value.numpy() for value in model.encode(torch.from_numpy(frames)))
+        samples.append(mean + np.exp(0.5 * logvar) * random.standard_normal(mean.shape).astype(np.float32))
+    return np.concatenate(samples)
+
+
+def judge(readings: dict[str, Reading], env: EnvRecipe, require: float) -> str:
+    """What was read, in words. Warns below 0.9; raises BadData below `require`. What a single frame cannot show, such
+    as a speed, is told but not judged."""
+    if not readings:
+        return ""
+    known = env.spec().probe
+    hidden = known.hidden if known else ()
+    judged = {name: r for name, r in readings.items() if name not in hidden and not math.isnan(r.r2)}
+    if judged:
+        worst = min(judged, key=lambda name: judged[name].r2)
+        r2, error, control = judged[worst].r2, judged[worst].error, judged[worst].untrained
+        told = (
+            f"V shows {worst} with R2 {r2:.2f} (error {error:.3g}; untrained {control:.2f}) to a probe of a sampled z"
+        )
+        if r2 < require:
+            raise BadData(
+                f"{told}, but --require-probe asks for {require:g}; train longer (--steps), collect more, or drop the "
+                "option: the training is kept."
+            )
+        if r2 < GOOD:
+            console.say(f"warning: {told}; {GOOD} is good")
+    return "a linear probe of a sampled z reads " + ", ".join(f"{name} {r.r2:.2f}" for name, r in readings.items())

@@ -1,0 +1,26 @@
+import math
+
+import pytest
+
+from stages.probing import judge
+from wm.envs.catalogue import EnvRecipe
+from wm.errors import BadData
+from wm.training.probe import Reading
+
+
+def readings(**r2: float) -> dict[str, Reading]:
+    return {name: Reading(value, 1.5, 0.02, 100) for name, value in r2.items()}
+
+
+def test_the_worst_label_that_a_frame_shows_is_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    found = readings(x=0.95, y=0.97, vx=0.1, angle=math.nan)
+    assert "reads x 0.95, y 0.97, vx 0.10" in judge(found, EnvRecipe("LunarLander"), 0.9)
+    assert capsys.readouterr().err == ""
+    judge(readings(x=0.7), EnvRecipe("LunarLander"), 0.5)
+    assert "warning: V shows x with R2 0.70 (error 1.5; untrained 0.02)" in capsys.readouterr().err
+    with pytest.raises(BadData, match=r"V shows ball_x with R2 0\.30 .* --require-probe asks for 0\.5"):
+        judge(readings(ball_x=0.3, ball_y=0.9), EnvRecipe("Pong"), 0.5)
+
+
+def test_without_labels_nothing_is_said() -> None:
+    assert judge({}, EnvRecipe("MountainCar-v0"), 0.9) == ""
