@@ -103,10 +103,10 @@ def test_our_own_errors_are_not_tried_again() -> None:
 
 
 def test_a_hanging_task_is_run_again_elsewhere_but_a_slow_one_that_shows_life_is_not(tmp_path: Path) -> None:
-    with open_workers(2, patience=4.0) as workers:
+    with open_workers(2, patience=3.0) as workers:
         found = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
         assert found == {k: k for k in range(4)}
-        assert list(workers.map(be_slow, [(600,)])) == [(0, 600)]
+        assert list(workers.map(be_slow, [(400,)])) == [(0, 400)]
 
 
 def test_a_worker_that_grows_is_replaced() -> None:
