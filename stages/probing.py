@@ -15,7 +15,7 @@ from wm.models.vae import ConvVae
 from wm.seeding import generator
 from wm.training.probe import Reading, read
 
-TRAINED_ON, SCORED_ON = 8000, 4000  # frames
+TRAINED_ON, SCORED_ON = 4000, 2000  # frames
 GOOD = 0.9
 
 
