@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from stages.collect import Collection, _describe, play_episode
+from stages.collect import Collection, describe, play_episode
 from stages.session import Session
 from wm.episodes.writer import Writer, create
 from wm.settings import CollectSettings
@@ -20,7 +20,7 @@ class Collector:
         self._folder = Path(tempfile.mkdtemp(prefix="wm-bench-"))
         settings = CollectSettings(policy="random", render=render)
         self._collection: Collection
-        self._collection, recipe = _describe(Session(env), settings)
+        self._collection, recipe = describe(Session(env), settings)
         create(self._folder / "d.zarr", recipe)
         self._writer = Writer(self._folder / "d.zarr", recipe)
         self._numbers = itertools.count()

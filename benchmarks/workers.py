@@ -4,7 +4,7 @@ import statistics
 import time
 
 from benchmarks.measure import report
-from stages.collect import _describe, play_episode
+from stages.collect import describe, play_episode
 from stages.session import Session
 from wm.settings import CollectSettings
 
@@ -12,7 +12,7 @@ EPISODES = 24
 
 
 def speed(env: str, workers: int) -> float:
-    collection, _ = _describe(Session(env), CollectSettings(policy="random"))
+    collection, _ = describe(Session(env), CollectSettings(policy="random"))
     with Session(env, workers=workers).open_workers() as pool:
         list(pool.map(play_episode, [(collection, index) for index in range(2 * workers)]))
         began = time.perf_counter()

@@ -45,7 +45,7 @@ def _below(folder: Path) -> Iterator[Leftover]:
         if found is not None:
             kind, owner = found
             size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
-            if size or kind != "orphans" or path.name != STAGING:
+            if size or path.name not in (STAGING, QUARANTINE):
                 yield Leftover(path, kind, size, owner)
         elif path.is_dir() and not path.is_symlink():
             yield from _below(path)
@@ -83,11 +83,20 @@ def clean(found: list[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
     for leftover in found:
         try:
             with locks.exclusive(leftover.owner):
-                if leftover.path.is_dir():
-                    shutil.rmtree(leftover.path)
-                else:
-                    leftover.path.unlink(missing_ok=True)
+                _remove(leftover)
             gone.append(leftover)
         except Locked:
             in_use.append(leftover)
     return gone, in_use
+
+
+def _remove(leftover: Leftover) -> None:
+    if leftover.kind == "quarantine":
+        # The names stay: they say which episodes are known to lack, without which the dataset would be refused.
+        for part in leftover.path.iterdir():
+            shutil.rmtree(part)
+            part.mkdir()
+    elif leftover.path.is_dir():
+        shutil.rmtree(leftover.path)
+    else:
+        leftover.path.unlink(missing_ok=True)

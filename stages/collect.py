@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.datasets import PROVENANCE, archive, missing_episodes, open_same, read_provenance, restore_archived
+from stages.datasets import PROVENANCE, archive, open_same, read_provenance, restore_archived
 from stages.players import Player, build_agent, find_player
 from stages.sampling import SAMPLE_EPISODES, expected, is_enough
 from stages.session import Plan, Result, Session
@@ -69,7 +69,7 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     ).pack()
 
 
-def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
+def describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and the dataset's recipe. Builds the environment once, which checks that it can be built."""
     recipe = EnvRecipe(session.env, settings.size, settings.gray, settings.actions, settings.render)
     spec = recipe.spec()
@@ -103,12 +103,17 @@ def _packages(spec: EnvSpec) -> dict[str, str]:
     return {name: version(name) for name in names}
 
 
+def _missing(there: Dataset | None, episodes: int) -> list[int]:
+    """Indices of the episodes to play."""
+    return there.absent(episodes) if there else list(range(episodes))
+
+
 def plan(session: Session, settings: CollectSettings) -> Plan:
     """What `collect` would do, after playing the first episodes to see how large they are and how long they take."""
-    collection, recipe = _describe(session, settings)
+    collection, recipe = describe(session, settings)
     path = session.data_path
     there = open_same(path, recipe)
-    missing = missing_episodes(there, settings.episodes)
+    missing = _missing(there, settings.episodes)
     if not missing:
         return Plan("collect", path, f"up to date with {settings.episodes} episodes", 0, 0, (0, 0))
     sample: list[PackedEpisode] = []
@@ -140,12 +145,12 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     budget is reached, with everything committed so far usable."""
     began = time.monotonic()
     path = session.data_path
-    collection, recipe = _describe(session, settings)
+    collection, recipe = describe(session, settings)
     open_same(path, recipe)  # refuses a folder that is no dataset before a lock is put beside it
     with locks.exclusive(path):
         restore_archived(path, recipe, session)
         there = open_same(path, recipe)
-        missing = missing_episodes(there, settings.episodes)
+        missing = _missing(there, settings.episodes)
         if not missing:
             return _result(path, settings.episodes, "up to date")
         with session.open_workers() as workers:
@@ -223,7 +228,7 @@ def _seconds(path: Path) -> float:
 
 def _result(path: Path, episodes: int, status: str) -> Result:
     dataset = Dataset.open(path)
-    used = Dataset.open(path, min(episodes, dataset.episodes))
+    used = Dataset.open(path, min(episodes, dataset.held))
     size = sum(durable.folder_size(part.folder) for part in dataset.parts)
     rows = sum(part.rows for part in dataset.parts)
     metrics = {

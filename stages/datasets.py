@@ -35,14 +35,6 @@ def open_same(path: Path, recipe: dict[str, Any]) -> Dataset | None:
     return Dataset(path, old, committed_parts(path)) if fingerprint_of(old) == fingerprint_of(recipe) else None
 
 
-def missing_episodes(there: Dataset | None, episodes: int) -> list[int]:
-    """Indices of the episodes to play."""
-    if there is None:
-        return list(range(episodes))
-    lost = [index for first, last in there.missing for index in range(first, last)]
-    return [index for index in [*lost, *range(there.held, episodes)] if index < episodes]
-
-
 def _archived(path: Path, recipe: dict[str, Any]) -> Path:
     return path.parent / "archive" / f"{path.stem}-{fingerprint_of(recipe)[:8]}.zarr"
 

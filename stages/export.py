@@ -19,7 +19,6 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode
 from wm.errors import MissingPackage, UsageProblem
 
-FORMATS = ("npz", "minari", "mp4")
 FPS = 30
 _ENLARGED = 4  # a 64-pixel film is too small to watch
 _NEEDS = {"npz": (), "minari": ("minari", "h5py"), "mp4": ("imageio", "imageio_ffmpeg")}
@@ -45,9 +44,11 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     staged.mkdir()
     try:
         with console.progress(f"export {path.name}", len(places), "episodes") as progress:
+            done = 0
             for number, batch in enumerate(_batches(dataset, wanted)):
                 _WRITE[kind](staged, dataset, batch, number)
-                progress.update(min((number + 1) * len(batch), len(places)))
+                done += len(batch)
+                progress.update(done)
         durable.commit_folder(staged, target)
     except BaseException:
         durable.remove_folder(staged)

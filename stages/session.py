@@ -132,8 +132,7 @@ class Session:
 
     def open_workers(self) -> Workers:
         """The processes that play; they give up when a signal arrives."""
-        patience = float(os.environ.get("WM_PATIENCE", PATIENCE))
-        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic, patience)
+        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic, _patience())
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
@@ -157,6 +156,18 @@ class Session:
             "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+
+
+def _patience() -> float:
+    """Seconds without a sign of life after which a worker is replaced."""
+    text = os.environ.get("WM_PATIENCE", str(PATIENCE))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise UsageProblem(f"WM_PATIENCE is {text!r}; expected a number of seconds above 0.")
+    return seconds
 
 
 def pick_device(asked: str) -> str:

@@ -15,6 +15,7 @@ from wm.report.pages import EpisodeCard, episodes_page
 
 SPREAD = 12
 MOST = 500
+MOST_ASKED = 100_000
 
 
 def parse_episodes(text: str) -> list[int]:
@@ -24,7 +25,11 @@ def parse_episodes(text: str) -> list[int]:
         first, dash, last = piece.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
             raise UsageProblem(f"--episodes is {text!r}; expected numbers and ranges, such as 0,7,20-25.")
-        found |= set(range(int(first), int(last or first) + 1)) if int(last or first) - int(first) < 1 << 20 else set()
+        start, stop = int(first), int(last or first) + 1
+        if not start < stop <= start + MOST_ASKED:
+            asked = f"--episodes has {piece.strip()!r}"
+            raise UsageProblem(f"{asked}; expected up to {MOST_ASKED:,} episodes, smaller first.")
+        found |= set(range(start, stop))
     return sorted(found)
 
 

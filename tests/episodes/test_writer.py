@@ -69,7 +69,7 @@ def test_lost_episodes_are_played_again_and_the_dataset_is_what_it_was(tmp_path:
         shutil.rmtree(lost.folder)
     for upto in (2, 9, 23):  # interrupted at any point, too
         with Writer(path, RECIPE) as writer:
-            for index in writer.upcoming(upto):
+            for index in writer.dataset.absent(upto):
                 writer.add(make_episode(index, rows=12 + index % 5).pack())
     assert bytes_of(path) == whole
 

@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import write_dataset
 from tests.faults.conftest import files_of
 from wm.episodes import repair, schema
-from wm.episodes.dataset import INDEX, Dataset
+from wm.episodes.dataset import Dataset
+from wm.episodes.index import NAME as INDEX
 from wm.errors import BadData, MissingInput
 
 

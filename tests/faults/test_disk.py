@@ -13,7 +13,7 @@ from tests.faults.conftest import EPISODES, collect, episodes_in, files_of
 from wm.artifacts import durable
 from wm.artifacts.budget import DiskBudget
 from wm.episodes import repair
-from wm.episodes.dataset import INDEX
+from wm.episodes.index import NAME as INDEX
 
 
 @pytest.fixture

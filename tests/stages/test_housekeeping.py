@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from stages.cli import run
-from tests.conftest import RECIPE, SLUG, make_episode
+from tests.conftest import RECIPE, SLUG, make_episode, write_dataset
 from wm.artifacts import locks
+from wm.episodes import schema
 from wm.episodes.dataset import QUARANTINE, Dataset
 from wm.episodes.writer import Writer, create
 
@@ -108,6 +109,12 @@ def test_a_page_works_in_a_browser(here: Path, capsys: pytest.CaptureFixture[str
     [
         (("view", "data/d.zarr", "--episodes", "a-b"), 64, "expected numbers and ranges"),
         (("view", "data/d.zarr", "--episodes", "99"), 66, "has no episode 99"),
+        (("view", "data/d.zarr", "--episodes", "5-3"), 64, "smaller first"),
+        (
+            ("export", "data/d.zarr", "--to", "npz", "--episodes", "0-99999999999999999999"),
+            64,
+            "up to 100,000 episodes",
+        ),
         (("export", "data/nowhere.zarr", "--to", "npz"), 66, "is not a dataset"),
     ],
 )
@@ -197,3 +204,16 @@ def test_clean_leaves_what_a_running_process_holds(here: Path, capsys: pytest.Ca
     with locks.exclusive(here / "data" / "d.zarr"):
         assert "a running process holds it" in told(capsys, "clean")
     assert (here / "data" / "d.zarr" / ".staging" / "abc").exists()
+
+
+def test_a_dataset_that_goes_on_without_a_part_still_does_when_its_quarantine_was_cleaned(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+    write_dataset(here / "data" / "e.zarr", 9)
+    (here / "data" / "e.zarr" / "part-000003-000006" / "zarr.json").write_bytes(b"?")
+    told(capsys, "verify", "data/e.zarr", "--repair")
+    assert Dataset.open(here / "data" / "e.zarr").missing == [(3, 6)]
+    told(capsys, "clean", "--quarantine")
+    assert Dataset.open(here / "data" / "e.zarr").missing == [(3, 6)]
+    assert "more with --quarantine" not in told(capsys, "clean")

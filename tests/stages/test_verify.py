@@ -49,7 +49,7 @@ def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path, capsys
     assert (rest.episodes, rest.missing) == (3, [(0, 6)])
     assert rest.column("rewards").shape == (60,)
     with Writer(path, RECIPE) as writer:
-        for index in writer.upcoming(9):
+        for index in writer.dataset.absent(9):
             writer.add(make_episode(index, terminated=index % 2 == 0).pack())
     held = bytes_of(path)
     assert {name: data for name, data in held.items() if not name.startswith(QUARANTINE)} == whole

@@ -5,8 +5,6 @@ Episodes that are missing between parts are an error, unless the part that held 
 rest is used, and the fingerprint says so.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable, manifest
+from wm.artifacts import manifest
 from wm.artifacts.manifest import sha256_json
+from wm.episodes import index
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, forms, frame_shape, part_range
 from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput
 
-INDEX = ".index.json"
 QUARANTINE = ".quarantine"
 MAX_ROWS = 1 << 22  # of a part: ours have some ten thousand, and nobody's table shall ask for all the memory
 Range = tuple[int, int]
@@ -80,6 +78,11 @@ class Dataset:
                 f"them again, or `wm verify {path} --repair` to go on without them."
             )
         return cls(path, recipe, parts, upto)
+
+    def absent(self, upto: int) -> list[int]:
+        """Indices below `upto` of the episodes that are not there, in the order a writer wants them."""
+        lost = [episode for first, last in self.missing for episode in range(first, last)]
+        return [episode for episode in [*lost, *range(self.held, upto)] if episode < upto]
 
     @property
     def fingerprint(self) -> str:
@@ -186,7 +189,7 @@ def read_root(path: Path) -> dict[str, Any]:
 
 def committed_parts(path: Path) -> list[Part]:
     """The parts in the order of their episodes, superseded ones left out."""
-    cache = _read_index(path)
+    cache = index.read(path)
     by_start: dict[int, Part] = {}
     fresh: dict[str, Any] = {}
     for name in _names(path):
@@ -200,7 +203,7 @@ def committed_parts(path: Path) -> list[Part]:
         fresh[name] = entry
         by_start[named[0]] = Part(folder, *named, entry["table"])
     if fresh != cache:
-        _write_index(path, fresh)
+        index.write(path, fresh)
     parts = [by_start[start] for start in sorted(by_start)]
     for before, after in pairwise(parts):
         if after.first < before.last:
@@ -248,24 +251,3 @@ def read_table(folder: Path) -> dict[str, list[Any]]:
     if not good:
         raise BadData(f"{path} holds no table of episodes {named[0]} to {named[1] - 1}; remove {folder}.")
     return table
-
-
-def _read_index(path: Path) -> dict[str, Any]:
-    """What the cache says; nothing if it is torn, altered or absent. Its first line is the digest of the rest."""
-    try:
-        digest, _, body = (path / INDEX).read_bytes().partition(b"\n")
-        if digest.decode() == hashlib.sha256(body).hexdigest():
-            found: dict[str, Any] = json.loads(body)
-            return found
-    except (OSError, ValueError):
-        pass
-    return {}
-
-
-def _write_index(path: Path, entries: dict[str, Any]) -> None:
-    """The index is a cache: a read-only dataset does without."""
-    body = json.dumps(entries, separators=(",", ":")).encode()
-    try:
-        durable.write_bytes(path / INDEX, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    except OSError:
-        return

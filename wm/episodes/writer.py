@@ -1,7 +1,7 @@
 """Growing a dataset, part by part. One process writes; the order of parts is the order of episodes."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,28 +33,22 @@ class Writer:
         shutil.rmtree(path / STAGING, ignore_errors=True)
         durable.sweep(path)
         parts = committed_parts(path)
-        self._dataset = Dataset(path, recipe, parts)
+        self.dataset = Dataset(path, recipe, parts)
         for part in parts:
             self._remove_shorter(part.first, part.last)
         self._lost = gaps(parts)
-        self.committed = self._dataset.episodes
-        self.next = self._lost[0][0] if self._lost else self._dataset.held
+        self.committed = self.dataset.episodes
+        self.next = self._lost[0][0] if self._lost else self.dataset.held
         self._pending = self._continued(self.next)
-
-    def upcoming(self, upto: int) -> Iterator[int]:
-        """Indices below `upto` of the episodes that are not there, in the order `add` wants them."""
-        for first, last in self._lost:
-            yield from range(first, min(last, upto))
-        yield from range(self._dataset.held, upto)
 
     def _continued(self, first: int) -> PartBuilder:
         """The part that takes episode `first`: a new one, or the short one that ends there."""
         self._written = first
-        ending = [part for part in self._dataset.parts if part.last == first]
+        ending = [part for part in self.dataset.parts if part.last == first]
         if not ending or part_is_full(ending[0].first, first, ending[0].rows):
             return PartBuilder(self.path, self.recipe, first)
         builder = PartBuilder(self.path, self.recipe, ending[0].first)
-        for episode in self._dataset.episodes_of(ending[0]):
+        for episode in self.dataset.episodes_of(ending[0]):
             builder.add(episode)
         return builder
 
@@ -75,7 +69,7 @@ class Writer:
         folder = self._commit()
         if gap_filled:
             del self._lost[0]
-            self.next = self._lost[0][0] if self._lost else self._dataset.held
+            self.next = self._lost[0][0] if self._lost else self.dataset.held
         self._pending = self._continued(self.next)
         return folder
 
