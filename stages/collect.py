@@ -23,7 +23,7 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, rounded
 from wm.episodes.writer import Writer, create
 from wm.errors import DiskProblem, WorkerFailed
-from wm.policies import BLIND, pick_policy
+from wm.policies import blind_policy, pick_policy
 from wm.rollouts import Agent, Job, record
 from wm.seeding import episode_seed
 from wm.settings import CollectSettings
@@ -49,7 +49,7 @@ def _set_up(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
     space = ActionSpace.of(env.action_space)
     if collection.player is not None:
         return env, build_agent(collection.player, slots=1), space
-    return env, BLIND[collection.policy](space), space
+    return env, blind_policy(collection.policy, space, collection.env.spec().walk_low), space
 
 
 def play_episode(collection: Collection, index: int) -> PackedEpisode:
@@ -77,8 +77,10 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     space = ActionSpace.of(env.action_space)
     policy = pick_policy(settings.policy, space)
     player = find_player(session) if policy == "controller" else None
+    told = policy if player is None else f"controller {player.fingerprint[:16]}"
     if policy == "brownian":
-        BLIND[policy](space)
+        blind_policy(policy, space, spec.walk_low)
+        told += f" from {list(spec.walk_low)}" if spec.walk_low else ""
     env.reset(seed=0)
     described = {
         "env": asdict(recipe),
@@ -87,7 +89,7 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
         "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,
         "action_space": space.as_json(),
         "labels": list(env.label_names),
-        "policy": policy if player is None else f"controller {player.fingerprint[:16]}",
+        "policy": told,
         "max_steps": settings.max_steps,
         "seed": session.seed,
         "packages": _packages(spec),

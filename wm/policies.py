@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.errors import UsageProblem
-from wm.rollouts import Job
+from wm.rollouts import Agent, Job
 from wm.seeding import generator
 
 HOLD = (1, 8)  # steps an action is held by `sticky`, both ends included
@@ -63,12 +63,16 @@ class StickyPolicy(_Blind):
 
 
 class BrownianPolicy(_Blind):
-    """A random walk within the box (continuous actions only)."""
+    """A random walk (continuous actions only) within the box, or from `walk_low` up: what is below the box is played
+    as the box's edge, so that a pedal can be left alone for a while."""
 
-    def __init__(self, space: ActionSpace, slots: int = 1) -> None:
+    def __init__(self, space: ActionSpace, slots: int = 1, walk_low: Sequence[float] | None = None) -> None:
         if space.discrete:
             raise UsageProblem("--policy brownian needs continuous actions; use sticky or random here.")
         super().__init__(space, slots)
+        self._edge = self._low
+        if walk_low is not None:
+            self._low = np.array(walk_low, np.float32)
         self._at = [(self._low + self._high) / 2] * slots
 
     def begin(self, slot: int, job: Job) -> None:
@@ -78,10 +82,14 @@ class BrownianPolicy(_Blind):
     def _draw(self, slot: int) -> Any:
         move = self._random[slot].standard_normal(len(self._low)) * BROWNIAN_STEP * (self._high - self._low) / 2
         self._at[slot] = np.clip(self._at[slot] + move, self._low, self._high).astype(np.float32)
-        return self._at[slot]
+        return np.maximum(self._at[slot], self._edge)
 
 
-BLIND = {"random": RandomPolicy, "sticky": StickyPolicy, "brownian": BrownianPolicy}
+def blind_policy(name: str, space: ActionSpace, walk_low: Sequence[float] | None = None) -> Agent:
+    """random, sticky or brownian; raises UsageProblem where the action space is not for it."""
+    if name == "brownian":
+        return BrownianPolicy(space, walk_low=walk_low)
+    return {"random": RandomPolicy, "sticky": StickyPolicy}[name](space)
 
 
 def pick_policy(asked: str, space: ActionSpace) -> str:
