@@ -69,7 +69,7 @@ def _summary(artifact: Artifact) -> str:
 @torch.inference_mode()
 def _encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Latents:
     device = pick_device(session.device)
-    model = vae.model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = vae.model.to(device)
     means = np.empty((dataset.rows, model.latent), np.float32)
     logvars = np.empty_like(means)
     reader = FrameReader(dataset)

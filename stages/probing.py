@@ -11,7 +11,7 @@ from wm.envs.catalogue import EnvRecipe
 from wm.episodes.batches import FrameReader
 from wm.episodes.dataset import Dataset
 from wm.errors import BadData
-from wm.models.vae import ConvVae
+from wm.models.vae import Vae
 from wm.seeding import generator
 from wm.training.probe import Reading, read
 
@@ -25,9 +25,7 @@ def spread_rows(dataset: Dataset, chosen: NDArray[np.bool_], count: int) -> NDAr
     return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))]
 
 
-def probe(
-    dataset: Dataset, held: NDArray[np.bool_], model: ConvVae, untrained: ConvVae, seed: int
-) -> dict[str, Reading]:
+def probe(dataset: Dataset, held: NDArray[np.bool_], model: Vae, untrained: Vae, seed: int) -> dict[str, Reading]:
     """What is read of every label from a sampled z of `model`, scored on held-out episodes; empty without labels or
     without held-out episodes."""
     names = dataset.label_names
@@ -44,10 +42,25 @@ def probe(
     return {name: Reading(r2, error, control[0], count) for name, (r2, error, count), control in pairs}
 
 
+def velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
+    """(rows,) of every motion the environment tells, NaN where there is none: what a row has that the row before had
+    too is compared with it, and what is a velocity already stays."""
+    known = EnvRecipe(**dataset.recipe["env"]).spec().probe
+    if known is None or not dataset.label_names:
+        return {}
+    labels = dataset.column("labels").astype(np.float64)
+    columns = {name: labels[:, place] for place, name in enumerate(dataset.label_names)}
+    found = {name: columns[name] for name in known.velocities}
+    first = np.concatenate([[0], dataset.ends[:-1]])
+    for name in known.moving:
+        change = np.diff(columns[name], prepend=np.nan)
+        change[first] = np.nan
+        found[f"motion of {name}"] = change
+    return found
+
+
 @torch.inference_mode()
-def _sampled(
-    model: ConvVae, dataset: Dataset, rows: NDArray[np.int64], random: np.random.Generator
-) -> NDArray[np.float32]:
+def _sampled(model: Vae, dataset: Dataset, rows: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
     """A sample of z for every row."""
     reader, samples = FrameReader(dataset), []
     for part in np.array_split(rows, max(len(rows) // 256, 1)):
@@ -71,7 +84,7 @@ def judge(readings: dict[str, Reading], env: EnvRecipe, require: float) -> str:
         told = (
             f"V shows {worst} with R2 {r2:.2f} (error {error:.3g}; untrained {control:.2f}) to a probe of a sampled z"
         )
-        if r2 < require:
+        if require > max(r2, 0):
             raise BadData(
                 f"{told}, but --require-probe asks for {require:g}; train longer (--steps), collect more, or drop the "
                 "option: the training is kept."

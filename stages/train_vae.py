@@ -14,23 +14,25 @@ from stages import console
 from stages.probing import judge, probe, spread_rows
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
 from stages.trained import SHAPE
-from stages.training import train_to_best
+from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable
 from wm.artifacts.budget import parse_size
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
 from wm.episodes.batches import FrameBatches, FrameReader, held_out
 from wm.episodes.dataset import Dataset
-from wm.models.rarity import RarityWeights
-from wm.models.vae import ConvVae, VaeLoss, to_frames
+from wm.models.objective import Objective
+from wm.models.vae import Vae, build, to_frames
 from wm.report.curves import Curve, draw
 from wm.report.pictures import error_map, film_strip
 from wm.seeding import integer
 from wm.settings import VaeSettings
 from wm.training import metrics as metrics_file
 from wm.training import weights
+from wm.training.loop import Trainer
+from wm.training.staging import Staging
 
-RECIPE = 1
+RECIPE = 2
 VALIDATION_FRAMES = 512
 SAMPLE_FRAMES = 4096
 PICTURED = 5
@@ -41,11 +43,24 @@ def _run(session: Session, settings: VaeSettings, dataset: Dataset) -> Run:
     return session.make_run(name, "vae", RECIPE, settings.that_change_results(), {"episodes": dataset.fingerprint})
 
 
-def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> ConvVae:
+def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> Vae:
     size, _, channels = dataset.frame_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "vae", "init"))
-        return ConvVae(size, channels, settings.latent).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return build(settings.vae, size, channels, settings.latent)
+
+
+def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> Objective:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "vae", "reader"))
+        return Objective(
+            model,
+            sample,
+            pixels=settings.pixels,
+            rarity=settings.rarity,
+            moments=settings.moments,
+            kl_tolerance=settings.kl_tolerance,
+        ).to(sample.device)
 
 
 def _ram(settings: VaeSettings) -> int:
@@ -56,15 +71,16 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
     dataset = Dataset.open(session.data_path, settings.episodes)
     run = _run(session, settings, dataset)
-    model = _model(dataset, settings, session.seed)
-    frames = torch.zeros(settings.batch, *dataset.frame_shape, dtype=torch.uint8)
-    began = 0.0
-    for step in range(4):
-        if step == 1:
-            began = time.monotonic()
-        noise = torch.zeros(settings.batch, settings.latent)
-        model.loss(frames, noise, torch.ones(()), settings.kl_tolerance).total.backward()
-    seconds = (time.monotonic() - began) / 3 * 1.15 * settings.steps
+    device = torch.device(pick_device(session.device))
+    frames = torch.randint(0, 256, (settings.batch, *dataset.frame_shape), dtype=torch.uint8, device=device)
+    model = _model(dataset, settings, session.seed).to(device)
+    objective = _objective(model, frames, settings, session.seed)
+    noise = torch.zeros(settings.batch, settings.latent, device=device)
+
+    def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return objective(frames, noise).total / max(settings.pixels, 1), {}
+
+    seconds = 1.15 * settings.steps * seconds_per_step(objective, loss, settings, device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     raw = dataset.rows * int(np.prod(dataset.frame_shape))
     done = run.current() is not None
@@ -88,7 +104,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
     run = _run(session, settings, dataset)
     if (current := run.current()) is not None:
         return up_to_date("train-vae", current, _summary(current))
-    device = pick_device(session.device)
+    device = torch.device(pick_device(session.device))
     model = _model(dataset, settings, session.seed).to(device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     session.budget(run.folder).require(13 * size + 2_000_000, 0, "training V")
@@ -100,41 +116,43 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         validation = _spread_frames(dataset, held if held.any() else ~held, VALIDATION_FRAMES)
         sample = torch.from_numpy(_spread_frames(dataset, ~held, SAMPLE_FRAMES)).to(device)
         model.look_at(sample)
-        rarity = RarityWeights(sample, settings.rarity)
-        optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
+        objective = _objective(model, sample, settings, session.seed)
+        staging = Staging((settings.batch, *dataset.frame_shape), device)
+        precision = pick_precision(settings, device)
+        run_objective = compiled(objective, settings)
 
         def noise(*path: int | str, count: int) -> Tensor:
             source = torch.Generator().manual_seed(integer(session.seed, "vae", *path))
             return torch.randn(count, settings.latent, generator=source).to(device)
 
-        def weighted(frames: Tensor, noise: Tensor) -> VaeLoss:
-            return model.loss(frames, noise, settings.pixel_weight * rarity(frames), settings.kl_tolerance)
-
-        def loss(step: int) -> tuple[Tensor, dict[str, Tensor]]:
-            frames = torch.from_numpy(batches.at(step)).to(device)
-            found = weighted(frames, noise("noise", step, count=len(frames)))
-            return found.total / settings.pixel_weight, {
-                "loss": found.total,
-                "error": found.error,
-                "kl": found.divergence,
-            }
+        def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
+            frames = staging.send(len(batches.at(number, staging.empty())))
+            found = run_objective(frames, noise("noise", number, count=len(frames)))
+            told = {"loss": found.total, "error": found.error, "kl": found.divergence, "moments": found.moments}
+            return found.total / max(settings.pixels, 1), told
 
         @torch.inference_mode()
         def validate() -> dict[str, float]:
-            frames = torch.from_numpy(validation).to(device)
-            found = [weighted(part, noise("validation", count=len(part))) for part in frames.split(64)]
-            total, error, divergence = (torch.stack(column).mean().item() for column in zip(*found, strict=True))
-            return {"validation_loss": total, "validation_error": error, "validation_kl": divergence}
+            found = []
+            for part in torch.from_numpy(validation).split(64):
+                with precision.cast():
+                    found.append(objective(part.to(device), noise("validation", count=len(part))))
+            names = ("loss", "error", "kl", "moments")
+            means = (torch.stack(column).mean().item() for column in zip(*found, strict=True))
+            return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
 
-        figures = train_to_best(
-            session, builder.folder, f"train-vae {session.env}", model, optimizer, loss, validate,
-            steps=settings.steps, validate_every=settings.validate_every, learning_rate=settings.learning_rate,
-            clip=settings.clip,
+        trainer = Trainer(
+            objective, loss, precision, steps=settings.steps, learning_rate=settings.learning_rate,
+            clip=settings.clip, accumulate=settings.accumulate,
         )  # fmt: skip
+        figures = train_to_best(
+            session, builder.folder, f"train-vae {session.env}", trainer, validate, batches.about, settings
+        )
         metrics: dict[str, Any] = {
             **figures,
             "mean_picture_error": _mean_picture_error(validation),
-            "images_per_second": round(figures["steps_per_second"] * settings.batch, 1),
+            "images_per_second": round(figures["steps_per_second"] * settings.batch * settings.accumulate, 1),
+            "precision": precision.name,
             "episodes": dataset.upto,
             "rows": dataset.rows,
             "parameters": size // 4,
@@ -172,7 +190,7 @@ def _mean_picture_error(frames: NDArray[np.uint8]) -> float:
 
 def _write(
     folder: Path,
-    model: ConvVae,
+    model: Vae,
     dataset: Dataset,
     settings: VaeSettings,
     validation: NDArray[np.uint8],
@@ -181,7 +199,13 @@ def _write(
     """Weights, shape and pictures."""
     weights.save(folder / weights.WEIGHTS, model.state_dict())
     size, _, channels = dataset.frame_shape
-    shape = {"size": size, "channels": channels, "latent": settings.latent, "env": dataset.recipe["env"]}
+    shape = {
+        "vae": settings.vae,
+        "size": size,
+        "channels": channels,
+        "latent": settings.latent,
+        "env": dataset.recipe["env"],
+    }
     durable.write_json(folder / SHAPE, shape)
     with torch.inference_mode():
         drawn = np.concatenate(

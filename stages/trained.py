@@ -15,7 +15,7 @@ from wm.envs.catalogue import EnvRecipe
 from wm.errors import BadData, RecipeMismatch
 from wm.models.controller import Controller
 from wm.models.mdnrnn import MdnRnn
-from wm.models.vae import ConvVae
+from wm.models.vae import Vae, build
 from wm.training import weights
 
 SHAPE = "model.json"
@@ -33,7 +33,7 @@ class Trained:
 class TrainedVae(Trained):
     """V."""
 
-    model: ConvVae
+    model: Vae
 
     @property
     def env(self) -> EnvRecipe:
@@ -80,7 +80,7 @@ def _fill(model: nn.Module, tensors: dict[str, Any], folder: Path) -> None:
 def load_vae(folder: Path, make_it: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the command that makes it."""
     artifact, shape, tensors = _load(folder, "vae", make_it)
-    model = ConvVae(shape["size"], shape["channels"], shape["latent"])
+    model = build(shape["vae"], shape["size"], shape["channels"], shape["latent"])
     _fill(model, tensors, folder)
     return TrainedVae(artifact, shape, model)
 

@@ -1,65 +1,152 @@
-"""What the two gradient stages share: resume, loop, validate, log, stop, publish the best."""
+"""What the two gradient stages share: resume, loop, validate, log, go back, stop, publish the best."""
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stages import console
 from stages.session import Session
 from wm.artifacts.runs import SCRATCH
+from wm.errors import BadData, UsageProblem
+from wm.settings import GradientSettings
 from wm.training.checkpoint import Checkpoints
-from wm.training.loop import train
+from wm.training.loop import Loss, Trainer
 from wm.training.metrics import MetricsLog
+from wm.training.precision import Precision, allow_tf32, pick
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_EVERY = 50
+MOST_SKIPPED = 3  # steps without a finite loss between two looks, beyond which training goes back
+
+
+def pick_precision(settings: GradientSettings, device: torch.device) -> Precision:
+    """The number format of a training, with TF32 set as asked."""
+    allow_tf32(settings.tf32, device)
+    return pick(settings.precision, device)
+
+
+def compiled(function: F, settings: GradientSettings) -> F:
+    """The function, by torch.compile if that is asked for."""
+    if not settings.compile:
+        return function
+    made = torch.compile(function)
+
+    def guarded(*arguments: Any) -> Any:
+        try:
+            return made(*arguments)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            why = str(error).strip().splitlines()[0]
+            raise UsageProblem(f"--compile does not work here ({why}); leave it out.") from None
+
+    return guarded  # type: ignore[return-value]
+
+
+def seconds_per_step(model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device) -> float:
+    """What a step takes, told from a few."""
+    trainer = Trainer(
+        model, loss, pick_precision(settings, device), steps=settings.steps, learning_rate=settings.learning_rate,
+        clip=settings.clip, accumulate=settings.accumulate,
+    )  # fmt: skip
+    trainer.step(0)
+    began = time.monotonic()
+    for step in range(1, 4):
+        trainer.step(step)
+    trainer.take_skipped()
+    return (time.monotonic() - began) / 3
 
 
 def train_to_best(
     session: Session,
     folder: Path,
     label: str,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    loss: Callable[[int], tuple[Tensor, dict[str, Tensor]]],
+    trainer: Trainer,
     validate: Callable[[], dict[str, float]],
-    *,
-    steps: int,
-    validate_every: int,
-    learning_rate: float,
-    clip: float | None = None,
+    about: Callable[[int], str],
+    settings: GradientSettings,
 ) -> dict[str, float]:
-    """Train to `steps` from the last checkpoint in `folder`, leaving the best weights in `model`.
+    """Train from the last checkpoint in `folder`, leaving the best weights in the model.
 
-    `validate()["validation_loss"]` is the score. Returns the figures of the best checkpoint and the speed. On Stopped
-    the current step is saved first.
+    `validate()["validation_loss"]` is the score; after `settings.patience` validations without a better one training
+    ends. `about(number)` tells what is in a batch. Returns the figures of the best checkpoint and the speed. On
+    Stopped the current step is saved first. Raises BadData if the loss is not finite even at half the rate.
     """
-    checkpoints = Checkpoints(folder / SCRATCH, model, optimizer)
-    start = checkpoints.resume()
+    checkpoints = Checkpoints(folder / SCRATCH, trainer)
+    step = start = checkpoints.resume()
     if start:
-        console.say(f"{label}: goes on at step {start} of {steps}")
+        console.say(f"{label}: goes on at step {start} of {settings.steps}")
     log = MetricsLog(folder, start)
-    began, last = time.monotonic(), start
-    with console.progress(label, steps, "steps", start) as progress:
+
+    def save() -> None:
+        scores = validate()
+        if not math.isfinite(scores["validation_loss"]):
+            raise BadData(
+                f"{label}: the validation loss is {scores['validation_loss']} at step {step}; `wm verify` checks the "
+                "data, and --set learning_rate=... lowers the rate."
+            )
+        log.write(step, scores)
+        checkpoints.save(step, scores)
+
+    if not start:
+        save()
+    began, skipped = time.monotonic(), 0
+    with console.progress(label, settings.steps, "steps", start) as progress:
         figures: dict[str, float] = {}
-        running = train(model, optimizer, loss, start=start, stop=steps, learning_rate=learning_rate, clip=clip)
-        for step, metrics in running:
-            if step % LOG_EVERY == 0 or step == steps:
+        while step < settings.steps and not _ended(checkpoints, step, settings):
+            metrics = trainer.step(step)
+            step += 1
+            stopping = session.stop.signal is not None and step < settings.steps
+            due = step % settings.validate_every == 0 or step == settings.steps or stopping
+            if due or step % LOG_EVERY == 0:
+                count, first = trainer.take_skipped()
+                if count > MOST_SKIPPED:
+                    step = _go_back(label, trainer, checkpoints, first, count, about)
+                    log = MetricsLog(folder, step)
+                    continue
+                skipped += count
                 figures = {name: value.item() for name, value in metrics.items()}
                 log.write(step, figures)
-            stopping = session.stop.signal is not None and step < steps
-            if step % validate_every == 0 or step == steps or stopping:
-                scores = validate()
-                log.write(step, scores)
-                checkpoints.save(step, scores)
+            if due:
+                save()
             if stopping:
                 log.close()
                 session.stop.raise_if_stopped()
             progress.update(step, **{name: f"{value:.4g}" for name, value in figures.items()})
-            last = step
     log.close()
+    if skipped:
+        console.say(f"{label}: {skipped} steps were skipped because their loss was not finite")
+    if step < settings.steps:
+        console.say(f"{label}: ended at step {step}, {settings.patience} validations after its best")
+    seconds, last = max(time.monotonic() - began, 1e-9), step
     best = checkpoints.load_best()
-    speed = (last - start) / max(time.monotonic() - began, 1e-9)
-    return {"best_step": best.step, "steps_per_second": round(speed, 2), **best.scores}
+    speed = round((last - start) / seconds, 2)
+    return {"best_step": best.step, "steps": last, "skipped": skipped, "steps_per_second": speed, **best.scores}
+
+
+def _ended(checkpoints: Checkpoints, step: int, settings: GradientSettings) -> bool:
+    """Whether the validations since the best one have used up the patience."""
+    if not settings.patience or step % settings.validate_every:
+        return False
+    return step - checkpoints.best().step >= settings.patience * settings.validate_every
+
+
+def _go_back(
+    label: str, trainer: Trainer, checkpoints: Checkpoints, first: int, count: int, about: Callable[[int], str]
+) -> int:
+    """Load the last checkpoint and halve the rate, once. Returns its step."""
+    batch = about(first * trainer.accumulate)
+    told = f"the loss or its gradient is not finite in {count} steps from step {first} on ({batch})"
+    if trainer.rate < 1:
+        raise BadData(
+            f"{label}: {told}, at half the learning rate too; `wm verify` checks the data, and --set "
+            "learning_rate=... lowers the rate."
+        )
+    step = checkpoints.resume()
+    trainer.rate = 0.5
+    console.say(f"{label}: {told}; goes back to step {step} and on at half the learning rate")
+    return step

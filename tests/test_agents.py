@@ -5,7 +5,7 @@ from wm.actions import ActionSpace
 from wm.agents import SERVE_STEPS, VmcAgent
 from wm.models.controller import Controller
 from wm.models.mdnrnn import MdnRnn
-from wm.models.vae import ConvVae
+from wm.models.vae import build
 from wm.rollouts import Job
 
 SPACE = ActionSpace(count=3)
@@ -16,7 +16,7 @@ def make(slots: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
     mdnrnn = MdnRnn(4, 3, 8, 2, 10.0)
     controller = Controller(12, SPACE, "argmax")
     candidates = np.random.default_rng(0).normal(size=(5, controller.parameters)).astype(np.float32)
-    return VmcAgent(ConvVae(32, 3, 4), mdnrnn, controller, candidates, slots, serve), candidates
+    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, slots, serve), candidates
 
 
 def test_a_slot_acts_the_same_whoever_its_neighbours_are() -> None:
@@ -47,7 +47,7 @@ def test_hidden_state_is_carried_on_and_begins_anew() -> None:
 
 def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
     agent, _ = make(1, serve=1)
-    agent.begin(0, Job(0, 0))
+    agent.begin(0, Job(0, 0, candidate=1))
     frames = np.zeros((1, 32, 32, 3), np.uint8)
     lives = [5] * 6 + [4] * 6
     acts = [int(agent.act(frames, [{"lives": n}])[0]) for n in lives]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from wm.models.controller import Controller
 from wm.models.mdnrnn import MdnRnn
-from wm.models.vae import ConvVae
+from wm.models.vae import Vae
 from wm.rollouts import Job
 
 SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
@@ -24,7 +24,7 @@ class VmcAgent:
 
     def __init__(
         self,
-        vae: ConvVae | None,
+        vae: Vae | None,
         mdnrnn: MdnRnn,
         controller: Controller,
         candidates: NDArray[np.float32],

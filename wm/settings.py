@@ -90,24 +90,54 @@ class CollectSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VaeSettings(Settings):
-    """`wm train-vae`: the paper's ConvVAE."""
+class GradientSettings(Settings):
+    """What the training of V and of M have in common."""
 
+    steps: int = setting(4000, "Training steps.", low=1, flag=True)
+    batch: int = setting(32, "Frames or windows per batch.", low=1, flag=True)
+    accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, flag=True)
+    precision: str = setting(
+        "auto",
+        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        choices=("auto", "fp32", "bf16", "fp16"),
+        flag=True,
+    )
+    tf32: bool = setting(True, "On CUDA, let float32 products use TF32.", flag=True, result=False)
+    compile: bool = setting(False, "Compile the loss with torch.compile.", flag=True, result=False)
+    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
+    clip: float = setting(1.0, "Largest gradient norm.", low=1e-6)
+    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
+    patience: int = setting(10, "End after this many validations without a better one; 0: never.", low=0)
+    held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaeSettings(GradientSettings):
+    """`wm train-vae`: the VAE and its loss."""
+
+    vae: str = setting(
+        "small",
+        "The network: small is as good as the paper's at a fraction of the cost.",
+        choices=("small", "paper"),
+        flag=True,
+    )
     episodes: int = setting(0, "Train on the first N episodes; 0: all.", low=0, flag=True, result=False)
     latent: int = setting(32, "Number of latent dimensions.", low=1, high=1024, flag=True)
     steps: int = setting(6000, "Training steps.", low=1, flag=True)
-    batch: int = setting(64, "Frames per step.", low=1, flag=True)
-    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
-    pixel_weight: float = setting(
-        100.0, "Weight of the summed squared pixel error against the KL term; the paper's is 1.", low=1e-6
+    batch: int = setting(64, "Frames per batch.", low=1, flag=True)
+    pixels: float = setting(
+        1000.0,
+        "Nats that always showing the mean picture would cost; 0: the plain summed squared error, as in the paper.",
+        low=0,
     )
     rarity: float = setting(
         0.5, "How much more rare colours at a place weigh (an exponent); 0: all alike, as in the paper.", low=0, high=2
     )
-    clip: float = setting(20.0, "Largest gradient norm, of the loss divided by pixel_weight.", low=1e-6)
+    moments: float = setting(
+        30.0, "Nats that each moment costs that z does not tell linearly; 0: none, as in the paper.", low=0
+    )
+    clip: float = setting(20.0, "Largest gradient norm, of the loss in units of `pixels`.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
-    held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
-    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
     ram: str = setting(
         "auto", "Memory for decoded frames, such as 2GB; auto: a quarter of what is free.", flag=True, result=False
     )
@@ -122,18 +152,14 @@ class VaeSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MdnRnnSettings(Settings):
+class MdnRnnSettings(GradientSettings):
     """`wm train-mdnrnn`: LSTM with a mixture density head, and heads for reward and end of episode."""
 
     hidden: int = setting(256, "LSTM units.", low=1, high=8192, flag=True)
     mixtures: int = setting(5, "Gaussians per latent dimension.", low=1, high=64, flag=True)
     seq_len: int = setting(64, "Steps per training window.", low=2, flag=True)
-    steps: int = setting(4000, "Training steps.", low=1, flag=True)
-    batch: int = setting(32, "Windows per step.", low=1, flag=True)
-    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
-    clip: float = setting(1.0, "Largest gradient norm.", low=1e-6)
+    batch: int = setting(32, "Windows per batch.", low=1, flag=True)
     end_weight: float = setting(10.0, "Weight of the rare ends of episodes in the end head's loss.", low=1.0)
-    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)

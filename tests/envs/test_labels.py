@@ -50,13 +50,17 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
-    player, enemy = [], []
+    player, enemy, hidden = [], [], []
     for screen, labels in watch(EnvRecipe("Pong").make(labelled=True), 600):
         for colour, label, errors in (((92, 186, 92), labels[2], player), ((213, 130, 74), labels[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:
                 errors.append(label - y)
+            if np.isnan(label):
+                hidden.append(pixels)
     assert len(player) > 150
     assert len(enemy) > 100
     assert np.abs(np.median(player)) <= 1
     assert np.abs(np.median(enemy)) <= 1
+    assert len(hidden) > 10
+    assert not any(hidden)

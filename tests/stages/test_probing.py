@@ -22,5 +22,10 @@ def test_the_worst_label_that_a_frame_shows_is_judged(capsys: pytest.CaptureFixt
         judge(readings(ball_x=0.3, ball_y=0.9), EnvRecipe("Pong"), 0.5)
 
 
+def test_a_label_that_is_not_read_at_all_only_warns_unless_it_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    judge(readings(x=-0.2), EnvRecipe("LunarLander"), 0.0)
+    assert "warning: V shows x with R2 -0.20" in capsys.readouterr().err
+
+
 def test_without_labels_nothing_is_said() -> None:
     assert judge({}, EnvRecipe("MountainCar-v0"), 0.9) == ""

@@ -101,13 +101,18 @@ class FrameBatches:
                 filled += chunk.rows
         self._order, self._group = order, number
 
-    def at(self, step: int) -> NDArray[np.uint8]:
-        """The batch of a step. Epochs follow each other without a gap; a batch never mixes two of them."""
+    def about(self, step: int) -> str:
+        """Which batch a step has, in words."""
+        return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"
+
+    def at(self, step: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """The batch of a step, in the first rows of `out` if that is given. Epochs follow each other without a gap; a
+        batch never mixes two of them."""
         per_epoch = max(self.frames // self.batch, 1)
         epoch, place = divmod(step, per_epoch)
         self._begin_epoch(epoch)
         start, stop = place * self.batch, min((place + 1) * self.batch, self.frames)
-        batch = np.empty((stop - start, *self._shape), np.uint8)
+        batch = np.empty((stop - start, *self._shape), np.uint8) if out is None else out[: stop - start]
         filled = 0
         while filled < len(batch):
             number = int(np.searchsorted(self._ends, start + filled, side="right"))

@@ -32,6 +32,11 @@ class Latents:
     space: ActionSpace
 
     @property
+    def rows(self) -> int:
+        """How many frames were encoded."""
+        return len(self.means)
+
+    @property
     def starts(self) -> NDArray[np.int64]:
         """First row of every episode."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)

@@ -36,12 +36,20 @@ class Windows:
 
     def at(self, step: int) -> WindowBatch:
         """The batch of a step."""
+        return self.cut(self._addresses(step))
+
+    def about(self, step: int) -> str:
+        """Where the batch of a step comes from, in words."""
+        episodes = sorted({int(episode) for episode in self._addresses(step)[:, 0]})
+        return f"batch {step}, windows of episodes {', '.join(map(str, episodes[:8]))}" + ", ..." * (len(episodes) > 8)
+
+    def _addresses(self, step: int) -> NDArray[np.int64]:
         random = generator(self.seed, "windows", step)
         picked = random.choice(len(self._episodes), self.batch, p=self._steps / self._steps.sum())
         steps = self._steps[picked]
         drawn = random.uniform(-self.length / 2, np.maximum(steps - self.length / 2, 1))
         starts = np.clip(drawn.astype(np.int64), 0, np.maximum(steps - self.length, 0))
-        return self.cut(np.stack([self._episodes[picked], starts], axis=1))
+        return np.stack([self._episodes[picked], starts], axis=1)
 
     def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
         """The windows at (episode, first step) addresses."""

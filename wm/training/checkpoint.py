@@ -8,24 +8,26 @@ generator has to be saved.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_file
 from wm.training import weights
+from wm.training.loop import Trainer
 
 KEEP_LAST = 2
 
 
 @dataclass(frozen=True)
 class Point:
-    """A checkpoint on disk."""
+    """A checkpoint on disk. `state` is the trainer's."""
 
     folder: Path
     step: int
     scores: dict[str, float]
+    state: dict[str, Any]
 
     @property
     def score(self) -> float:
@@ -44,10 +46,11 @@ class Point:
 
 
 class Checkpoints:
-    """Checkpoints of one model and its optimizer in a folder; the lowest `validation_loss` is the best."""
+    """Checkpoints of a training in a folder; the lowest `validation_loss` is the best."""
 
-    def __init__(self, folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self.folder, self.model, self.optimizer = folder, model, optimizer
+    def __init__(self, folder: Path, trainer: Trainer) -> None:
+        self.folder, self.trainer = folder, trainer
+        self.model, self.optimizer = trainer.model, trainer.optimizer
         durable.make_folder(folder)
         durable.sweep(folder)
 
@@ -57,7 +60,7 @@ class Checkpoints:
         for path in sorted(self.folder.glob("step-*.json")):
             try:
                 record = json.loads(path.read_bytes())
-                point = Point(self.folder, int(record["step"]), dict(record["scores"]))
+                point = Point(self.folder, int(record["step"]), dict(record["scores"]), dict(record["state"]))
                 if sha256_file(point.tensors) == record["sha256"]:
                     found.append(point)
             except (OSError, ValueError, KeyError):
@@ -66,15 +69,15 @@ class Checkpoints:
 
     def save(self, step: int, scores: dict[str, float]) -> None:
         """Save the state after `step` steps and remove what is neither best nor among the last two."""
-        point = Point(self.folder, step, scores)
+        point = Point(self.folder, step, scores, self.trainer.state())
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
         weights.save(point.tensors, tensors)
-        durable.write_json(point.record, {"step": step, "scores": scores, "sha256": sha256_file(point.tensors)})
-        points = self.points()
-        best = min(points, key=lambda item: item.score)
-        for old in points[:-KEEP_LAST]:
+        record = {"step": step, "scores": scores, "state": point.state, "sha256": sha256_file(point.tensors)}
+        durable.write_json(point.record, record)
+        best = self.best()
+        for old in self.points()[:-KEEP_LAST]:
             if old.step != best.step:
                 old.record.unlink(missing_ok=True)
                 old.tensors.unlink(missing_ok=True)
@@ -93,11 +96,16 @@ class Checkpoints:
                 state.setdefault(int(number), {})[key] = tensor
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.trainer.load_state(points[-1].state)
         return points[-1].step
+
+    def best(self) -> Point:
+        """The checkpoint with the lowest validation loss, the earliest of equals."""
+        return min(self.points(), key=lambda item: item.score)
 
     def load_best(self) -> Point:
         """Put the weights of the best checkpoint into the model."""
-        best = min(self.points(), key=lambda item: item.score)
+        best = self.best()
         self._load_model(self._read(best), best)
         return best
 

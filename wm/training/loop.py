@@ -1,12 +1,19 @@
-"""The training loop: it only loops. Logging, validation and checkpoints live outside it."""
+"""One step of gradient descent, and how often it could not be taken. Logging, validation and checkpoints live outside.
+
+A step whose loss or gradient is not finite changes nothing but a counter, which stays on the device: nothing waits for
+the device until somebody asks.
+"""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from wm.errors import BadData
+from wm.training.precision import Precision
+
+Loss = Callable[[int], tuple[Tensor, dict[str, Tensor]]]
 
 
 def cosine(step: int, steps: int, floor: float = 0.05) -> float:
@@ -14,30 +21,72 @@ def cosine(step: int, steps: int, floor: float = 0.05) -> float:
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
-def train(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    loss: Callable[[int], tuple[Tensor, dict[str, Tensor]]],
-    *,
-    start: int,
-    stop: int,
-    learning_rate: float,
-    clip: float | None = None,
-) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Yield (steps done, detached metrics) after every step from `start` to `stop`.
+class Trainer:
+    """Adam on a model. `loss(batch)` returns the scalar to minimise and metrics, and knows its batch by number alone.
 
-    `loss(step)` returns the scalar to minimise and metrics; it decides the batch by the step alone. Raises BadData
-    naming the step when the loss is not finite, before the weights are touched.
+    `accumulate` batches make a step. `rate` is a factor of the learning rate, 1 unless training had to go back.
     """
-    for step in range(start, stop):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * cosine(step, stop)
-        total, metrics = loss(step)
-        if not math.isfinite(total.item()):
-            raise BadData(f"the loss is {total.item()} at step {step}; lower the learning rate with --set.")
-        optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        if clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        yield step + 1, {name: value.detach() for name, value in metrics.items()}
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        precision: Precision,
+        *,
+        steps: int,
+        learning_rate: float,
+        clip: float,
+        accumulate: int = 1,
+    ) -> None:
+        self.model, self.steps, self.learning_rate = model, steps, learning_rate
+        self.rate = 1.0
+        self._loss, self._precision, self._clip, self.accumulate = loss, precision, clip, accumulate
+        self.optimizer = torch.optim.Adam(model.parameters(), learning_rate, fused=True)
+        self._scaler = torch.amp.GradScaler(precision.device.type, enabled=precision.scaled)
+        self._skipped = torch.zeros((), dtype=torch.int64, device=precision.device)
+        self._first_skipped = torch.full_like(self._skipped, -1)
+
+    def step(self, step: int) -> dict[str, Tensor]:
+        """Take step number `step` (from 0); returns detached metrics, means over its batches."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate * self.rate * cosine(step, self.steps)
+        self.optimizer.zero_grad(set_to_none=True)
+        pieces = []
+        for piece in range(self.accumulate):
+            with self._precision.cast():
+                total, metrics = self._loss(step * self.accumulate + piece)
+            self._scaler.scale(total / self.accumulate).backward()
+            pieces.append({"total": total.detach()} | {name: value.detach() for name, value in metrics.items()})
+        found = {name: torch.stack([piece[name] for piece in pieces]).mean() for name in pieces[0]}
+        self._update(step, found.pop("total"))
+        return found
+
+    def _update(self, step: int, total: Tensor) -> None:
+        self._scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
+        # The scaler lets a gradient overflow now and then to find its scale; that is no trouble of the model.
+        bad = ~torch.isfinite(total if self._precision.scaled else total + norm)
+        self._first_skipped = torch.where(bad & (self._skipped == 0), step, self._first_skipped)
+        self._skipped += bad
+        if not self._precision.scaled:
+            self.optimizer.grad_scale, self.optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
+
+    def take_skipped(self) -> tuple[int, int]:
+        """How many steps were skipped since this was last asked, and the first of them (-1: none). Waits for the
+        device."""
+        count, first = int(self._skipped.item()), int(self._first_skipped.item())
+        self._skipped.zero_()
+        self._first_skipped.fill_(-1)
+        return count, first
+
+    def state(self) -> dict[str, Any]:
+        """What continues it besides weights and optimizer, as plain values."""
+        return {"rate": self.rate, "scaler": self._scaler.state_dict()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.rate = float(state["rate"])
+        if state["scaler"] and self._precision.scaled:
+            self._scaler.load_state_dict(state["scaler"])

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+import torch
+
+from wm.models.moments import Moments
+from wm.training.probe import read
+
+
+def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
+    """A dim dot of one pixel and a bright bar twelve pixels long, each at random places; and those."""
+    random = np.random.default_rng(0)
+    places = np.stack([random.integers(4, 60, count), random.integers(4, 60, count), random.integers(8, 52, count)], 1)
+    frames = np.full((count, 64, 64, channels), 90, np.uint8)
+    for frame, (x, y, bar) in zip(frames, places, strict=True):
+        frame[bar - 6 : bar + 6, 2:4] = (200, 60, 90)[:channels]
+        frame[y, x] = 160
+    return torch.from_numpy(frames), places.astype(np.float64)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_positions_are_linear_in_them(channels: int) -> None:
+    frames, places = scenes(800, channels)
+    found = Moments(frames)(frames).numpy()
+    readings = read(found[:600], places[:600], found[600:], places[600:])
+    assert min(r2 for r2, _, _ in readings) > 0.9
+
+
+def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
+    frames, _ = scenes(400, 3)
+    found = Moments(frames)(frames)
+    assert found.shape == (400, 48)
+    assert found.mean(0).abs().max() < 1e-2
+    assert found.std(0).max() < 1.01
+    assert (found.std(0) > 0.9).sum() >= 10
+    still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
+    assert Moments(still)(still).abs().max() < 0.1

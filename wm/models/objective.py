@@ -1,0 +1,64 @@
+"""What V minimises: weighted squared error + moments not told + max(KL, 0.5 nats per latent), all in nats.
+
+The error is scaled so that always showing the mean picture would cost `pixels` nats, be the picture calm or busy.
+Without that scale, rarity and moments it is the loss of Ha & Schmidhuber (2018), summed squared error. Nothing in it is
+a constant of a game: scale, rarity and moments are taken from a sample of the data.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from wm.models.moments import Moments
+from wm.models.rarity import RarityWeights
+from wm.models.vae import Vae, pictures
+
+
+class VaeLoss(NamedTuple):
+    """Means over the batch: `total` to minimise, plain squared `error` summed over a frame, `divergence` (nats), and
+    the `moments`' mean squared error (1 is guessing)."""
+
+    total: Tensor
+    error: Tensor
+    divergence: Tensor
+    moments: Tensor
+
+
+class Objective(nn.Module):
+    """The loss and the V it trains; `sample` (N, S, S, C) uint8 is of the data."""
+
+    def __init__(
+        self, vae: Vae, sample: Tensor, *, pixels: float, rarity: float, moments: float, kl_tolerance: float
+    ) -> None:
+        super().__init__()
+        self.vae = vae
+        self._moments_weight, self._kl_tolerance = moments, kl_tolerance
+        self._rarity = RarityWeights(sample, rarity) if rarity else None
+        self._scale = 1.0
+        if pixels:
+            means = [self._weighted(part, vae.background).sum().item() for part in sample.split(256)]
+            self._scale = pixels / max(sum(means) / len(sample), 1e-3)
+        self.moments = Moments(sample) if moments else None
+        self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
+
+    def _weighted(self, frames: Tensor, drawn: Tensor) -> Tensor:
+        """Squared error of a frame, (B,)."""
+        square = (drawn - pictures(frames)).square()
+        return (square if self._rarity is None else self._rarity(frames) * square).sum(dim=(1, 2, 3))
+
+    def forward(self, frames: Tensor, noise: Tensor) -> VaeLoss:
+        """The loss of (B, S, S, C) uint8 frames with (B, Z) standard normal noise."""
+        mean, logvar = self.vae.encode(frames)
+        z = mean + noise * torch.exp(0.5 * logvar)
+        drawn = self.vae.decode(z)
+        with torch.autocast(frames.device.type, enabled=False):
+            error = self._weighted(frames, drawn).mean()
+            plain = (drawn.detach() - pictures(frames)).square().sum(dim=(1, 2, 3)).mean()
+            divergence = 0.5 * (mean.square() + logvar.exp() - 1 - logvar).sum(dim=1)
+            total = self._scale * error + divergence.clamp(min=self._kl_tolerance * self.vae.latent).mean()
+            untold = torch.zeros_like(total)
+            if self.moments is not None and self.reader is not None:
+                untold = (self.reader(z) - self.moments(frames)).square().mean()
+                total = total + self._moments_weight * self.moments.count * untold
+        return VaeLoss(total, plain, divergence.detach().mean(), untold.detach())

@@ -1,0 +1,52 @@
+"""Number formats: what the device multiplies in. Weights, losses and the optimizer stay in float32."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from wm.errors import UsageProblem
+
+_FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A number format on a device."""
+
+    name: str
+    device: torch.device
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the loss has to be scaled: float16's small gradients would vanish."""
+        return self.name == "fp16"
+
+    def cast(self) -> AbstractContextManager[None]:
+        """Within it, matrix products and convolutions are done in this format."""
+        return torch.autocast(self.device.type, _FORMATS[self.name], enabled=self.name != "fp32")
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for bfloat16: without them it is slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return device.type == "cpu" and supported is not None and bool(supported())
+
+
+def pick(asked: str, device: torch.device) -> Precision:
+    """Resolve `auto`: bf16 where there are instructions for it, else fp32. Raises UsageProblem for what the device
+    cannot do."""
+    if asked == "auto":
+        asked = "bf16" if has_bf16(device) else "fp32"
+    if asked != "fp32" and device.type == "mps":
+        raise UsageProblem(f"--precision is {asked!r} but training on mps is in fp32 only; leave the option out.")
+    return Precision(asked, device)
+
+
+def allow_tf32(allowed: bool, device: torch.device) -> None:
+    """Let a CUDA device multiply float32 with TF32's shorter mantissa."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if allowed else "highest")
+        torch.backends.cudnn.allow_tf32 = allowed
