@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wm.episodes.latents import Latents
 from wm.episodes.windows import WindowBatch, Windows
+from wm.models.cell import Cell
 from wm.models.mdnrnn import MdnRnn, expected, log_likelihood
 from wm.training import forecast
 from wm.training.forecast import Guesses
@@ -143,15 +144,15 @@ def open_loop(
         return {str(horizon): None for horizon in HORIZONS}
     batch = Windows(latents, held, CONTEXT + HORIZONS[-1], len(starts), 0).cut(starts)
     z, actions = torch.from_numpy(batch.means), torch.from_numpy(batch.actions)
-    state = model.start(len(z))
+    cell, state = Cell(model), model.start(len(z))
     for step in range(CONTEXT):
-        state = model.step(z[:, step], actions[:, step], state)
+        state = cell.step(z[:, step], actions[:, step], state)
     last = batch.means[:, CONTEXT]
     now, before, dreamed = last, batch.means[:, CONTEXT - 1], z[:, CONTEXT]
     found: dict[str, dict[str, float] | None] = {}
     for ahead in range(1, HORIZONS[-1] + 1):
         step = CONTEXT + ahead - 1
-        state = model.step(dreamed, actions[:, step], state)
+        state = cell.step(dreamed, actions[:, step], state)
         dreamed = expected(model.predict(dreamed, state[0]))
         before, now = now, guesses.linear(before, now, batch.actions[:, step]).astype(np.float32)
         if ahead in HORIZONS:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from wm.models.cell import Cell
 from wm.models.controller import Controller
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae
@@ -32,7 +33,7 @@ class VmcAgent:
         serve: int | None = None,
     ) -> None:
         self.slots = slots
-        self._vae, self._mdnrnn, self._controller, self._serve = vae, mdnrnn, controller, serve
+        self._vae, self._cell, self._controller, self._serve = vae, Cell(mdnrnn), controller, serve
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         self._weights = torch.zeros(slots, controller.parameters)
         self._h, self._c = mdnrnn.start(slots)
@@ -57,7 +58,7 @@ class VmcAgent:
         if self._serve is not None:
             self._put_into_play(actions, infos)
         encoded = torch.from_numpy(self._controller.space.encode(actions))
-        h, c = self._mdnrnn.step(z, encoded, (self._h, self._c))
+        h, c = self._cell.step(z, encoded, (self._h, self._c))
         self._h.copy_(h)
         self._c.copy_(c)
         return actions

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.models.cell import Cell
 from wm.models.controller import Controller
-from wm.models.mdnrnn import MdnRnn, State, sample
+from wm.models.mdnrnn import MdnRnn, State
 from wm.seeding import integer
 
 
@@ -30,17 +31,21 @@ class Starts:
 @torch.inference_mode()
 def warm_starts(mdnrnn: MdnRnn, z: Tensor, actions: Tensor) -> Starts:
     """Starts after M has seen real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
-    state = mdnrnn.start(len(z))
+    cell, state = Cell(mdnrnn), mdnrnn.start(len(z))
     for step in range(actions.shape[1]):
-        state = mdnrnn.step(z[:, step], actions[:, step], state)
+        state = cell.step(z[:, step], actions[:, step], state)
     return Starts(z[:, -1], state)
 
 
 class Dreams:
-    """N dreams at once. `step` advances all of them; the caller keeps account of which have ended."""
+    """N dreams at once. `step` advances all of them; the caller keeps account of which have ended. Products are in
+    `dtype`."""
 
-    def __init__(self, mdnrnn: MdnRnn, starts: Starts, temperature: float, seed: int) -> None:
-        self.mdnrnn, self.temperature = mdnrnn, temperature
+    def __init__(
+        self, mdnrnn: MdnRnn, starts: Starts, temperature: float, seed: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.temperature = temperature
+        self._cell = Cell(mdnrnn, dtype)
         self._random = torch.Generator().manual_seed(seed)
         self.z, self.state = starts.z, starts.state
 
@@ -52,11 +57,9 @@ class Dreams:
     @torch.inference_mode()
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here (N,) bool. `z` moves on."""
-        self.state = self.mdnrnn.step(self.z, actions, self.state)
-        said = self.mdnrnn.predict(self.z, self.hidden)
-        self.z = sample(said, self.temperature, self._random)
-        chance = torch.rand(len(self.z), generator=self._random)
-        return said.reward, chance < self.mdnrnn.end_probability(said)
+        self.state = self._cell.step(self.z, actions, self.state)
+        self.z, reward, end = self._cell.draw(self.z, self.hidden, self.temperature, self._random)
+        return reward, torch.rand(len(end), generator=self._random) < end
 
 
 class DreamEnv(gym.Env[NDArray[np.float32], Any]):

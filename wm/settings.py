@@ -126,7 +126,7 @@ class VaeSettings(GradientSettings):
     steps: int = setting(6000, "Training steps.", low=1, flag=True)
     batch: int = setting(64, "Frames per batch.", low=1, flag=True)
     pixels: float = setting(
-        1000.0,
+        3000.0,
         "Nats that always showing the mean picture would cost; 0: the plain summed squared error, as in the paper.",
         low=0,
     )
@@ -134,7 +134,7 @@ class VaeSettings(GradientSettings):
         0.5, "How much more rare colours at a place weigh (an exponent); 0: all alike, as in the paper.", low=0, high=2
     )
     moments: float = setting(
-        30.0, "Nats that each moment costs that z does not tell linearly; 0: none, as in the paper.", low=0
+        100.0, "Nats that each moment costs that z does not tell linearly; 0: none, as in the paper.", low=0
     )
     clip: float = setting(20.0, "Largest gradient norm, of the loss in units of `pixels`.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)

@@ -20,17 +20,23 @@ def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_positions_are_linear_in_them(channels: int) -> None:
     frames, places = scenes(800, channels)
-    found = Moments(frames)(frames).numpy()
+    found = Moments(frames, 32)(frames).numpy()
     readings = read(found[:600], places[:600], found[600:], places[600:])
     assert min(r2 for r2, _, _ in readings) > 0.9
 
 
+@pytest.mark.parametrize(("latent", "channels", "count"), [(32, 3, 48), (64, 3, 108), (32, 1, 49), (2, 3, 12)])
+def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, count: int) -> None:
+    frames, _ = scenes(200, channels)
+    assert Moments(frames, latent).count == count
+
+
 def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
     frames, _ = scenes(400, 3)
-    found = Moments(frames)(frames)
+    found = Moments(frames, 32)(frames)
     assert found.shape == (400, 48)
     assert found.mean(0).abs().max() < 1e-2
     assert found.std(0).max() < 1.01
     assert (found.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
-    assert Moments(still)(still).abs().max() < 0.1
+    assert Moments(still, 32)(still).abs().max() < 0.1

@@ -79,11 +79,6 @@ class MdnRnn(nn.Module):
         h, _ = self.lstm(torch.cat([z, action], -1))
         return self.predict(z, h)
 
-    def step(self, z: Tensor, action: Tensor, state: State) -> State:
-        """One step: z (B, Z), action (B, A), state -> state."""
-        _, (h, c) = self.lstm(torch.cat([z, action], -1)[:, None], (state[0][None], state[1][None]))
-        return h[0], c[0]
-
     def end_probability(self, prediction: Prediction) -> Tensor:
         """Calibrated probability that the episode ends with this step."""
         return torch.sigmoid(prediction.end_logit - math.log(self.end_weight))
@@ -108,15 +103,6 @@ def log_likelihood(said: Prediction, z: Tensor) -> Tensor:
     standard = (z[..., None] - said.mean) * torch.exp(-said.log_sigma)
     each = said.logits - said.log_sigma - 0.5 * standard.square() - 0.5 * math.log(2 * math.pi)
     return torch.logsumexp(each, -1)
-
-
-def sample(said: Prediction, temperature: float, generator: torch.Generator) -> Tensor:
-    """Draw the next latent, (..., Z): logits / temperature, sigma * sqrt(temperature) (Ha & Schmidhuber, A.2)."""
-    uniform = torch.rand(said.logits.shape, generator=generator, device=said.logits.device).clamp(1e-20, 1)
-    component = (said.logits / temperature - torch.log(-torch.log(uniform))).argmax(-1, keepdim=True)  # Gumbel-max
-    mean, log_sigma = said.mean.gather(-1, component), said.log_sigma.gather(-1, component)
-    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-    return (mean + torch.exp(log_sigma) * math.sqrt(temperature) * noise).squeeze(-1)
 
 
 def expected(said: Prediction) -> Tensor:

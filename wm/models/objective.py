@@ -39,7 +39,7 @@ class Objective(nn.Module):
         if pixels:
             means = [self._weighted(part, vae.background).sum().item() for part in sample.split(256)]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
-        self.moments = Moments(sample) if moments else None
+        self.moments = Moments(sample, vae.latent) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
     def _weighted(self, frames: Tensor, drawn: Tensor) -> Tensor:

@@ -1,0 +1,238 @@
+"""What V and M learn, measured: fills docs/learning.json row by row and renders docs/learning.md from it.
+
+`python docs/learning.py models Pong 0` collects, trains V and M with the laptop preset and seed 0, and keeps their
+figures; `python docs/learning.py losses Pong 0` trains V in several forms on equally many images; without arguments it
+only renders. Episodes and runs stay in build/learning, so a row can be interrupted and asked for again.
+"""
+
+import fcntl
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROWS, PAGE, BUILD = HERE / "learning.json", HERE / "learning.md", HERE.parent / "build" / "learning"
+ENVS = ("Pong", "LunarLander", "Breakout", "CarRacing")
+IMAGES = 500  # batches of 64 in the comparison of losses
+_PAPER = ("--set", "pixels=0", "--set", "rarity=0", "--set", "moments=0")
+FORMS: dict[str, tuple[str, ...]] = {
+    "small, our loss (bf16)": ("--precision", "bf16"),
+    "small, our loss (fp32)": ("--precision", "fp32"),
+    "small, without moments": ("--set", "moments=0"),
+    "small, the paper's loss": _PAPER,
+    "paper's network, our loss": ("--vae", "paper"),
+    "paper's network and loss": ("--vae", "paper", *_PAPER),
+}
+
+
+def wm(command: str, *options: str) -> dict[str, Any]:
+    """What a command says with --json."""
+    words = [sys.executable, "-c", "from stages.cli import main; main()", command, *options, "--json"]
+    done = subprocess.run(words, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def collected(env: str) -> Path:
+    """The episodes of an environment, as the laptop preset collects them; the same for every seed and form."""
+    path = BUILD / f"{env}.zarr"
+    wm("collect", "--env", env, "--data", str(path), "--preset", "laptop", "--workers", "1")
+    return path
+
+
+def models(env: str, seed: int) -> None:
+    """One row: V and M of the laptop preset."""
+    where = ("--env", env, "--data", str(collected(env)), "--run", str(BUILD / f"{env}-{seed}"))
+    options = (*where, "--preset", "laptop", "--seed", str(seed))
+    vae, mdnrnn = wm("train-vae", *options), wm("train-mdnrnn", *options)
+    keep = ("probe", "validation_error", "mean_picture_error", "validation_kl", "rows", "precision", "steps")
+    row: dict[str, Any] = {"vae": {name: vae["metrics"][name] for name in keep}, "mdnrnn": mdnrnn["metrics"]}
+    row["seconds"] = {"vae": vae["wall_seconds"], "mdnrnn": mdnrnn["wall_seconds"]}
+    add({"kind": "models", "env": env, "seed": seed, **row})
+
+
+def losses(env: str, seed: int) -> None:
+    """One row for every form of V."""
+    data = collected(env)
+    for number, (form, extra) in enumerate(FORMS.items()):
+        run = BUILD / f"{env}-{seed}-{number}"
+        options = ("--env", env, "--data", str(data), "--run", str(run), "--preset", "laptop", "--seed", str(seed))
+        found = wm("train-vae", *options, *extra, "--steps", str(IMAGES))
+        keep = ("probe", "validation_error", "images_per_second")
+        row = {name: found["metrics"][name] for name in keep}
+        add({"kind": "losses", "env": env, "seed": seed, "form": form, **row})
+
+
+def add(row: dict[str, Any]) -> None:
+    """Put a row in its place; another one being added at the same time waits."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], cwd=HERE.parent, capture_output=True, text=True, check=False
+    )
+    row |= {"commit": commit.stdout.strip(), "threads": os.environ.get("OMP_NUM_THREADS", "all")}
+    key = ("kind", "env", "seed", "form")
+    with open(BUILD / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = json.loads(ROWS.read_text()) if ROWS.exists() else []
+        rows = [old for old in rows if any(old.get(name) != row.get(name) for name in key)] + [row]
+        rows.sort(key=lambda item: (item["kind"], ENVS.index(item["env"]), item["seed"], item.get("form", "")))
+        ROWS.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def spread(values: Iterable[float | None], digits: int = 2) -> str:
+    """Median, and from where to where, over seeds."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "–"
+    middle = statistics.median(known)
+    return f"{middle:.{digits}f} ({known[0]:.{digits}f} to {known[-1]:.{digits}f})"
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    whole = [row for row in rows if row["kind"] == "models"]
+    parts = [
+        "# What V and M learn\n",
+        "Median over training seeds, and their range; all on held-out episodes. `python docs/learning.py models Pong "
+        "0` makes a row (collect, train V, train M with the laptop preset), `python docs/learning.py losses Pong 0` those "
+        "of the comparison of losses, `python docs/learning.py` this page from docs/learning.json, which also has "
+        "commits.\n",
+        "## V: what a linear probe reads from a sampled z\n",
+        "R2 on held-out episodes; untrained is the same network before training. Motions (marked *) cannot be seen in "
+        "one frame.\n",
+        _probes(whole),
+        "## M: against what guesses as well\n",
+        _guesses(whole),
+        "Open loop: squared error of M fed with its own expectation after 16 real steps, as a share of the better of "
+        "persistence and the mean latent (1: no better).\n",
+        _open_loop(whole),
+        "## M: rewards, ends and motion\n",
+        _events(whole),
+        "R2 of a linear probe for what moves how fast:\n",
+        _motion(whole),
+        f"## Losses and networks of V at equal images ({IMAGES * 64:,})\n",
+        "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
+        "frame.\n",
+        _forms([row for row in rows if row["kind"] == "losses"]),
+    ]
+    return "\n".join(parts)
+
+
+def _table(head: list[str], lines: Iterable[list[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
+
+
+def _of(rows: list[dict[str, Any]], env: str, get: Callable[[dict[str, Any]], float | None]) -> list[float | None]:
+    return [get(row) for row in rows if row["env"] == env]
+
+
+def _envs(rows: list[dict[str, Any]]) -> list[str]:
+    return [env for env in ENVS if any(row["env"] == env for row in rows)]
+
+
+def _hidden(env: str) -> tuple[str, ...]:
+    from wm.envs.catalogue import find
+
+    known = find(env).probe
+    return known.hidden if known else ()
+
+
+def _probes(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for name in next(row for row in rows if row["env"] == env)["vae"]["probe"]:
+            star = "*" if name in _hidden(env) else ""
+            figures = [
+                spread(_of(rows, env, lambda row: row["vae"]["probe"][name][key]))  # noqa: B023
+                for key in ("r2", "untrained", "error")
+            ]
+            lines.append([env, name + star, *figures])
+    return _table(["environment", "what", "R2", "untrained", "error (its units)"], lines)
+
+
+def _guesses(rows: list[dict[str, Any]]) -> str:
+    names = ("nll", "nll_linear", "nll_persistence", "nll_marginal")
+    lines = [
+        [env, *(spread(_of(rows, env, lambda row: row["mdnrnn"][name])) for name in names)]  # noqa: B023
+        for env in _envs(rows)
+    ]
+    return _table(["nats a dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines)
+
+
+def _share(row: dict[str, Any], ahead: str) -> float | None:
+    errors = row["mdnrnn"]["open_loop"][ahead]
+    return None if errors is None else float(errors["M"] / min(errors["persistence"], errors["mean"]))
+
+
+def _open_loop(rows: list[dict[str, Any]]) -> str:
+    horizons = ("1", "5", "15", "50")
+    lines = [
+        [env, *(spread(_of(rows, env, lambda row: _share(row, ahead))) for ahead in horizons)]  # noqa: B023
+        for env in _envs(rows)
+    ]
+    return _table(["steps ahead", *horizons], lines)
+
+
+def _events(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        parts = [
+            ("reward", "rank_correlation", 2),
+            ("reward", "recall", 2),
+            ("end", "brier", 5),
+            ("end", "brier_rate", 5),
+        ]
+        figures = [spread(_of(rows, env, lambda row: row["mdnrnn"][a][b]), digits) for a, b, digits in parts]  # noqa: B023
+        lines.append([env, *figures])
+    head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate"]
+    return _table(head, lines)
+
+
+def _motion(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for name in next(row for row in rows if row["env"] == env)["mdnrnn"]["velocity"]:
+            figures = [
+                spread(_of(rows, env, lambda row: row["mdnrnn"]["velocity"][name][key]))  # noqa: B023
+                for key in ("z", "z_h", "z_untrained_h")
+            ]
+            lines.append([env, name, *figures])
+    return _table(["environment", "what", "z", "[z, h]", "[z, untrained h]"], lines)
+
+
+def _shown(row: dict[str, Any]) -> list[float]:
+    hidden = _hidden(row["env"])
+    known = {name: reading["r2"] for name, reading in row["probe"].items() if name not in hidden}
+    return [max(value, 0.0) for value in known.values() if value is not None]
+
+
+def _forms(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for form in FORMS:
+            some = [row for row in rows if row["form"] == form]
+            figures = [
+                spread(_of(some, env, lambda row: min(_shown(row)))),
+                spread(_of(some, env, lambda row: statistics.mean(_shown(row)))),
+                spread(_of(some, env, lambda row: row["validation_error"]), 1),
+                spread(_of(some, env, lambda row: row["images_per_second"]), 0),
+            ]
+            lines.append([env, form, *figures])
+    return _table(["environment", "V", "worst R2", "mean R2", "squared error", "images/s"], lines)
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        {"models": models, "losses": losses}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    else:
+        PAGE.write_text(page(json.loads(ROWS.read_text())))
+
+
+if __name__ == "__main__":
+    main()
