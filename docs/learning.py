@@ -97,17 +97,17 @@ def page(rows: list[dict[str, Any]]) -> str:
     whole = [row for row in rows if row["kind"] == "models"]
     parts = [
         "# What V and M learn\n",
-        "Median over training seeds, and their range; all on held-out episodes. `python docs/learning.py models Pong "
-        "0` makes a row (collect, train V, train M with the laptop preset), `python docs/learning.py losses Pong 0` those "
-        "of the comparison of losses, `python docs/learning.py` this page from docs/learning.json, which also has "
-        "commits.\n",
+        "Median over training seeds, and their range; all on held-out episodes. A row is one command: `python "
+        "docs/learning.py models Pong 0` collects and trains V and M with the laptop preset, `python docs/learning.py "
+        "losses Pong 0` compares losses; `python docs/learning.py` renders this page from docs/learning.json, where "
+        "the commits stand.\n",
         "## V: what a linear probe reads from a sampled z\n",
         "R2 on held-out episodes; untrained is the same network before training. Motions (marked *) cannot be seen in "
         "one frame.\n",
         _probes(whole),
         "## M: against what guesses as well\n",
         _guesses(whole),
-        "Open loop: squared error of M fed with its own expectation after 16 real steps, as a share of the better of "
+        "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the better of "
         "persistence and the mean latent (1: no better).\n",
         _open_loop(whole),
         "## M: rewards, ends and motion\n",

@@ -1,10 +1,12 @@
 """Episodes + V -> latents. Run by `wm train-mdnrnn` when they are missing; not a command of its own."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from stages import console
 from stages.session import Result, Session, made, pick_device, up_to_date
@@ -14,7 +16,8 @@ from wm.artifacts.runs import Artifact, Run
 from wm.episodes.batches import FrameReader
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
-from wm.errors import RecipeMismatch
+from wm.errors import BadData, RecipeMismatch
+from wm.models.vae import Vae
 
 RECIPE = 1
 BATCH = 256
@@ -66,28 +69,41 @@ def _summary(artifact: Artifact) -> str:
     return f"{found['rows']:,} latents of {found['latent']} dimensions at {found['frames_per_second']:,} frames/s"
 
 
-@torch.inference_mode()
 def _encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Latents:
-    device = pick_device(session.device)
-    model = vae.model.to(device)
+    model = vae.model.to(pick_device(session.device))
     means = np.empty((dataset.rows, model.latent), np.float32)
     logvars = np.empty_like(means)
-    reader = FrameReader(dataset)
     with console.progress(f"encode {session.env}", dataset.rows, "frames") as progress:
-        for start in range(0, dataset.rows, BATCH):
-            stop = min(start + BATCH, dataset.rows)
-            mean, logvar = model.encode(torch.from_numpy(reader.read(start, stop)).to(device))
-            means[start:stop], logvars[start:stop] = mean.cpu().numpy(), logvar.cpu().numpy()
+        for start, mean, logvar in encoded(dataset, model):
+            stop = start + len(mean)
+            means[start:stop], logvars[start:stop] = mean, logvar
             progress.update(stop)
             session.stop.raise_if_stopped()
     model.cpu()
+    rewards = dataset.column("rewards")
+    if not np.isfinite(rewards).all():
+        episode = int(np.searchsorted(dataset.ends, np.flatnonzero(~np.isfinite(rewards))[0], side="right"))
+        raise BadData(
+            f"{dataset.path} has a reward that is not a number in episode {episode}; collect it again into another "
+            "place with --data, with an environment that gives finite rewards."
+        )
     return Latents(
         means=means,
         logvars=logvars,
         actions=dataset.column("actions"),
-        rewards=dataset.column("rewards"),
+        rewards=rewards,
         ends=dataset.ends,
         terminated=dataset.table["terminated"].astype(bool),
         seeds=dataset.table["seed"].astype(np.int64),
         space=dataset.actions,
     )
+
+
+@torch.inference_mode()
+def encoded(dataset: Dataset, model: Vae) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+    """(first row, mean, log-variance) of every frame in turn, some hundred at a time."""
+    reader, device = FrameReader(dataset), model.background.device
+    for start in range(0, dataset.rows, BATCH):
+        frames = torch.from_numpy(reader.read(start, min(start + BATCH, dataset.rows)))
+        mean, logvar = model.encode(frames.to(device))
+        yield start, mean.cpu().numpy(), logvar.cpu().numpy()

@@ -115,7 +115,7 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
 
         def found(batch: WindowBatch, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
             source = torch.Generator().manual_seed(integer(session.seed, "mdnrnn", *path))
-            losses = run_loss(*(tensor.to(device) for tensor in _tensors(batch, source)))
+            losses = run_loss(*(tensor.to(device) for tensor in loss_arguments(batch, source)))
             return losses.total, {"loss": losses.total, "nll": losses.nll, "reward": losses.reward, "end": losses.end}
 
         @torch.inference_mode()
@@ -147,7 +147,7 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
     return made("train-mdnrnn", builder, artifact, _summary(artifact))
 
 
-def _tensors(batch: WindowBatch, source: torch.Generator) -> list[Tensor]:
+def loss_arguments(batch: WindowBatch, source: torch.Generator) -> list[Tensor]:
     """Arguments of the loss: the input z is sampled anew from q(z|frame), the target is the mean C will see."""
     mean, logvar = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.logvars[:, :-1])
     z = mean + torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=source)

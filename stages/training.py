@@ -77,10 +77,11 @@ def train_to_best(
     Stopped the current step is saved first. Raises BadData if the loss is not finite even at half the rate.
     """
     checkpoints = Checkpoints(folder / SCRATCH, trainer)
+    begun = bool(checkpoints.points())
     step = start = checkpoints.resume()
     if start:
         console.say(f"{label}: goes on at step {start} of {settings.steps}")
-    log = MetricsLog(folder, start)
+    log = MetricsLog(folder, start if begun else -1)
 
     def save() -> None:
         scores = validate()
@@ -92,7 +93,7 @@ def train_to_best(
         log.write(step, scores)
         checkpoints.save(step, scores)
 
-    if not start:
+    if not begun:
         save()
     began, skipped = time.monotonic(), 0
     with console.progress(label, settings.steps, "steps", start) as progress:

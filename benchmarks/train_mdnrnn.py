@@ -1,0 +1,71 @@
+"""Training M on latents, one core, steps of sequences per second: ours as `wm train-mdnrnn` does it, against plain
+nn.LSTM, batch 16, windows of 32, RMSprop, float32, on the same latents (random numbers: only speed is measured)."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from benchmarks.measure import one_core, rates, report
+from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_mdnrnn_step
+from stages.train_mdnrnn import loss_arguments
+from wm.actions import ActionSpace
+from wm.episodes.latents import Latents
+from wm.episodes.windows import Windows
+from wm.models.mdnrnn import MdnRnn
+from wm.settings import MdnRnnSettings
+from wm.training.loop import Trainer
+from wm.training.precision import Precision
+
+
+def some_latents(episodes: int = 20, rows: int = 1000) -> Latents:
+    """Random walks."""
+    random = np.random.default_rng(0)
+    means = (random.standard_normal((episodes * rows, LATENT)) * 0.1).cumsum(0).astype(np.float32) % 4 - 2
+    return Latents(
+        means=means,
+        logvars=np.full_like(means, -4),
+        actions=random.integers(0, 6, len(means)).astype(np.int32),
+        rewards=random.standard_normal(len(means)).astype(np.float32),
+        ends=np.arange(rows, len(means) + 1, rows),
+        terminated=np.ones(episodes, bool),
+        seeds=np.arange(episodes),
+        space=ActionSpace(count=6),
+    )
+
+
+def step(latents: Latents, precision: str) -> Callable[[], int]:
+    """A step of our training; returns steps of sequences."""
+    torch.manual_seed(0)
+    settings = MdnRnnSettings()
+    model = MdnRnn(LATENT, latents.space.width, HIDDEN, MIXTURES, settings.end_weight)
+    windows = Windows(latents, np.ones(len(latents.ends), bool), settings.seq_len, settings.batch, 0)
+
+    def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        source = torch.Generator().manual_seed(number)
+        return model.loss(*loss_arguments(windows.at(number), source)).total, {}
+
+    format_ = Precision(precision, torch.device("cpu"))
+    trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)
+    numbers = itertools.count()
+
+    def take() -> int:
+        trainer.step(next(numbers))
+        return settings.batch * settings.seq_len
+
+    return take
+
+
+def main() -> None:
+    one_core()
+    torch.set_num_threads(1)
+    latents = some_latents()
+    plain = plain_mdnrnn_step(latents)
+    for precision, goal in (("fp32", 1.2), ("bf16", 2.3)):
+        ours, reference, ratio = rates(step(latents, precision), plain, seconds=2.0, windows=5)
+        report(f"train_mdnrnn_{precision}", ours, reference, goal, "steps/s", ratio)
+
+
+if __name__ == "__main__":
+    main()

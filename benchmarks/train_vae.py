@@ -1,0 +1,70 @@
+"""Training V on CarRacing frames that stream from disk, one core, images per second: the paper's network and loss as we
+train it, and our own, against the plain loop with frames in RAM; and streaming against the same training in RAM."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.datasets import dataset
+from benchmarks.measure import one_core, rates, report
+from benchmarks.reference import LATENT, plain_vae_step
+from wm.episodes.batches import FrameBatches
+from wm.episodes.dataset import Dataset
+from wm.models.objective import Objective
+from wm.models.vae import build
+from wm.training.loop import Trainer
+from wm.training.precision import Precision
+from wm.training.staging import Staging
+
+OURS = {"pixels": 3000.0, "rarity": 0.5, "moments": 100.0}
+PAPERS = {"pixels": 0.0, "rarity": 0.0, "moments": 0.0}
+
+
+def step(held: Dataset, kind: str, precision: str, ram: int, weights: dict[str, float]) -> Callable[[], int]:
+    """A step of our training; returns images."""
+    torch.manual_seed(0)
+    cpu = torch.device("cpu")
+    batches = FrameBatches(held, np.ones(held.episodes, bool), 64, 0, ram)
+    sample = torch.from_numpy(batches.at(0).copy())
+    vae = build(kind, 64, 3, LATENT)
+    vae.look_at(sample)
+    objective, staging = Objective(vae, sample, kl_tolerance=0.5, **weights), Staging((64, 64, 64, 3), cpu)
+
+    def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
+        frames = staging.send(len(batches.at(number, staging.empty())))
+        noise = torch.randn(len(frames), LATENT, generator=torch.Generator().manual_seed(number))
+        return objective(frames, noise).total, {}
+
+    trainer = Trainer(objective, loss, Precision(precision, cpu), steps=1_000_000, learning_rate=1e-4, clip=20.0)
+    numbers = itertools.count()
+
+    def take() -> int:
+        trainer.step(next(numbers))
+        return 64
+
+    return take
+
+
+def main() -> None:
+    one_core()
+    torch.set_num_threads(1)
+    held = dataset("CarRacing", 12, "brownian")
+    frames = np.concatenate([held.shard(part, "frames").all() for part in held.parts])
+    plain = plain_vae_step(frames)
+    for name, kind, precision, weights, goal in (
+        ("train_vae_fp32", "paper", "fp32", PAPERS, 1.3),
+        ("train_vae_bf16", "paper", "bf16", PAPERS, 2.2),
+        ("train_vae_small", "small", "bf16", OURS, 2.2),
+    ):
+        ours, reference, ratio = rates(step(held, kind, precision, 0, weights), plain, seconds=2.0, windows=5)
+        report(name, ours, reference, goal, "images/s", ratio)
+    streamed, in_ram = (step(held, "small", "bf16", ram, OURS) for ram in (0, 10**9))
+    ours, reference, ratio = rates(streamed, in_ram, seconds=2.0, windows=7)
+    report("train_vae_stream", ours, reference, 0.95, "images/s", ratio)
+
+
+if __name__ == "__main__":
+    main()
