@@ -34,6 +34,19 @@ MEASURED = {
     "window_50": ("random windows of 50 frames", "zarr-python, the same files"),
     "open_10k": ("open a dataset of 10,000 episodes", "the limit set for it"),
     "ram_streaming": ("peak memory streaming ten times the budget", "budget + 300 MB"),
+    "train_vae_fp32": ("train V, the paper's network, fp32, from disk", "a plain loop, frames in RAM, fp32, batch 32"),
+    "train_vae_bf16": ("the same in bf16", "the same plain loop"),
+    "train_vae_small": ("train V, our network and loss, bf16, from disk", "the same plain loop"),
+    "train_vae_stream": ("train V from disk", "the same training from RAM"),
+    "encode": ("encode frames to latents", "the paper's encoder, frames in RAM, batch 64"),
+    "encode_pong": ("encode 50 Pong episodes", "the limit set for it"),
+    "train_mdnrnn_fp32": ("train M on latents, fp32", "nn.LSTM, batch 16, length 32, RMSprop, fp32"),
+    "train_mdnrnn_bf16": ("the same in bf16", "the same plain loop"),
+    "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
+    "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
+    "dream_rate": ("256 dreams at once, bf16", "the rate set for it"),
+    "memory_vae": ("largest RSS of training V, quick preset", "the limit set for it"),
+    "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
 }
 
 _SIDES = ("ours", "reference")

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.encode import check_sizes
+from stages.encode import check_frames
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
 from stages.starts import load_latents, load_starts
 from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, controller_for, load_controller, load_pair
@@ -52,7 +52,7 @@ def _open(session: Session) -> _Inputs:
     used = int(vae.artifact.metrics["episodes"])
     if used < dataset.episodes:
         dataset = Dataset.open(session.data_path, used)
-    check_sizes(dataset, vae)
+    check_frames(dataset, vae)
     return _Inputs(vae, mdnrnn, controller, dataset)
 
 

@@ -29,8 +29,14 @@ def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
     return session.make_run("latents", "latents", RECIPE, {}, inputs, seeded=False)
 
 
-def check_sizes(dataset: Dataset, vae: TrainedVae) -> None:
-    """Raise RecipeMismatch unless V knows frames of this shape."""
+def check_frames(dataset: Dataset, vae: TrainedVae) -> None:
+    """Raise RecipeMismatch unless V knows the frames of this environment, in this shape."""
+    env = dataset.recipe["env"]["name"]
+    if vae.env.name != env:
+        raise RecipeMismatch(
+            f"{vae.artifact.folder} is a VAE of {vae.env.name} but {dataset.path} has episodes of {env}; give the run "
+            f"of {env} with --run, or run `wm train-vae --env {env} --data {dataset.path}`."
+        )
     knows = (vae.model.size, vae.model.size, vae.model.channels)
     if dataset.frame_shape != knows:
         found, wanted = ("x".join(map(str, shape)) for shape in (dataset.frame_shape, knows))
@@ -49,7 +55,7 @@ def read_latents(folder: Path) -> Latents:
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
     """Encode every frame once and publish mean and log-variance with actions, rewards and episode ends."""
     began = time.monotonic()
-    check_sizes(dataset, vae)
+    check_frames(dataset, vae)
     run = latents_run(session, dataset, vae)
     if (current := run.current()) is not None:
         return up_to_date("encode", current, _summary(current))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stages import console
 from stages.comparing import compare, table
-from stages.encode import check_sizes, encode, latents_run, read_latents
+from stages.encode import check_frames, encode, latents_run, read_latents
 from stages.probing import velocities
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
 from stages.trained import SHAPE, TrainedVae, load_vae
@@ -39,7 +39,7 @@ def _open(session: Session) -> tuple[Dataset, TrainedVae]:
     episodes = int(vae.artifact.metrics["episodes"])
     if episodes < dataset.upto:
         dataset = Dataset.open(session.data_path, episodes)
-    check_sizes(dataset, vae)
+    check_frames(dataset, vae)
     return dataset, vae
 
 
