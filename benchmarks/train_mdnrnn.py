@@ -44,7 +44,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         source = torch.Generator().manual_seed(number)
-        return model.loss(*loss_arguments(windows.at(number), source)).total, {}
+        return model.loss(*loss_arguments(windows.at(number), 1.0, source)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)

@@ -113,19 +113,22 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         precision = pick_precision(settings, device)
         run_loss = compiled(model.loss, settings)
 
-        def found(batch: WindowBatch, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
+        def found(batch: WindowBatch, noise: float, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
             source = torch.Generator().manual_seed(integer(session.seed, "mdnrnn", *path))
-            losses = run_loss(*(tensor.to(device) for tensor in loss_arguments(batch, source)))
+            losses = run_loss(*(tensor.to(device) for tensor in loss_arguments(batch, noise, source)))
             return losses.total, {"loss": losses.total, "nll": losses.nll, "reward": losses.reward, "end": losses.end}
 
         @torch.inference_mode()
         def validate() -> dict[str, float]:
             with precision.cast():
-                _, figures = found(fixed, "validation noise")
+                _, figures = found(fixed, 0.0, "validation")
             return {f"validation_{name}": value.item() for name, value in figures.items()}
 
+        def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
+            return found(windows.at(number), input_noise(number // settings.accumulate, settings), "noise", number)
+
         trainer = Trainer(
-            model, lambda number: found(windows.at(number), "noise", number), precision, steps=settings.steps,
+            model, loss, precision, steps=settings.steps,
             learning_rate=settings.learning_rate, clip=settings.clip, accumulate=settings.accumulate,
         )  # fmt: skip
         figures = train_to_best(
@@ -147,10 +150,17 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
     return made("train-mdnrnn", builder, artifact, _summary(artifact))
 
 
-def loss_arguments(batch: WindowBatch, source: torch.Generator) -> list[Tensor]:
-    """Arguments of the loss: the input z is sampled anew from q(z|frame), the target is the mean C will see."""
+def input_noise(step: int, settings: MdnRnnSettings) -> float:
+    """How much of q(z|frame)'s deviation the input z gets at a step: all, then falling to none over the last steps."""
+    left = 1 - step / settings.steps
+    return min(1.0, left / settings.clear) if settings.clear else 1.0
+
+
+def loss_arguments(batch: WindowBatch, noise: float, source: torch.Generator) -> list[Tensor]:
+    """Arguments of the loss: the input z is sampled anew from q(z|frame), its deviation times `noise`; the target is
+    the mean C will see."""
     mean, logvar = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.logvars[:, :-1])
-    z = mean + torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=source)
+    z = mean + noise * torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=source)
     rest = (batch.actions, batch.means[:, 1:], batch.rewards, batch.ends, batch.mask)
     return [z, *(torch.from_numpy(array) for array in rest)]
 

@@ -159,6 +159,13 @@ class MdnRnnSettings(GradientSettings):
     mixtures: int = setting(5, "Gaussians per latent dimension.", low=1, high=64, flag=True)
     seq_len: int = setting(64, "Steps per training window.", low=2, flag=True)
     batch: int = setting(32, "Windows per batch.", low=1, flag=True)
+    clear: float = setting(
+        0.4,
+        "Over this last share of the steps the noise of the input z fades, because C and dreams give M clear ones; 0: "
+        "it stays.",
+        low=0,
+        high=1,
+    )
     end_weight: float = setting(10.0, "Weight of the rare ends of episodes in the end head's loss.", low=1.0)
 
 

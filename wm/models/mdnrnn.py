@@ -1,7 +1,8 @@
 """M: an LSTM that predicts the next latent as a mixture of Gaussians, the reward, and the end of the episode.
 
 - Mixtures per latent dimension, as in the paper's code: 3 * K * Z outputs.
-- It predicts the *mean* of the next latent, which is what C sees; its input is a latent sampled by V.
+- It predicts the *mean* of the next latent, which is what C sees. Its input is a latent sampled by V while it trains,
+  so that it learns to see through noise, and at last the mean, which is what it will be given.
 - The mixtures' means are offsets from the input: most of a latent stays what it was, and persistence costs nothing.
 - log-likelihoods by logsumexp in float32; log sigma is clamped, or a dead latent would drive it to minus infinity.
 - Rewards are standardised by constants of the data, kept in buffers.
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LOG_SIGMA = (-4.0, 3.0)
+LOG_SIGMA = (-5.5, 3.0)
 
 
 class Prediction(NamedTuple):
