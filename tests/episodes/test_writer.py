@@ -1,6 +1,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.conftest import RECIPE, make_episode, write_part
@@ -8,7 +9,7 @@ from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING
 from wm.episodes.writer import Writer, create
-from wm.errors import Stopped
+from wm.errors import BadData, Stopped
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +85,15 @@ def test_an_end_before_its_time_seals_what_is_finished_unless_the_disk_was_the_r
             writer.add(make_episode(index).pack())
         raise error
     assert Dataset.open(tmp_path / "d.zarr").episodes == kept
+
+
+def test_an_episode_whose_rewards_are_not_numbers_is_refused_and_those_before_it_are_kept(tmp_path: Path) -> None:
+    create(tmp_path / "d.zarr", RECIPE)
+    bad = make_episode(2)
+    bad.rewards[7] = np.nan
+    with Writer(tmp_path / "d.zarr", RECIPE) as writer:
+        for episode in (make_episode(0), make_episode(1)):
+            writer.add(episode.pack())
+        with pytest.raises(BadData, match=r"episode 2 \(seed 1002\) has the reward nan at step 7; expected finite"):
+            writer.add(bad.pack())
+    assert Dataset.open(tmp_path / "d.zarr").held == 2

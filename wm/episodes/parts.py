@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wm.artifacts import durable, manifest
 from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, Episode, frame_shape, part_name, zstd_level
 from wm.episodes.shards import METADATA, ShardEncoder, array_files
+from wm.errors import BadData
 
 KIND = "part"
 ROOT_KIND = "episodes"
@@ -49,9 +50,15 @@ class PartBuilder:
         return self.first + len(self._table["index"])
 
     def add(self, episode: Episode) -> None:
-        """Append the next episode."""
+        """Append the next episode. Raises BadData for one whose rewards are not all numbers."""
         if episode.index != self.last:
             raise ValueError(f"episode {episode.index} does not follow {self.last - 1}")
+        if not np.isfinite(episode.rewards).all():
+            step = int(np.flatnonzero(~np.isfinite(episode.rewards))[0])
+            raise BadData(
+                f"episode {episode.index} (seed {episode.seed}) has the reward {episode.rewards[step]} at step {step}; "
+                "expected finite rewards from the environment. The episodes before it are kept."
+            )
         self._frames.add(episode.frames)
         for name, values in self._columns.items():
             values.append(getattr(episode, name))
