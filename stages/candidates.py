@@ -12,6 +12,7 @@ from wm.dreams import Starts, imagine
 from wm.rollouts import Job
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
+from wm.training.precision import pick
 from wm.workers import Workers
 
 
@@ -74,5 +75,6 @@ class Evaluation:
             settings.temperature,
             settings.max_steps or 1000,
             self.session.seed, "dream", number,
+            dtype=pick("auto", torch.device("cpu")).dtype,
         )  # fmt: skip
         return imagined.returns.reshape(len(candidates), count).mean(axis=1)

@@ -24,6 +24,7 @@ from wm.models.vae import to_frames
 from wm.report.pictures import animation, film_strip
 from wm.seeding import generator, integer
 from wm.settings import DreamSettings
+from wm.training.precision import pick
 
 RECIPE = 1
 STRIP = 10
@@ -134,7 +135,7 @@ def _play(session: Session, settings: DreamSettings, inputs: _Inputs) -> dict[st
     rows = random.integers(0, len(starts.z), settings.dreams)
     imagined = imagine(
         mdnrnn.model, controller, torch.from_numpy(policies), starts.take(rows), settings.temperature,
-        settings.max_steps, session.seed, "dreams",
+        settings.max_steps, session.seed, "dreams", dtype=pick("auto", torch.device("cpu")).dtype,
     )  # fmt: skip
     returns, lengths = Score.of(imagined.returns), Score.of(imagined.lengths.astype(np.float64))
     return {

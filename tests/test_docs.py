@@ -50,6 +50,14 @@ def test_the_readmes_measurements_are_those_of_the_benchmarks() -> None:
     assert results.measured(lines) in (ROOT / "README.md").read_text()
 
 
+def test_the_pages_on_learning_are_rendered_from_their_rows() -> None:
+    from docs import learning
+
+    rows = json.loads(learning.ROWS.read_text())
+    assert learning.PAGE.read_text() == learning.page(rows)
+    assert learning.summary(rows) in (ROOT / "README.md").read_text()
+
+
 def test_pictures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < 2_000_000
 

@@ -127,9 +127,10 @@ def imagine(
     temperature: float,
     max_steps: int,
     *seed_path: int | str,
+    dtype: torch.dtype = torch.float32,
 ) -> Imagined:
-    """Play N controllers, weights (N, parameters), in N dreams."""
-    dreams = Dreams(mdnrnn, starts, temperature, integer(*seed_path))
+    """Play N controllers, weights (N, parameters), in N dreams whose products are in `dtype`."""
+    dreams = Dreams(mdnrnn, starts, temperature, integer(*seed_path), dtype)
     count = len(weights)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     alive = torch.ones(count, dtype=torch.bool)

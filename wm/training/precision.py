@@ -18,13 +18,18 @@ class Precision:
     device: torch.device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The format as torch knows it."""
+        return _FORMATS[self.name]
+
+    @property
     def scaled(self) -> bool:
         """Whether the loss has to be scaled: float16's small gradients would vanish."""
         return self.name == "fp16"
 
     def cast(self) -> AbstractContextManager[None]:
         """Within it, matrix products and convolutions are done in this format."""
-        return torch.autocast(self.device.type, _FORMATS[self.name], enabled=self.name != "fp32")
+        return torch.autocast(self.device.type, self.dtype, enabled=self.name != "fp32")
 
 
 def has_bf16(device: torch.device) -> bool:
