@@ -21,7 +21,7 @@ from docs.results import replaced
 HERE = Path(__file__).resolve().parent
 ROWS, PAGE, BUILD = HERE / "learning.json", HERE / "learning.md", HERE.parent / "build" / "learning"
 ENVS = ("Pong", "LunarLander", "Breakout", "CarRacing")
-IMAGES = 500  # batches of 64 in the comparison of losses
+BATCHES = 200  # of 64 frames, in the comparison of losses
 _PAPER = ("--set", "pixels=0", "--set", "rarity=0", "--set", "moments=0")
 FORMS: dict[str, tuple[str, ...]] = {
     "small, our loss (bf16)": ("--precision", "bf16"),
@@ -65,7 +65,7 @@ def losses(env: str, seed: int) -> None:
     for number, (form, extra) in enumerate(FORMS.items()):
         run = BUILD / f"{env}-{seed}-{number}"
         options = ("--env", env, "--data", str(data), "--run", str(run), "--preset", "laptop", "--seed", str(seed))
-        found = wm("train-vae", *options, *extra, "--steps", str(IMAGES))
+        found = wm("train-vae", *options, *extra, "--steps", str(BATCHES))
         keep = ("probe", "validation_error", "images_per_second")
         row = {name: found["metrics"][name] for name in keep}
         add({"kind": "losses", "env": env, "seed": seed, "form": form, **row})
@@ -117,7 +117,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         _events(whole),
         "R2 of a linear probe for what moves how fast:\n",
         _motion(whole),
-        f"## Losses and networks of V at equal images ({IMAGES * 64:,})\n",
+        f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
         "frame.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),

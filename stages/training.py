@@ -107,6 +107,7 @@ def train_to_best(
                 count, first = trainer.take_skipped()
                 if count > MOST_SKIPPED:
                     step = _go_back(label, trainer, checkpoints, first, count, about)
+                    log.close()
                     log = MetricsLog(folder, step)
                     continue
                 skipped += count

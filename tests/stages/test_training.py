@@ -98,3 +98,10 @@ def test_if_half_the_rate_does_not_help_the_batch_is_named(tmp_path: Path) -> No
         go(tmp_path, Session("x"), bad=lambda step, _: step >= 10)
     with pytest.raises(BadData, match="the validation loss is nan at step 5"):
         go(tmp_path / "other", Session("x"), losses={1: math.nan})
+
+
+def test_no_validation_stands_twice_after_a_failure_before_the_first_checkpoint_but_one(tmp_path: Path) -> None:
+    with pytest.raises(BadData):
+        go(tmp_path, Session("x"), losses={1: math.nan})
+    go(tmp_path, Session("x"))
+    assert validated(tmp_path) == [0, 5, 10, 15, 20]
