@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import torch
 
 from wm.models.cell import Cell
-from wm.models.mdnrnn import MdnRnn, expected
+from wm.models.mdnrnn import LOG_SIGMA, MdnRnn, expected
 
 
 def make(latent: int = 3) -> MdnRnn:
@@ -45,3 +47,11 @@ def test_components_come_up_as_often_as_they_weigh_and_the_cold_choose_the_likel
     assert torch.allclose(shares, torch.tensor([0.1, 0.2, 0.3, 0.4]), atol=0.01)
     cold = Cell(model).draw(*zero, 0.05, torch.Generator().manual_seed(0)).z
     assert (cold > 25).float().mean() > 0.99
+
+
+def test_a_deviation_that_ran_away_is_held() -> None:
+    model = make(latent=1)
+    torch.nn.init.zeros_(model.heads.weight)
+    model.heads.bias[8:12] = 1e3
+    drawn = Cell(model).draw(torch.zeros(5000, 1), torch.zeros(5000, 16), 1.0, torch.Generator().manual_seed(0)).z
+    assert drawn.std() < 1.1 * math.exp(LOG_SIGMA[1])

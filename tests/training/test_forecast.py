@@ -61,6 +61,14 @@ def test_neighbours_in_other_episodes_do_not_count() -> None:
     real, _ = rewards()
     shifted = np.roll(real, 1)
     assert forecast.recall(shifted, real, np.arange(200), 0.0, 0.5) == 0
+    around = 0.5 * real + np.roll(real, 1) + np.roll(real, -1)  # two loud calls next to every event, in other episodes
+    assert forecast.recall(around, real, np.arange(200), 0.0, 0.5) == 0
+
+
+def test_what_is_not_called_is_not_found_however_many_events_there_are() -> None:
+    real = np.tile([1.0, 0.0], 100)
+    said = (np.arange(200) < 150).astype(float)
+    assert forecast.recall(said, real, np.zeros(200, np.int64), 0.0, 0.5) == pytest.approx(0.75, abs=0.011)
 
 
 def test_brier_and_calibration() -> None:

@@ -65,6 +65,8 @@ def test_accumulated_batches_are_one_step_on_their_mean() -> None:
     ((one + two) / 2).backward()
     once.optimizer.step()
     found = accumulated.step(0)
+    for parameter, other in zip(accumulated.model.parameters(), once.model.parameters(), strict=True):
+        assert torch.allclose(parameter.grad, other.grad)  # type: ignore[arg-type]
     assert weights(accumulated) == pytest.approx(weights(once), abs=1e-6)
     assert found["loss"].item() == pytest.approx((one.item() + two.item()) / 2)
 
