@@ -1,8 +1,10 @@
 """Labels from Atari's RAM are checked against the picture."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+from wm.envs import labels
 from wm.envs.catalogue import EnvRecipe
 from wm.envs.pixels import PixelEnv
 
@@ -35,12 +37,12 @@ def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
-    for screen, labels in watch(EnvRecipe(name).make(labelled=True), 1200):
+    for screen, told in watch(EnvRecipe(name).make(labelled=True), 1200):
         x, y, pixels = centre(screen, BALL[name], PLAYFIELD[name])
         if not 0 < pixels <= 12:
-            unseen += bool(np.isfinite(labels[0]) and pixels == 0)
-        elif np.isfinite(labels[0]):
-            errors.append((labels[0] - x, labels[1] - y))
+            unseen += bool(np.isfinite(told[0]) and pixels == 0)
+        elif np.isfinite(told[0]):
+            errors.append((told[0] - x, told[1] - y))
         else:
             unlabelled += 1
     assert len(errors) > 500
@@ -51,8 +53,8 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     player, enemy, hidden = [], [], []
-    for screen, labels in watch(EnvRecipe("Pong").make(labelled=True), 600):
-        for colour, label, errors in (((92, 186, 92), labels[2], player), ((213, 130, 74), labels[3], enemy)):
+    for screen, told in watch(EnvRecipe("Pong").make(labelled=True), 600):
+        for colour, label, errors in (((92, 186, 92), told[2], player), ((213, 130, 74), told[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:
                 errors.append(label - y)
@@ -64,3 +66,41 @@ def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     assert np.abs(np.median(enemy)) <= 1
     assert len(hidden) > 10
     assert not any(hidden)
+
+
+def test_the_lander_is_where_its_colour_is_and_nowhere_above_the_picture() -> None:
+    env = EnvRecipe("LunarLander").make(labelled=True)
+    env.reset(seed=3)
+    wrong, above = [], []
+    for step in range(200):
+        frame, _, ended, _, info = env.step(2 if step > 20 else 0)  # the main engine: up and out of sight
+        blue = np.clip(frame[..., 2].astype(float) - frame[..., 0] - 8, 0, None)
+        x = info["labels"][0]
+        if np.isnan(x):
+            above.append(blue[8:].sum())
+        elif blue.sum() > 500:
+            wrong.append((x + 1) * 32 - (blue.sum(0) @ np.arange(64)) / blue.sum())
+        if ended:
+            break
+    assert len(wrong) > 40
+    assert np.percentile(np.abs(wrong), 90) < 1.5
+    assert len(above) > 10
+    assert not any(above)
+
+
+def test_the_road_is_where_the_car_sees_it() -> None:
+    env = gym.make("CarRacing-v3").unwrapped
+    env.reset(seed=0)
+    read = labels.car_racing.bind(env)
+    hull = env.car.hull  # type: ignore[attr-defined]
+    x, y = hull.position
+    right = np.array([np.cos(hull.angle), np.sin(hull.angle)])
+    straight = read(None)
+    hull.position = tuple(np.array([x, y]) + 3 * right)
+    assert read(None)[4] == pytest.approx(straight[4] - 3, abs=0.3)  # the road is further to the left
+    hull.angle += 0.3
+    assert read(None)[3] == pytest.approx(straight[3] + 0.3, abs=0.05)
+    hull.angle += np.pi  # driving against it, the road looks the same
+    assert read(None)[3] == pytest.approx(straight[3] + 0.3, abs=0.05)
+    hull.position = (1000.0, 1000.0)
+    assert np.isnan(read(None)[3:]).all()
