@@ -66,7 +66,7 @@ def losses(env: str, seed: int) -> None:
         run = BUILD / f"{env}-{seed}-{number}"
         options = ("--env", env, "--data", str(data), "--run", str(run), "--preset", "laptop", "--seed", str(seed))
         found = wm("train-vae", *options, *extra, "--steps", str(BATCHES))
-        keep = ("probe", "validation_error", "images_per_second")
+        keep = ("probe", "validation_error")
         row = {name: found["metrics"][name] for name in keep}
         add({"kind": "losses", "env": env, "seed": seed, "form": form, **row})
 
@@ -267,10 +267,9 @@ def _forms(rows: list[dict[str, Any]]) -> str:
                 spread(_of(some, env, lambda row: min(_shown(row)))),
                 spread(_of(some, env, lambda row: statistics.mean(_shown(row)))),
                 spread(_of(some, env, lambda row: row["validation_error"]), 1),
-                spread(_of(some, env, lambda row: row["images_per_second"]), 0),
             ]
             lines.append([env, form, *figures])
-    return _table(["environment", "V", "worst R2", "mean R2", "squared error", "images/s"], lines)
+    return _table(["environment", "V", "worst R2", "mean R2", "squared error"], lines)
 
 
 def main() -> None:

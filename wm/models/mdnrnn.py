@@ -68,7 +68,7 @@ class MdnRnn(nn.Module):
         mixture, reward, end = out.split([3 * self.latent * self.mixtures, 1, 1], dim=-1)
         logits, mean, log_sigma = mixture.unflatten(-1, (3, self.latent, self.mixtures)).unbind(-3)
         return Prediction(
-            torch.log_softmax(logits, -1),
+            logits - torch.logsumexp(logits, -1, keepdim=True),  # log_softmax is slow where there are few
             z.float()[..., None] + mean,
             log_sigma.clamp(*LOG_SIGMA),
             reward.squeeze(-1) * self.reward_std + self.reward_mean,
@@ -102,8 +102,8 @@ class MdnRnn(nn.Module):
 def log_likelihood(said: Prediction, z: Tensor) -> Tensor:
     """log p(z) per latent dimension, (..., Z)."""
     standard = (z[..., None] - said.mean) * torch.exp(-said.log_sigma)
-    each = said.logits - said.log_sigma - 0.5 * standard.square() - 0.5 * math.log(2 * math.pi)
-    return torch.logsumexp(each, -1)
+    each = torch.addcmul(said.logits - said.log_sigma, standard, standard, value=-0.5)
+    return torch.logsumexp(each, -1) - 0.5 * math.log(2 * math.pi)
 
 
 def expected(said: Prediction) -> Tensor:

@@ -37,15 +37,16 @@ class Objective(nn.Module):
         self._rarity = RarityWeights(sample, rarity) if rarity else None
         self._scale = 1.0
         if pixels:
-            means = [self._weighted(part, vae.background).sum().item() for part in sample.split(256)]
+            means = [self._errors(part, vae.background)[0].sum().item() for part in sample.split(256)]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
         self.moments = Moments(sample, vae.latent) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
-    def _weighted(self, frames: Tensor, drawn: Tensor) -> Tensor:
-        """Squared error of a frame, (B,)."""
+    def _errors(self, frames: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted and plain squared error of every frame, (B,) each."""
         square = (drawn - pictures(frames)).square()
-        return (square if self._rarity is None else self._rarity(frames) * square).sum(dim=(1, 2, 3))
+        plain = square.sum(dim=(1, 2, 3))
+        return plain if self._rarity is None else (self._rarity(frames) * square).sum(dim=(1, 2, 3)), plain
 
     def forward(self, frames: Tensor, noise: Tensor) -> VaeLoss:
         """The loss of (B, S, S, C) uint8 frames with (B, Z) standard normal noise."""
@@ -53,12 +54,11 @@ class Objective(nn.Module):
         z = mean + noise * torch.exp(0.5 * logvar)
         drawn = self.vae.decode(z)
         with torch.autocast(frames.device.type, enabled=False):
-            error = self._weighted(frames, drawn).mean()
-            plain = (drawn.detach() - pictures(frames)).square().sum(dim=(1, 2, 3)).mean()
+            weighted, plain = self._errors(frames, drawn)
             divergence = 0.5 * (mean.square() + logvar.exp() - 1 - logvar).sum(dim=1)
-            total = self._scale * error + divergence.clamp(min=self._kl_tolerance * self.vae.latent).mean()
+            total = self._scale * weighted.mean() + divergence.clamp(min=self._kl_tolerance * self.vae.latent).mean()
             untold = torch.zeros_like(total)
             if self.moments is not None and self.reader is not None:
                 untold = (self.reader(z) - self.moments(frames)).square().mean()
                 total = total + self._moments_weight * self.moments.count * untold
-        return VaeLoss(total, plain, divergence.detach().mean(), untold.detach())
+        return VaeLoss(total, plain.detach().mean(), divergence.detach().mean(), untold.detach())

@@ -124,6 +124,7 @@ class PaperVae(Vae):
             for (before, after), kernel in zip(itertools.pairwise(narrowing), kernels, strict=True)
         )
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.deconvolutions[0].to(memory_format=torch.contiguous_format)  # type: ignore[call-overload] # a matrix, below
 
     def _see(self, x: Tensor) -> Tensor:
         for convolution in self.convolutions:
