@@ -45,6 +45,8 @@ MEASURED = {
     "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
     "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
     "dream_rate": ("256 dreams at once, bf16", "the rate set for it"),
+    "memory_vae": ("largest RSS of training V, quick preset", "the limit set for it"),
+    "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
 }
 
 _SIDES = ("ours", "reference")
