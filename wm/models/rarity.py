@@ -15,15 +15,15 @@ class RarityWeights:
     """Built from a sample of the data, (N, S, S, C) uint8. An exponent of 0 weighs every pixel alike."""
 
     def __init__(self, sample: Tensor, exponent: float) -> None:
-        bins = _bins(sample)
         count = 64 if sample.shape[-1] == 3 else 4
         size = sample.shape[1]
         place = torch.arange(size * size, device=sample.device).view(size, size) * count
-        flat = (bins + place).flatten()
-        seen = torch.bincount(flat, minlength=size * size * count).float()
+        seen = torch.zeros(size * size * count, device=sample.device)
+        for part in sample.split(256):
+            seen += torch.bincount((_bins(part) + place).flatten(), minlength=len(seen))
         share = (seen / len(sample)).clamp(min=0.5 / len(sample))
         table = share.pow(-exponent).clamp(max=CAP)
-        self._table = table / table[flat].mean()
+        self._table = table / ((table * seen).sum() / seen.sum())
         self._place = place
 
     def __call__(self, frames: Tensor) -> Tensor:

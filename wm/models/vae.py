@@ -55,9 +55,10 @@ class Vae(nn.Module):
 
     def look_at(self, frames: Tensor) -> None:
         """Take mean picture and contrast from a sample of the data, (N, S, S, C) uint8."""
-        seen = pictures(frames)
-        self.background.copy_(seen.mean(0))
-        self.contrast.copy_((seen - self.background).square().mean().sqrt().clamp(min=1e-3))
+        parts = frames.split(256)  # as floats all of them at once would take four times the memory
+        self.background.copy_(torch.stack([pictures(part).sum(0) for part in parts]).sum(0) / len(frames))
+        squares = torch.stack([(pictures(part) - self.background).square().sum() for part in parts]).sum()
+        self.contrast.copy_((squares / frames.numel()).sqrt().clamp(min=1e-3))
 
     def encode(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, S, C) uint8 -> mean and log-variance of q(z|frame), (B, Z) each, float32."""
