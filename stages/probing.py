@@ -43,8 +43,8 @@ def probe(dataset: Dataset, held: NDArray[np.bool_], model: Vae, untrained: Vae,
 
 
 def velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
-    """(rows,) of every motion the environment tells, NaN where there is none: what a row has that the row before had
-    too is compared with it, and what is a velocity already stays."""
+    """(rows,) of every motion the environment tells: its velocities, and of what moves the difference from the row
+    before, NaN where there is none."""
     known = EnvRecipe(**dataset.recipe["env"]).spec().probe
     if known is None or not dataset.label_names:
         return {}

@@ -117,7 +117,7 @@ class VaeSettings(GradientSettings):
 
     vae: str = setting(
         "small",
-        "The network: small takes a fifth of the time of the paper's per image.",
+        "The network: small takes less than a third of the paper's time per image.",
         choices=("small", "paper"),
         flag=True,
     )

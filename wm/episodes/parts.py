@@ -57,7 +57,7 @@ class PartBuilder:
             step = int(np.flatnonzero(~np.isfinite(episode.rewards))[0])
             raise BadData(
                 f"episode {episode.index} (seed {episode.seed}) has the reward {episode.rewards[step]} at step {step}; "
-                "expected finite rewards from the environment. The episodes before it are kept."
+                "expected finite rewards from the environment."
             )
         self._frames.add(episode.frames)
         for name, values in self._columns.items():

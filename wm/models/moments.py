@@ -8,7 +8,7 @@ latent space, and a small thing's position it may not find at all. A picture's l
 k, l < K, are linear in the picture, and the position of a small thing is very nearly linear in them. They are made
 alike by their principal components over the data, each divided by its deviation, so that a ball counts as much as the
 sky; what varies less than uint8 rounds is left small. While V trains, a linear layer reads them from z. K is 4 for the
-usual 32 latents and 3 colours: with more, z cannot hold them all and tells none of them well.
+usual 32 latents and 3 colours: with more, z cannot hold them all and tells them less well.
 Shapes: B batch, S frame side, C channels, N components.
 """
 

@@ -16,6 +16,7 @@ Shapes: B batch, S frame side, C channels, Z latents. Frames come in as (B, S, S
 """
 
 import itertools
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ LOGVAR = (-12.0, 4.0)  # without a ceiling one wild step makes the divergence ov
 SMALL_WIDTH = 32
 
 
-class Vae(nn.Module):
+class Vae(nn.Module, ABC):
     """What both forms share. `background` (C, S, S) is the mean picture, `contrast` the rms difference of frames from
     it; `features` is the width between the layers and the latents."""
 
@@ -45,13 +46,13 @@ class Vae(nn.Module):
         nn.init.constant_(self.logvar.bias, -3.0)
         self.expand = nn.Linear(latent, features)
 
+    @abstractmethod
     def _see(self, x: Tensor) -> Tensor:
         """(B, C, S, S) -> (B, features)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _draw(self, features: Tensor) -> Tensor:
         """(B, features) -> (B, C, S, S), to be added to the mean picture's logits."""
-        raise NotImplementedError
 
     def look_at(self, frames: Tensor) -> None:
         """Take mean picture and contrast from a sample of the data, (N, S, S, C) uint8."""
