@@ -1,5 +1,7 @@
 """What candidates return, in the real environment or in the dream."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,6 +17,9 @@ from wm.settings import ControllerSettings
 from wm.training.precision import pick
 from wm.workers import Workers
 
+LONGEST_DREAM = 1000  # steps, where training episodes have no limit of their own
+DREAMT_VALIDATION = 256  # dreams, where a validation may not touch reality
+
 
 class Evaluation:
     """Returns of candidates, real or dreamed, on seeds that all candidates of a generation share."""
@@ -22,27 +27,49 @@ class Evaluation:
     def __init__(
         self, session: Session, settings: ControllerSettings, player: Player, workers: Workers, mdnrnn: TrainedMdnRnn
     ) -> None:
-        self.session, self.settings, self.player, self._workers = session, settings, player, workers
+        self.session, self.settings, self._player, self._workers = session, settings, player, workers
+        env = replace(player.env, render="fast") if settings.render == "fast" else player.env
+        self._candidate = replace(player, env=env)
         self._mdnrnn = mdnrnn.model
-        self._controller = controller_for(mdnrnn, player.head, player.env)
-        self._starts = load_starts(session, mdnrnn) if settings.in_ == "dream" else None
+        self._controller = controller_for(mdnrnn, player.form, player.env)
+        self._starts = None if settings.in_ == "real" else load_starts(session, mdnrnn)
 
-    def generation(self, candidates: NDArray[np.float32], number: int) -> tuple[NDArray[np.float64], int]:
-        """Mean return of every candidate and the real environment steps it cost."""
-        settings = self.settings
-        if self._starts is not None:
-            return self._dreamed(candidates, number, self._starts), 0
+    def _late(self, number: int) -> bool:
+        return number >= self.settings.max_generations * 2 // 3
+
+    def episodes(self, number: int) -> int:
+        """How many episodes a candidate plays in a generation."""
+        return self.settings.episodes_per_eval * (self.settings.late_episodes if self._late(number) else 1)
+
+    def longest(self, number: int) -> int:
+        """After how many steps a generation's episodes are cut; 0: the environment's own limit."""
+        return self.settings.max_steps * (self.settings.late_steps if self._late(number) else 1)
+
+    def real(self, candidates: NDArray[np.float32], number: int) -> tuple[NDArray[np.float64], int]:
+        """Mean return of every candidate in reality, and the steps it cost."""
         seeds = [
             episode_seed("train", self.session.seed, "controller", number, episode)
-            for episode in range(settings.episodes_per_eval)
+            for episode in range(self.episodes(number))
         ]
         jobs = [
             Job(candidate * len(seeds) + episode, seed, candidate)
             for candidate in range(len(candidates))
             for episode, seed in enumerate(seeds)
         ]
-        returns, steps = self._real(candidates, jobs, settings.max_steps)
+        max_idle = self._player.env.spec().max_idle
+        returns, steps = self._play(self._candidate, candidates, jobs, self.longest(number), max_idle)
         return returns.reshape(len(candidates), -1).mean(axis=1), steps
+
+    def dreamt(
+        self, candidates: NDArray[np.float32], number: int, temperature: float, episodes: int = 0
+    ) -> NDArray[np.float64]:
+        """Mean return of every candidate in the dream; all begin at the same places."""
+        assert self._starts is not None
+        count = episodes or self.episodes(number)
+        drawn = generator(self.session.seed, "dream starts", number).integers(0, len(self._starts.z), count)
+        starts = self._starts.take(np.tile(drawn, len(candidates)))
+        returns = self._imagine(np.repeat(candidates, count, axis=0), starts, number, temperature)
+        return returns.reshape(len(candidates), count).mean(axis=1)
 
     def validation(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float64], int]:
         """Returns of the mean in full real episodes on the validation seeds, the same ones every time."""
@@ -50,12 +77,19 @@ class Evaluation:
             Job(number, episode_seed("validation", self.session.seed, "controller", number))
             for number in range(self.settings.validation_episodes)
         ]
-        return self._real(mean[None], jobs, 0)
+        return self._play(self._player, mean[None], jobs)
 
-    def _real(
-        self, candidates: NDArray[np.float32], jobs: list[Job], max_steps: int
+    def dreamt_validation(self, mean: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:
+        """Returns of the mean in dreams, the same ones every time."""
+        assert self._starts is not None
+        rows = generator(self.session.seed, "validation dreams").integers(0, len(self._starts.z), DREAMT_VALIDATION)
+        return self._imagine(np.repeat(mean[None], len(rows), axis=0), self._starts.take(rows), -1, temperature)
+
+    def _play(
+        self, player: Player, candidates: NDArray[np.float32], jobs: list[Job], max_steps: int = 0, max_idle: int = 0
     ) -> tuple[NDArray[np.float64], int]:
-        tasks = [(self.player, candidates, share, max_steps) for share in share_out(jobs, self._workers.count)]
+        shares = share_out(jobs, self._workers.count)
+        tasks = [(player, candidates, share, max_steps, max_idle) for share in shares]
         returns, steps = np.zeros(len(jobs)), 0
         for _, outcomes in self._workers.map(play_jobs, tasks):
             for outcome in outcomes:
@@ -63,18 +97,17 @@ class Evaluation:
                 steps += outcome.length
         return returns, steps
 
-    def _dreamed(self, candidates: NDArray[np.float32], number: int, starts: Starts) -> NDArray[np.float64]:
-        settings = self.settings
-        count = settings.episodes_per_eval
-        drawn = generator(self.session.seed, "dream starts", number).integers(0, len(starts.z), count)
+    def _imagine(
+        self, policies: NDArray[np.float32], starts: Starts, number: int, temperature: float
+    ) -> NDArray[np.float64]:
         imagined = imagine(
             self._mdnrnn,
             self._controller,
-            torch.from_numpy(np.repeat(candidates, count, axis=0)),
-            starts.take(np.tile(drawn, len(candidates))),
-            settings.temperature,
-            settings.max_steps or 1000,
-            self.session.seed, "dream", number,
+            torch.from_numpy(policies),
+            starts,
+            temperature,
+            self.longest(max(number, 0)) or LONGEST_DREAM,
+            self.session.seed, "dream", number + 1,
             dtype=pick("auto", torch.device("cpu")).dtype,
         )  # fmt: skip
-        return imagined.returns.reshape(len(candidates), count).mean(axis=1)
+        return imagined.returns

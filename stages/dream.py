@@ -11,7 +11,15 @@ from stages import console
 from stages.encode import check_frames
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
 from stages.starts import load_latents, load_starts
-from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, controller_for, load_controller, load_pair
+from stages.trained import (
+    Form,
+    TrainedController,
+    TrainedMdnRnn,
+    TrainedVae,
+    controller_for,
+    load_controller,
+    load_pair,
+)
 from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.dreams import Dreams, imagine, warm_starts
@@ -124,8 +132,8 @@ def _summary(artifact: Artifact) -> str:
 def _play(session: Session, settings: DreamSettings, inputs: _Inputs) -> dict[str, object]:
     """Return and length of dreams played by C, or by a random linear policy if there is no C yet."""
     mdnrnn = inputs.mdnrnn
-    head = inputs.controller.model.head if inputs.controller else pick_head("auto", mdnrnn.space, "auto")
-    controller = controller_for(mdnrnn, head, inputs.vae.env)
+    form = inputs.controller.form if inputs.controller else Form(pick_head("auto", mdnrnn.space, "auto"))
+    controller = controller_for(mdnrnn, form, inputs.vae.env)
     random = generator(session.seed, "dream")
     if inputs.controller is not None:
         policies = np.repeat(inputs.controller.parameters[None], settings.dreams, axis=0)

@@ -64,7 +64,7 @@ def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedControl
     """The trained player in the environment as gymnasium draws it, whoever drew the frames of its training."""
     unmodified = replace(vae.env, render="gymnasium")
     prints = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.model.head, prints)
+    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints)
 
 
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from wm.rollouts import Agent, Job, Outcome, play
 from wm.seeding import episode_seed
 from wm.workers import beat
 
+if TYPE_CHECKING:
+    from stages.trained import Form
+
 SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
 
 
@@ -27,7 +30,7 @@ class Player:
     env: EnvRecipe
     vae: Path
     mdnrnn: Path
-    head: str
+    form: "Form"
     fingerprint: str
     parameters: tuple[float, ...] = ()
 
@@ -43,19 +46,19 @@ def find_player(session: Session) -> Player:
         vae.env,
         vae.artifact.folder,
         mdnrnn.artifact.folder,
-        controller.model.head,
+        controller.form,
         sha256_json(prints),
         tuple(controller.parameters.tolist()),
     )
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _models(player: Player) -> tuple[Any, Any, Any]:
-    from stages.trained import controller_for, load_mdnrnn, load_vae
+    from stages.trained import controller_for, load_mdnrnn, load_vae, memory_of
 
     vae = load_vae(player.vae, "wm train-vae")
     mdnrnn = load_mdnrnn(player.mdnrnn, "wm train-mdnrnn")
-    return vae.model, mdnrnn.model, controller_for(mdnrnn, player.head, player.env)
+    return vae.model, memory_of(mdnrnn, player.form), controller_for(mdnrnn, player.form, player.env)
 
 
 def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> Agent:
@@ -68,15 +71,17 @@ def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | No
     return VmcAgent(vae, mdnrnn, controller, candidates, slots, player.env.spec().serve)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # candidates' and validations'
 def _envs(recipe: EnvRecipe, count: int) -> list[Any]:
     return [recipe.make() for _ in range(count)]
 
 
-def play_jobs(player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int) -> list[Outcome]:
+def play_jobs(
+    player: Player, candidates: NDArray[np.float32], jobs: Sequence[Job], max_steps: int = 0, max_idle: int = 0
+) -> list[Outcome]:
     """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
     agent = build_agent(player, SLOTS, candidates)
-    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, beat))
+    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, max_idle, beat))
 
 
 def play_random(recipe: EnvRecipe, jobs: Sequence[Job]) -> list[Outcome]:

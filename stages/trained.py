@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from stages.session import Session
@@ -16,6 +17,7 @@ from wm.errors import BadData, RecipeMismatch
 from wm.models.controller import Controller
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae, build
+from wm.seeding import integer
 from wm.training import weights
 
 SHAPE = "model.json"
@@ -54,10 +56,22 @@ class TrainedMdnRnn(Trained):
 
 
 @dataclass(frozen=True)
+class Form:
+    """What C is: its head, its hidden units (0: linear), and the memory it sees beside z: `trained` is M, `untrained` M
+    before training (with this seed), `none` no memory."""
+
+    head: str
+    hidden: int = 0
+    memory: str = "trained"
+    memory_seed: int = 0
+
+
+@dataclass(frozen=True)
 class TrainedController(Trained):
     """C: its form, and the parameters of the validated mean."""
 
     model: Controller
+    form: Form
     parameters: Any
 
 
@@ -98,11 +112,13 @@ def load_controller(folder: Path, make_it: str) -> TrainedController:
     """C from its artifact."""
     artifact, shape, tensors = _load(folder, "controller", make_it)
     ordered = tuple(shape["ordered"]) if shape["ordered"] else None
-    model = Controller(shape["inputs"], ActionSpace.from_json(shape["action_space"]), shape["head"], ordered)
+    form = Form(**shape["form"])
+    space = ActionSpace.from_json(shape["action_space"])
+    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden)
     parameters = tensors["mean"].numpy()
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
-    return TrainedController(artifact, shape, model, parameters)
+    return TrainedController(artifact, shape, model, form, parameters)
 
 
 def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
@@ -117,18 +133,39 @@ def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
     return vae, mdnrnn
 
 
-def load_all(session: Session) -> tuple[TrainedVae, TrainedMdnRnn, TrainedController]:
-    """V, M and C of an environment. Raises RecipeMismatch if C was evolved on another M."""
+def load_all(session: Session, controller: str = "controller") -> tuple[TrainedVae, TrainedMdnRnn, TrainedController]:
+    """V, M and the C of this name. Raises RecipeMismatch if C was evolved on another M, or for other actions."""
     vae, mdnrnn = load_pair(session)
-    controller = load_controller(session.run_path / "controller", session.command("train-controller"))
-    if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
+    make_it = session.command("train-controller") + ("" if controller == "controller" else f" --name {controller}")
+    found = load_controller(session.run_path / controller, make_it)
+    if found.model.space != mdnrnn.space:
         raise RecipeMismatch(
-            f"{controller.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; "
-            f"run `{session.command('train-controller')}`."
+            f"{found.artifact.folder} acts with {_actions(found.model.space)} but {mdnrnn.artifact.folder} knows "
+            f"{_actions(mdnrnn.space)}; run `{make_it}`."
         )
-    return vae, mdnrnn, controller
+    if found.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
+        raise RecipeMismatch(
+            f"{found.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; run `{make_it}`."
+        )
+    return vae, mdnrnn, found
 
 
-def controller_for(mdnrnn: TrainedMdnRnn, head: str, env: EnvRecipe) -> Controller:
-    """The form of C on top of an M."""
-    return Controller(mdnrnn.model.latent + mdnrnn.model.hidden, mdnrnn.space, head, env.spec().ordered)
+def _actions(space: ActionSpace) -> str:
+    return f"{space.count} discrete actions" if space.discrete else f"actions of {space.width} dimensions"
+
+
+def memory_of(mdnrnn: TrainedMdnRnn, form: Form) -> MdnRnn | None:
+    """The memory that C sees beside z."""
+    if form.memory != "untrained":
+        return mdnrnn.model if form.memory == "trained" else None
+    shape = mdnrnn.shape
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(form.memory_seed, "untrained memory"))
+        model = MdnRnn(shape["latent"], mdnrnn.space.width, shape["hidden"], shape["mixtures"], shape["end_weight"])
+    return model.eval().requires_grad_(False)
+
+
+def controller_for(mdnrnn: TrainedMdnRnn, form: Form, env: EnvRecipe) -> Controller:
+    """The shape of C on top of an M."""
+    inputs = mdnrnn.model.latent + (0 if form.memory == "none" else mdnrnn.model.hidden)
+    return Controller(inputs, mdnrnn.space, form.head, env.spec().ordered, form.hidden)

@@ -1,4 +1,5 @@
-"""V + M + C as an agent: V encodes the frames of all slots, C acts on [mean z, h], M carries h on."""
+"""V + M + C as an agent: V encodes the frames of all slots, C acts on [mean z, h], M carries h on. Without M, C acts on
+the mean z alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from wm.models.cell import Cell
 from wm.models.controller import Controller
+from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae
 from wm.rollouts import Job
@@ -19,24 +21,26 @@ SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
 class VmcAgent:
     """Acts for `slots` episodes at a time, each with the parameters of its job's candidate.
 
-    `vae` is None when observations are latents already (in a dream). `serve` is the action that puts the ball into
-    play, taken after a reset and after a lost life, as the environment reports it.
+    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory. `serve` is
+    the action that puts the ball into play, taken after a reset and after a lost life, as the environment reports it.
     """
 
     def __init__(
         self,
         vae: Vae | None,
-        mdnrnn: MdnRnn,
+        mdnrnn: MdnRnn | None,
         controller: Controller,
         candidates: NDArray[np.float32],
         slots: int,
         serve: int | None = None,
     ) -> None:
         self.slots = slots
-        self._vae, self._cell, self._controller, self._serve = vae, Cell(mdnrnn), controller, serve
+        self._controller, self._serve = controller, serve
+        self._eye = None if vae is None else Eye(vae)
+        self._cell = None if mdnrnn is None else Cell(mdnrnn)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         self._weights = torch.zeros(slots, controller.parameters)
-        self._h, self._c = mdnrnn.start(slots)
+        self._h, self._c = torch.zeros(2, slots, 0 if mdnrnn is None else mdnrnn.hidden)
         self._serving = [0] * slots
         self._lives: list[int | None] = [None] * slots
 
@@ -53,14 +57,15 @@ class VmcAgent:
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Actions for (slots, S, S, C) uint8 frames, or (slots, Z) latents."""
         seen = torch.from_numpy(frames)
-        z = seen if self._vae is None else self._vae.encode(seen)[0]
+        z = seen if self._eye is None else self._eye.see(seen)
         actions = self._controller.act(self._weights, torch.cat([z, self._h], 1))
         if self._serve is not None:
             self._put_into_play(actions, infos)
-        encoded = torch.from_numpy(self._controller.space.encode(actions))
-        h, c = self._cell.step(z, encoded, (self._h, self._c))
-        self._h.copy_(h)
-        self._c.copy_(c)
+        if self._cell is not None:
+            encoded = torch.from_numpy(self._controller.space.encode(actions))
+            h, c = self._cell.step(z, encoded, (self._h, self._c))
+            self._h.copy_(h)
+            self._c.copy_(c)
         return actions
 
     def _put_into_play(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:

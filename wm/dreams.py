@@ -129,13 +129,14 @@ def imagine(
     *seed_path: int | str,
     dtype: torch.dtype = torch.float32,
 ) -> Imagined:
-    """Play N controllers, weights (N, parameters), in N dreams whose products are in `dtype`."""
+    """Play N controllers, weights (N, parameters), in N dreams whose products are in `dtype`. A controller of Z inputs
+    sees no h."""
     dreams = Dreams(mdnrnn, starts, temperature, integer(*seed_path), dtype)
     count = len(weights)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     alive = torch.ones(count, dtype=torch.bool)
     for _ in range(max_steps):
-        actions = controller.act(weights, torch.cat([dreams.z, dreams.hidden], 1))
+        actions = controller.act(weights, torch.cat([dreams.z, dreams.hidden], 1)[:, : controller.inputs])
         reward, ended = dreams.step(torch.from_numpy(controller.space.encode(actions)))
         returns += torch.where(alive, reward.double(), 0.0)
         lengths += alive

@@ -61,13 +61,19 @@ class _Slot:
     job: Job
     total: float = 0.0
     length: int = 0
+    idle: int = 0
 
 
 def play(
-    agent: Agent, envs: Sequence[Env], jobs: Sequence[Job], max_steps: int = 0, beat: Callable[[], None] | None = None
+    agent: Agent,
+    envs: Sequence[Env],
+    jobs: Sequence[Job],
+    max_steps: int = 0,
+    max_idle: int = 0,
+    beat: Callable[[], None] | None = None,
 ) -> Iterator[Outcome]:
-    """Play every job; yield outcomes as episodes end. `max_steps` truncates episodes (0: the environment's limit);
-    `beat` is called at every step."""
+    """Play every job; yield outcomes as episodes end. Episodes are truncated after `max_steps`, and after `max_idle`
+    steps in a row without a positive reward (0: the environment's own limit alone); `beat` is called at every step."""
     queue = list(reversed(jobs))
     slots: list[_Slot | None] = [None] * agent.slots
     infos: list[dict[str, Any]] = [{} for _ in range(agent.slots)]
@@ -97,7 +103,9 @@ def play(
             frames[number] = observation
             slot.total += float(reward)
             slot.length += 1
-            truncated = bool(truncated) or (0 < max_steps <= slot.length and not terminated)
+            slot.idle = 0 if reward > 0 else slot.idle + 1
+            cut = 0 < max_steps <= slot.length or 0 < max_idle <= slot.idle
+            truncated = bool(truncated) or (cut and not terminated)
             if terminated or truncated:
                 yield Outcome(slot.job.key, slot.total, slot.length, bool(terminated), truncated)
                 slots[number] = None

@@ -171,22 +171,73 @@ class MdnRnnSettings(GradientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings(Settings):
-    """`wm train-controller`: CMA-ES over a linear policy on [mean z, h]."""
+    """`wm train-controller`: CMA-ES over a small policy on [mean z, h]."""
 
-    in_: str = setting("real", "Where candidates play.", choices=("real", "dream"), flag=True)
+    in_: str = setting(
+        "real",
+        "Where candidates play: real; dream, without touching reality; mixed: in the dream, but validated and kept by "
+        "real returns.",
+        choices=("real", "dream", "mixed"),
+        flag=True,
+    )
+    mdnrnn: str = setting(
+        "trained",
+        "The memory C sees beside z: M, M before training, or none (for comparison).",
+        choices=("trained", "untrained", "none"),
+        flag=True,
+    )
+    algo: str = setting(
+        "cma", "cma has the full covariance matrix, sep-cma its diagonal.", choices=("cma", "sep-cma"), flag=True
+    )
     popsize: int = setting(16, "Candidates per generation.", low=4, flag=True)
     max_generations: int = setting(60, "Generations to evolve.", low=1, flag=True)
+    max_hours: float = setting(0.0, "End after the generation in which this time is over; 0: never.", low=0, flag=True)
+    target_return: float = setting(
+        1e9, "End when a validation of the mean reaches this return.", low=-1e9, high=1e9, flag=True
+    )
     episodes_per_eval: int = setting(1, "Episodes each candidate plays per generation.", low=1, flag=True)
-    temperature: float = setting(1.0, "Temperature of the dream (with --in dream).", low=0.01, high=10.0, flag=True)
+    temperature: str = setting(
+        "1.0",
+        "Temperature of the dream; auto: the one in which a few candidates rank as they do in reality.",
+        flag=True,
+    )
     head: str = setting(
         "auto",
-        "From the linear output to an action: argmax, ordered (one output: down, stay, up), tanh (box).",
+        "From C's output to an action: argmax, ordered (one output: down, stay, up), tanh (box).",
         choices=("auto", "argmax", "ordered", "tanh"),
     )
+    hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256)
     sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
     max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
+    render: str = setting(
+        "same",
+        "Who draws for candidates (never for validations): the same as for V, or fast, where the environment has it.",
+        choices=("same", "fast"),
+    )
+    late_episodes: int = setting(
+        1, "In the last third of the generations, how many times as many episodes a candidate plays.", low=1
+    )
+    late_steps: int = setting(
+        1, "In the last third of the generations, how many times as long training episodes may be.", low=1
+    )
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
-    validation_episodes: int = setting(20, "Full real episodes per validation, on seeds of their own.", low=1)
+    validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+        if self.in_ != "real" and self.mdnrnn == "untrained":
+            raise UsageProblem(f"--mdnrnn untrained cannot dream; leave out --in {self.in_}, or use --mdnrnn none.")
+
+
+def check_temperature(text: str) -> None:
+    """Raise UsageProblem unless it is `auto` or a number that M can be sampled at."""
+    try:
+        valid = text == "auto" or 0.01 <= float(text) <= 10.0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageProblem(f"--temperature is {text!r}; expected auto or a number from 0.01 to 10.")
 
 
 @dataclass(frozen=True, kw_only=True)

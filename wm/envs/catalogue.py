@@ -28,7 +28,8 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains
 class EnvSpec:
     """What is known of an environment by name. `painter` names our own way of drawing it, `fast` whether it has a
     fast variant, `rows_per_episode` about how long random play lasts, `walk_low` from where a random walk's actions
-    begin if that is below the box."""
+    begin if that is below the box, `max_idle` after how many steps without a positive reward a training episode may as
+    well end (0: never)."""
 
     name: str
     env_id: str
@@ -42,6 +43,7 @@ class EnvSpec:
     fast: bool = False
     rows_per_episode: int = 1000
     walk_low: tuple[float, ...] | None = None
+    max_idle: int = 0
     protocol: str = ""
 
     @property
@@ -107,6 +109,7 @@ NAMED = _named(
         painter="wm.envs.car_racing:CarRacingPainter",
         fast=True,
         rows_per_episode=1001,
+        max_idle=100,
         walk_low=(-1.0, -0.5, -2.0),  # steering, gas, brake: a walk within the box brakes as much as it drives
         protocol="1000-step limit, random tracks",
     ),

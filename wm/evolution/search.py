@@ -17,19 +17,24 @@ Vector = NDArray[np.float64]
 
 
 class Search:
-    """Ask for candidates, tell their returns (higher is better). Starts at zero.
+    """Ask for candidates, tell their returns (higher is better). Starts from the vector `start`.
 
-    The candidates depend on (parameters, popsize, sigma, seed) and on the returns told so far, and on nothing else.
-    pycma's own stopping rules are off: a flat generation (every candidate loses 21 points) is no reason to stop.
+    The candidates depend on (start, popsize, sigma, seed, algo) and on the returns told so far, and on nothing else.
+    `algo` is cma, with the full covariance matrix, or sep-cma, with its diagonal. About a sixth of a generation are
+    mirror images of the worst of the one before (Auger, Brockhoff & Hansen 2011). pycma's own stopping rules are off: a
+    flat generation (every candidate loses 21 points) is no reason to stop.
     """
 
-    def __init__(self, parameters: int, popsize: int, sigma: float, seed: int) -> None:
+    def __init__(self, start: NDArray[np.float32], popsize: int, sigma: float, seed: int, algo: str = "cma") -> None:
         random = generator(seed, "cma")
         self._strategy = cma.CMAEvolutionStrategy(
-            np.zeros(parameters),
+            start.astype(np.float64),
             sigma,
             {
                 "popsize": popsize,
+                "CMA_diagonal": algo == "sep-cma",
+                "CMA_mirrors": True,
+                "CMA_mirrormethod": 2,
                 "seed": np.nan,  # leave numpy's global generator alone
                 "randn": lambda *shape: random.standard_normal(shape),
                 "tolfun": 0,

@@ -1,4 +1,5 @@
-"""C: a linear policy on [mean z, h], its parameters one flat vector that CMA-ES evolves.
+"""C: a linear policy on [mean z, h], its parameters one flat vector that CMA-ES evolves. With `hidden` units it is a
+perceptron of one tanh layer instead.
 
 Heads, from the linear output u to an action:
 - `argmax`: one output per discrete action, the largest wins;
@@ -23,12 +24,14 @@ THRESHOLD = 0.3
 
 @dataclass(frozen=True)
 class Controller:
-    """The shape of C: `inputs` = Z + H, the action space, the head, and for `ordered` its three actions."""
+    """The shape of C: `inputs` = Z + H, the action space, the head, for `ordered` its three actions, and how many units
+    its hidden layer has (0: linear)."""
 
     inputs: int
     space: ActionSpace
     head: str
     ordered: tuple[int, int, int] | None = None
+    hidden: int = 0
 
     def __post_init__(self) -> None:
         fits = {"argmax": self.space.discrete, "tanh": not self.space.discrete, "ordered": self.ordered is not None}
@@ -42,18 +45,29 @@ class Controller:
         return 1 if self.head == "ordered" else self.space.width
 
     @property
+    def _layers(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of each linear layer."""
+        if self.hidden:
+            return [(self.inputs, self.hidden), (self.hidden, self.outputs)]
+        return [(self.inputs, self.outputs)]
+
+    @property
     def parameters(self) -> int:
-        """Length of the flat vector: weights row by row, then biases."""
-        return self.outputs * (self.inputs + 1)
+        """Length of the flat vector: layer by layer the weights row by row, then the biases."""
+        return sum((inputs + 1) * outputs for inputs, outputs in self._layers)
 
     def act(self, weights: Tensor, features: Tensor) -> NDArray[Any]:
         """Actions of B policies, each with its own weights (B, parameters), on features (B, inputs).
 
         Returns what gymnasium takes: (B,) integers or (B, dimensions) float32 within the box.
         """
-        matrix = weights[:, : self.outputs * self.inputs].unflatten(1, (self.outputs, self.inputs))
-        bias = weights[:, self.outputs * self.inputs :]
-        u = torch.bmm(matrix, features[:, :, None]).squeeze(-1) + bias
+        u, used = features, 0
+        for number, (inputs, outputs) in enumerate(self._layers):
+            size = inputs * outputs
+            matrix = weights[:, used : used + size].unflatten(1, (outputs, inputs))
+            bias = weights[:, used + size : used + size + outputs]
+            u = torch.baddbmm(bias[:, :, None], matrix, (torch.tanh(u) if number else u)[:, :, None]).squeeze(-1)
+            used += size + outputs
         if self.head == "argmax":
             return u.argmax(1).numpy()
         if self.head == "ordered":

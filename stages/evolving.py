@@ -1,0 +1,109 @@
+"""The evolution of C, generation by generation, with a log from which it goes on after a kill."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages import console
+from stages.candidates import Evaluation
+from stages.session import Session
+from wm.artifacts import durable
+from wm.evolution.history import History
+from wm.evolution.search import Search, digest, replay
+from wm.settings import ControllerSettings
+
+LOG = "generations.jsonl"
+
+
+class Evolution:
+    """Evolves C until a limit of the settings is reached. `history` is what came of it, `trusted` whether candidates
+    play in the dream."""
+
+    def __init__(
+        self, session: Session, settings: ControllerSettings, evaluation: Evaluation, temperature: float, folder: Path
+    ) -> None:
+        self.session, self.settings, self.folder = session, settings, folder
+        self.history, self.trusted = History(), settings.in_ != "real"
+        self._evaluation, self._temperature = evaluation, temperature
+
+    def ended(self, more_seconds: float = 0.0) -> str:
+        """Why there is no further generation: generations, hours or target; empty if there is one."""
+        settings, history = self.settings, self.history
+        if history.generation >= settings.max_generations:
+            return "generations"
+        if settings.max_hours and history.seconds + more_seconds >= settings.max_hours * 3600:
+            return "hours"
+        return "target" if history.best_score >= settings.target_return else ""
+
+    def run(self, search: Search, warm: bool) -> None:
+        """Replay what is logged and go on from there. A `warm` start is validated before it moves."""
+        for line in logged(self.folder):
+            if line["generation"]:
+                replay(search, line["candidates"], line["returns"])
+            self._take(line, search)
+        label = f"train-controller {self.session.env}"
+        if self.history.lines:
+            console.say(f"{label}: goes on at generation {search.generation}")
+        elif warm:
+            self._log(search, {"generation": 0, "in": "none", "returns": [], "env_steps": 0})
+        with console.progress(label, self.settings.max_generations, "generations", search.generation) as progress:
+            while not self.ended():
+                self.session.stop.raise_if_stopped()
+                self._generation(search)
+                mean = float(np.mean(self.history.lines[-1]["returns"]))
+                progress.update(search.generation, mean=f"{mean:.1f}", best=f"{self.history.best_score:.1f}")
+
+    def _generation(self, search: Search) -> None:
+        began, number, candidates = time.monotonic(), search.generation, search.ask()
+        if self.trusted:
+            returns, steps = self._evaluation.dreamt(candidates, number, self._temperature), 0
+        else:
+            returns, steps = self._evaluation.real(candidates, number)
+        search.tell(returns)
+        line = {
+            "generation": search.generation,
+            "in": "dream" if self.trusted else "real",
+            "candidates": digest(candidates),
+            "returns": [float(value) for value in returns],
+            "env_steps": steps,
+        }
+        self._log(search, line, began)
+
+    def _log(self, search: Search, line: dict[str, Any], began: float | None = None) -> None:
+        """Validate the mean if it is time to, write the line, and take it."""
+        began = time.monotonic() if began is None else began
+        last = line["generation"] == self.settings.max_generations or self.ended(time.monotonic() - began) == "hours"
+        if last or line["generation"] % self.settings.validate_every == 0:
+            if self.settings.in_ == "dream":
+                validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0
+            else:
+                validated, steps = self._evaluation.validation(search.mean)
+            line["validation"] = [float(value) for value in validated]
+            line["env_steps"] += steps
+        line["seconds"] = round(time.monotonic() - began, 3)
+        durable.append_line(self.folder / LOG, json.dumps(line))
+        self._take(line, search)
+
+    def _take(self, line: dict[str, Any], search: Search) -> None:
+        self.history.add(line, search.mean)
+        if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
+            self.trusted = False
+            console.say(
+                f"warning: the dream is being exploited: what candidates return there has risen since generation "
+                f"{self.history.best_generation}, but in reality the mean got worse; the rest is evolved in reality."
+            )
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of the log, in a file that ends with a whole line."""
+    path = folder / LOG
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole, newline, torn = text.rpartition("\n")
+    if torn:
+        durable.write_bytes(path, (whole + newline).encode())
+    return [json.loads(line) for line in whole.splitlines()]
