@@ -18,7 +18,8 @@ def main() -> None:
     model = MdnRnn(LATENT, ACTION, HIDDEN, MIXTURES, 10.0).requires_grad_(False)
     plain, actions = plain_dream(COUNT, ACTION), torch.zeros(COUNT, ACTION)
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        starts = Starts(torch.zeros(COUNT, LATENT), model.start(COUNT))
+        bound = torch.full((LATENT,), 6.0)
+        starts = Starts(torch.zeros(COUNT, LATENT), model.start(COUNT), -bound, bound)
         dreams = Dreams(model, starts, 1.0, 0, dtype)
         ours, reference, ratio = rates(lambda dreams=dreams: len(dreams.step(actions)[0]), plain)  # type: ignore[misc]
         report(f"dream_{name}", ours, reference, 2.5, "steps/s", ratio)

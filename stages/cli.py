@@ -197,7 +197,7 @@ def dream(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options("data", "seed", "device")
+@shared_options("data", "name", "seed", "device")
 @settings_options(EvaluateSettings)
 def evaluate(**options: Any) -> None:
     """Score the agent, and the random policy, on test seeds in the unmodified environment.

@@ -86,6 +86,14 @@ def compare(
     return found
 
 
+def fit_guesses(latents: Latents, held: NDArray[np.bool_]) -> Guesses:
+    """What guesses as well, fitted on the episodes that are not held out."""
+    lengths = np.where(held & ~held.all(), 0, latents.ends - latents.starts - 1)
+    spans = zip(latents.starts, latents.starts + lengths, strict=True)
+    rows = np.concatenate([np.arange(*span) for span in spans])
+    return Guesses.fit(*_steps(latents, rows[:MOST_ROWS]))
+
+
 def _ends(latents: Latents) -> Array:
     """(rows,) 1 at the last step of an episode that terminated."""
     ended = np.zeros(len(latents.rewards))

@@ -1,7 +1,9 @@
-"""`wm dream`: V + M (+ C) -> a dream beside reality, as animation and film strip, with its return and length."""
+"""`wm dream`: V + M (+ C) -> how far the dream can be trusted, and a dream beside reality in pictures."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,32 +11,29 @@ from numpy.typing import NDArray
 
 from stages import console
 from stages.encode import check_frames
+from stages.fidelity import Policies, measure
+from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_latents, load_starts
-from stages.trained import (
-    Form,
-    TrainedController,
-    TrainedMdnRnn,
-    TrainedVae,
-    controller_for,
-    load_controller,
-    load_pair,
-)
+from stages.starts import load_latents, starts_at
+from stages.trained import Form, TrainedController, TrainedMdnRnn, TrainedVae, controller_for, load_all, load_pair
 from wm.artifacts import durable, manifest
+from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Run
-from wm.dreams import Dreams, imagine, warm_starts
+from wm.dreams import Dreams
 from wm.episodes.batches import FrameReader, held_out
 from wm.episodes.dataset import Dataset
-from wm.errors import RecipeMismatch, UsageProblem
+from wm.errors import UsageProblem
 from wm.evolution.scores import Score
 from wm.models.controller import pick_head
 from wm.models.vae import to_frames
+from wm.report.fidelity import draw
+from wm.report.films import can_film, film
 from wm.report.pictures import animation, film_strip
 from wm.seeding import generator, integer
 from wm.settings import DreamSettings
-from wm.training.precision import pick
 
-RECIPE = 1
+RECIPE = 2
+FIDELITY = "fidelity.json"
 STRIP = 10
 
 
@@ -46,17 +45,15 @@ class _Inputs:
     dataset: Dataset
 
 
-def _open(session: Session) -> _Inputs:
-    vae, mdnrnn = load_pair(session)
-    folder = session.run_path / "controller"
+def _open(session: Session, settings: DreamSettings) -> _Inputs:
+    folder = session.run_path / settings.controller
     controller = None
-    if (folder / manifest.NAME).is_file():
-        controller = load_controller(folder, session.command("train-controller"))
-        if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
-            raise RecipeMismatch(
-                f"{folder} was evolved on another M than {mdnrnn.artifact.folder}; "
-                f"run `{session.command('train-controller')}`, or remove it to dream with random actions."
-            )
+    if (folder / manifest.NAME).is_file() or settings.controller != "controller":
+        vae, mdnrnn, controller = load_all(session, settings.controller)
+        if controller.form.memory == "untrained":
+            raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --controller.")
+    else:
+        vae, mdnrnn = load_pair(session)
     dataset = Dataset.open(session.data_path)
     used = int(vae.artifact.metrics["episodes"])
     if used < dataset.episodes:
@@ -72,22 +69,26 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
         "episodes": inputs.dataset.fingerprint,
         "controller": inputs.controller.artifact.fingerprint if inputs.controller else "none",
     }
-    return session.make_run(stage_name(session, "dream"), "dream", RECIPE, settings.that_change_results(), prints)
+    default = settings.controller.replace("controller", "dream", 1)
+    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.that_change_results(), prints)
 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
-    run = _run(session, settings, _open(session))
+    run = _run(session, settings, _open(session, settings))
     done = run.current() is not None
-    what = "up to date" if done else f"{settings.dreams} dreams, an animation of {settings.frames} steps, a film strip"
-    span = (0.0, 0.0) if done else (3.0, 10.0 + settings.dreams * settings.max_steps / 20_000)
+    episodes = settings.means * settings.real_episodes + settings.dreams
+    what = f"a comparison over {episodes} real episodes, an animation of {settings.frames} steps, a film strip"
+    steps = episodes * settings.max_steps / session.processes
+    span = (0.0, 0.0) if done else (3.0 + steps / 3000, 20.0 + steps / 500)
+    what = "up to date" if done else what
     return Plan("dream", run.folder, what, 0 if done else 4_000_000, 700_000_000, span)
 
 
 def dream(session: Session, settings: DreamSettings) -> Result:
-    """Dream, draw it beside reality from the same start with the same actions, and publish the pictures."""
+    """Compare the dream with reality, draw it beside reality from the same start with the same actions, publish."""
     began = time.monotonic()
-    inputs = _open(session)
+    inputs = _open(session, settings)
     run = _run(session, settings, inputs)
     if (current := run.current()) is not None:
         return up_to_date("dream", current, _summary(current))
@@ -95,11 +96,17 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("dream", builder.restored, _summary(builder.restored), "restored")
-        console.say(f"dream {session.env}: {settings.dreams} dreams of up to {settings.max_steps} steps")
-        metrics = _play(session, settings, inputs)
+        policies = _policies(session, settings, inputs)
+        console.say(
+            f"dream {session.env}: {len(policies.means)} policies, {settings.dreams} dreams of up to "
+            f"{settings.max_steps} steps and {settings.real_episodes} real episodes of each"
+        )
+        found = measure(session, settings, inputs.mdnrnn, policies)
         session.stop.raise_if_stopped()
+        durable.write_json(builder.folder / FIDELITY, found)
+        durable.write_bytes(builder.folder / "fidelity.png", draw(found, f"{session.env}: the dream beside reality"))
         start, real, seen, dreamt = _beside_reality(session, settings, inputs)
-        metrics |= {
+        metrics = _metrics(settings, found) | {
             "episode": start,
             "pixel_error": _error(real, dreamt),
             "pixel_error_reconstruction": _error(real, seen),
@@ -108,6 +115,8 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         panels = [("reality", real), ("V's view of it", seen), ("M's dream", dreamt)]
         captions = [f"step {step} of the dream" for step in range(len(real))]
         durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, settings.fps))
+        if can_film():
+            film(builder.folder / "dream.mp4", panels, captions, settings.fps)
         shown = np.unique(np.linspace(0, len(real) - 1, STRIP).astype(int))
         strip = film_strip(
             [(label.replace(" view", "\nview"), frames[shown]) for label, frames in panels],
@@ -117,44 +126,71 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         )
         durable.write_bytes(builder.folder / "dream.png", strip)
         artifact = builder.publish(metrics, session.provenance(began, inputs.vae.env))
+    if not _ranks(metrics):
+        console.say(
+            f"warning: the dream does not rank {policies.called} as reality does; do not train in it without looking "
+            f"at {artifact.folder / 'fidelity.png'}"
+        )
     return made("dream", builder, artifact, _summary(artifact))
+
+
+def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Policies:
+    """The means of the search that found C, or random linear policies if there is no C yet."""
+    vae, mdnrnn, controller = inputs.vae, inputs.mdnrnn, inputs.controller
+    form = controller.form if controller else Form(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+    if controller is not None:
+        chosen = np.unique(np.linspace(0, len(controller.means) - 1, settings.means).round().astype(int))
+        means, ours = controller.means[chosen], controller.parameters
+        generations = [int(controller.artifact.metrics["means"][place]) for place in chosen]
+    else:
+        shape = settings.means, controller_for(mdnrnn, form, vae.env).parameters
+        means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
+        ours, generations = means[0], [0] * len(means)
+    prints = sha256_json([vae.artifact.fingerprint, mdnrnn.artifact.fingerprint, ours.tolist()])
+    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, prints, tuple(ours.tolist()))
+    called = "the controllers of its search" if controller else "random linear policies"
+    return Policies(player, means, generations, called)
+
+
+def _metrics(settings: DreamSettings, found: dict[str, Any]) -> dict[str, Any]:
+    scores = {
+        f"{where}_{what}": Score.of(np.array(found[f"{where}_{what}s"], np.float64))
+        for where in ("dream", "real")
+        for what in ("return", "length")
+    }
+    ratio = np.array(found["z_variance"]["dream"]) / np.array(found["z_variance"]["real"])
+    return {
+        "agent": found["policies"],
+        "policies": len(found["dream"]),
+        "temperature": settings.temperature,
+        **{name: found[name] for name in ("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")},
+        **{name: score.mean for name, score in scores.items()},
+        **{f"{name}_ci95": score.ci95 for name, score in scores.items()},
+        "dream_ended": found["dream_ended"],
+        "real_ended": found["real_ended"],
+        "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist(),
+        "open_loop": found["open_loop"],
+    }
+
+
+def _ranks(found: dict[str, Any]) -> bool:
+    """Whether the rank correlation is above zero by its interval."""
+    return found["rho_ci95"] is not None and found["rho_ci95"][0] > 0
+
+
+def _told(rho: float | None, span: Sequence[float] | None) -> str:
+    return "undefined" if rho is None else f"{rho:.2f}" + (f" ({span[0]:.2f} to {span[1]:.2f})" if span else "")
 
 
 def _summary(artifact: Artifact) -> str:
     found = artifact.metrics
     return (
-        f"dream return {found['dream_return']:.1f} ± {found['dream_return_ci95']:.1f}, length "
-        f"{found['dream_length']:.0f} ± {found['dream_length_ci95']:.0f} over {found['dreams']} dreams by "
-        f"{found['agent']}, {found['ended']:.0%} ended by themselves"
+        f"rank correlation of dream and real return {_told(found['rho'], found['rho_ci95'])} over {found['policies']} "
+        f"policies, {_told(found['rho_last_third'], found['rho_last_third_ci95'])} over the last third; return "
+        f"{found['dream_return']:.1f} ± {found['dream_return_ci95']:.1f} in the dream, {found['real_return']:.1f} ± "
+        f"{found['real_return_ci95']:.1f} in reality; length {found['dream_length']:.0f} and "
+        f"{found['real_length']:.0f}; variance of latents {found['z_variance_ratio'][1]:.2f} of reality's"
     )
-
-
-def _play(session: Session, settings: DreamSettings, inputs: _Inputs) -> dict[str, object]:
-    """Return and length of dreams played by C, or by a random linear policy if there is no C yet."""
-    mdnrnn = inputs.mdnrnn
-    form = inputs.controller.form if inputs.controller else Form(pick_head("auto", mdnrnn.space, "auto"))
-    controller = controller_for(mdnrnn, form, inputs.vae.env)
-    random = generator(session.seed, "dream")
-    if inputs.controller is not None:
-        policies = np.repeat(inputs.controller.parameters[None], settings.dreams, axis=0)
-    else:
-        policies = random.standard_normal((settings.dreams, controller.parameters)).astype(np.float32)
-    starts = load_starts(session, mdnrnn)
-    rows = random.integers(0, len(starts.z), settings.dreams)
-    imagined = imagine(
-        mdnrnn.model, controller, torch.from_numpy(policies), starts.take(rows), settings.temperature,
-        settings.max_steps, session.seed, "dreams", dtype=pick("auto", torch.device("cpu")).dtype,
-    )  # fmt: skip
-    returns, lengths = Score.of(imagined.returns), Score.of(imagined.lengths.astype(np.float64))
-    return {
-        "dreams": settings.dreams,
-        "agent": "the controller" if inputs.controller else "random linear policies",
-        "dream_return": returns.mean,
-        "dream_return_ci95": returns.ci95,
-        "dream_length": lengths.mean,
-        "dream_length_ci95": lengths.ci95,
-        "ended": float(imagined.ended.mean()),
-    }
 
 
 @torch.inference_mode()
@@ -178,9 +214,9 @@ def _beside_reality(
     begin = first + settings.context
     stop = min(begin + settings.frames, int(latents.ends[episode]))
     rows = np.arange(first, stop)
-    z = torch.from_numpy(latents.means[rows])[None]
+    z = torch.from_numpy(latents.means[rows])
     actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
-    starts = warm_starts(model, z[:, : settings.context + 1], actions[:, : settings.context])
+    starts = starts_at(latents, inputs.mdnrnn, np.array([begin]), settings.context)
     dreams = Dreams(model, starts, settings.temperature, integer(session.seed, "pictured dream"))
     dreamt = [starts.z[0]]
     for step in range(settings.context, len(rows) - 1):
@@ -191,7 +227,7 @@ def _beside_reality(
     return (
         episode,
         real,
-        to_frames(decode(z[0, settings.context :])).numpy(),
+        to_frames(decode(z[settings.context :])).numpy(),
         to_frames(decode(torch.stack(dreamt))).numpy(),
     )
 

@@ -2,13 +2,15 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stages import console
 from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
-from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.session import Plan, Result, Session, made, up_to_date
+from stages.showing import film_episodes, show_episode
 from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_all
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
@@ -30,14 +32,14 @@ def _random_run(session: Session, settings: EvaluateSettings, env: EnvRecipe) ->
 
 def _controller_run(session: Session, settings: EvaluateSettings, controller: TrainedController) -> Run:
     inputs = {"controller": controller.artifact.fingerprint}
-    name = "evaluation/" + stage_name(session, "controller")
+    name = "evaluation/" + settings.controller
     return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
 
 
 def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
         return _random_run(session, settings, EnvRecipe(session.env))
-    return _controller_run(session, settings, load_all(session)[2])
+    return _controller_run(session, settings, load_all(session, settings.controller)[2])
 
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
@@ -52,25 +54,32 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 
 
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
-    """Score an agent, and the random policy beside it, over test episodes used for nothing else."""
+    """Score an agent, and the random policy beside it, over test episodes used for nothing else; show and film it."""
     if settings.agent == "random":
         found = evaluate_random(session, settings, EnvRecipe(session.env))
-    else:
-        found = evaluate_controller(session, settings)
-    return replace(found, table=_table(found.metrics))
+        return replace(found, table=_table(found.metrics))
+    if settings.visualize:
+        show_episode(session, player_of(*load_all(session, settings.controller)), jobs_for_testing(1)[0])
+    found = evaluate_controller(session, settings)
+    films: list[Path] = []
+    if settings.record_video:
+        player = player_of(*load_all(session, settings.controller))
+        films = film_episodes(session, settings, player, jobs_for_testing(settings.record_video))
+    return replace(found, table=_table(found.metrics), pictures=found.pictures + films)
 
 
 def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController) -> Player:
     """The trained player in the environment as gymnasium draws it, whoever drew the frames of its training."""
     unmodified = replace(vae.env, render="gymnasium")
     prints = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints)
+    parameters = tuple(controller.parameters.tolist())
+    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints, parameters)
 
 
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     """V + M + C on the test episodes, after the random policy."""
     began = time.monotonic()
-    vae, mdnrnn, controller = load_all(session)
+    vae, mdnrnn, controller = load_all(session, settings.controller)
     run = _controller_run(session, settings, controller)
     baseline = evaluate_random(session, settings, vae.env)
     if (current := run.current()) is not None:
@@ -89,7 +98,10 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
             "env_steps": controller.artifact.metrics["env_steps"] + vae.artifact.metrics["rows"],
             "protocol": _protocol(vae.env),
-            "training_wall_seconds": _wall(vae.artifact, mdnrnn.artifact, controller.artifact),
+            "memory": controller.form.memory,
+            "training_wall_seconds": round(
+                _wall(vae.artifact, mdnrnn.artifact) + controller.artifact.metrics["seconds"], 1
+            ),
         }
         durable.write_json(builder.folder / SCORES, metrics)
         artifact = builder.publish(metrics, session.provenance(began, vae.env))

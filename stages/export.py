@@ -18,6 +18,7 @@ from wm.artifacts.budget import DiskBudget
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode
 from wm.errors import MissingPackage, UsageProblem
+from wm.report.films import write_film
 
 FPS = 30
 _ENLARGED = 4  # a 64-pixel film is too small to watch
@@ -138,16 +139,10 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 def _write_mp4(folder: Path, dataset: Dataset, episodes: list[Episode], _: int) -> None:
     """A film per episode, four times enlarged."""
-    import imageio.v2 as imageio
-
     for episode in episodes:
-        film = folder / f"episode-{episode.index:06d}.mp4"
-        # Frames of any size: by default the writer rounds sides up to a multiple of 16.
-        writer: Any = imageio.get_writer(film, fps=FPS, codec="libx264", quality=8, macro_block_size=2)
-        with writer:
-            for frame in episode.frames:
-                large = frame.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1)
-                writer.append_data(np.repeat(large, 3, axis=-1) if large.shape[-1] == 1 else large)
+        large = (frame.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1) for frame in episode.frames)
+        colored = (np.repeat(frame, 3, axis=-1) if frame.shape[-1] == 1 else frame for frame in large)
+        write_film(folder / f"episode-{episode.index:06d}.mp4", colored, FPS)
 
 
 _WRITE = {"npz": _write_npz, "minari": _write_minari, "mp4": _write_mp4}

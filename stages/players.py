@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from stages.session import Session
 from wm.envs.catalogue import EnvRecipe
 from wm.policies import RandomPolicy
-from wm.rollouts import Agent, Job, Outcome, play
+from wm.rollouts import Job, Outcome, play, record
 from wm.seeding import episode_seed
 from wm.workers import beat
 
 if TYPE_CHECKING:
     from stages.trained import Form
+    from wm.agents import VmcAgent
 
 SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
 
@@ -61,14 +62,14 @@ def _models(player: Player) -> tuple[Any, Any, Any]:
     return vae.model, memory_of(mdnrnn, player.form), controller_for(mdnrnn, player.form, player.env)
 
 
-def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> Agent:
+def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> "VmcAgent":
     """V + M + C for `slots` episodes at a time, with the player's own parameters or with candidates' (N, P)."""
     from wm.agents import VmcAgent
 
     vae, mdnrnn, controller = _models(player)
     if candidates is None:
         candidates = np.array([player.parameters], np.float32)
-    return VmcAgent(vae, mdnrnn, controller, candidates, slots, player.env.spec().serve)
+    return VmcAgent(vae, mdnrnn, controller, candidates, slots)
 
 
 @lru_cache(maxsize=2)  # candidates' and validations'
@@ -82,6 +83,41 @@ def play_jobs(
     """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
     agent = build_agent(player, SLOTS, candidates)
     return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, max_idle, beat))
+
+
+def build_env(player: Player) -> Any:
+    """An environment of the player's, one of those kept in this process."""
+    return _envs(player.env, SLOTS)[0]
+
+
+def build_vae(player: Player) -> Any:
+    """The player's V."""
+    return _models(player)[0]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An episode as C saw it: T + 1 mean latents, actions and rewards, as rows of wm/episodes/schema.py."""
+
+    means: NDArray[np.float32]
+    actions: NDArray[Any]
+    rewards: NDArray[np.float32]
+    terminated: bool
+
+
+def see_jobs(player: Player, jobs: Sequence[Job], max_steps: int) -> list[Seen]:
+    """Play jobs with the player's own parameters, one after the other, and keep what was seen. Runs in a worker."""
+    import torch
+
+    from wm.models.eye import Eye
+
+    agent, env, eye, found = build_agent(player, slots=1), build_env(player), Eye(build_vae(player)), []
+    for job in jobs:
+        played = record(agent, env, job, agent.controller.space.column, max_steps, beat)
+        parts = np.array_split(played.frames, max(len(played.frames) // SLOTS, 1))
+        means = np.concatenate([eye.see(torch.from_numpy(part)).numpy() for part in parts])
+        found.append(Seen(means, played.actions, played.rewards, played.terminated))
+    return found
 
 
 def play_random(recipe: EnvRecipe, jobs: Sequence[Job]) -> list[Outcome]:

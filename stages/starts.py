@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from stages.encode import read_latents
 from stages.session import Session
@@ -12,7 +13,8 @@ from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
 from wm.seeding import generator
 
-CONTEXT = 8
+CONTEXT = 8  # real steps before a dream
+COMMON = (0.5, 99.5)  # percentiles of V's latents between which dreams stay
 
 
 def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
@@ -25,13 +27,26 @@ def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
 
 
 def load_starts(session: Session, mdnrnn: TrainedMdnRnn, count: int = 1024) -> Starts:
-    """Real encoded frames, M warmed up on the steps before each: places where dreams may begin."""
+    """Real encoded frames from anywhere in the episodes, M warmed up on the steps before each."""
     latents = load_latents(session, mdnrnn)
     lengths = latents.ends - latents.starts
     random = generator(session.seed, "starts")
     episodes = random.choice(len(lengths), count, p=lengths / lengths.sum())
     context = min(CONTEXT, int(lengths.min()) - 2)
     first = latents.starts[episodes] + random.integers(0, lengths[episodes] - context - 1)
-    rows = first[:, None] + np.arange(context + 1)
-    actions = latents.space.encode(latents.actions[rows[:, :-1]])
-    return warm_starts(mdnrnn.model, torch.from_numpy(latents.means[rows]), torch.from_numpy(actions))
+    return starts_at(latents, mdnrnn, first + context, context)
+
+
+def early_starts(latents: Latents, mdnrnn: TrainedMdnRnn) -> Starts:
+    """The frames a few steps into every episode. Not the very first: Pong's is drawn in other colours, and M has seen
+    it but once in each episode."""
+    context = min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
+    return starts_at(latents, mdnrnn, latents.starts + context, context)
+
+
+def starts_at(latents: Latents, mdnrnn: TrainedMdnRnn, rows: NDArray[np.int64], context: int) -> Starts:
+    """The frames at these rows, M warmed up on the `context` steps before each."""
+    before = rows[:, None] + np.arange(-context, 1)
+    actions = latents.space.encode(latents.actions[before[:, :-1]])
+    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in COMMON)
+    return warm_starts(mdnrnn.model, torch.from_numpy(latents.means[before]), torch.from_numpy(actions), low, high)

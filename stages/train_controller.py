@@ -92,6 +92,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
             "inputs": controller.inputs,
             "form": vars(player.form),
             "ordered": list(controller.ordered) if controller.ordered else None,
+            "serve": controller.serve,
             "action_space": controller.space.as_json(),
         }
         durable.write_json(builder.folder / SHAPE, shape)

@@ -68,11 +68,12 @@ class Form:
 
 @dataclass(frozen=True)
 class TrainedController(Trained):
-    """C: its form, and the parameters of the validated mean."""
+    """C: its form, the parameters of the best mean by validation, and those of `means` along the search, (N, P)."""
 
     model: Controller
     form: Form
     parameters: Any
+    means: Any
 
 
 def _load(folder: Path, kind: str, make_it: str) -> tuple[Artifact, dict[str, Any], dict[str, Any]]:
@@ -114,11 +115,11 @@ def load_controller(folder: Path, make_it: str) -> TrainedController:
     ordered = tuple(shape["ordered"]) if shape["ordered"] else None
     form = Form(**shape["form"])
     space = ActionSpace.from_json(shape["action_space"])
-    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden)
+    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"])
     parameters = tensors["mean"].numpy()
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
-    return TrainedController(artifact, shape, model, form, parameters)
+    return TrainedController(artifact, shape, model, form, parameters, tensors["means"].numpy())
 
 
 def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
@@ -168,4 +169,5 @@ def memory_of(mdnrnn: TrainedMdnRnn, form: Form) -> MdnRnn | None:
 def controller_for(mdnrnn: TrainedMdnRnn, form: Form, env: EnvRecipe) -> Controller:
     """The shape of C on top of an M."""
     inputs = mdnrnn.model.latent + (0 if form.memory == "none" else mdnrnn.model.hidden)
-    return Controller(inputs, mdnrnn.space, form.head, env.spec().ordered, form.hidden)
+    spec = env.spec()
+    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve)

@@ -2,8 +2,8 @@ import numpy as np
 import torch
 
 from wm.actions import ActionSpace
-from wm.agents import SERVE_STEPS, VmcAgent
-from wm.models.controller import Controller
+from wm.agents import VmcAgent
+from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import build
 from wm.rollouts import Job
@@ -14,9 +14,9 @@ SPACE = ActionSpace(count=3)
 def make(slots: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
     torch.manual_seed(0)
     mdnrnn = MdnRnn(4, 3, 8, 2, 10.0)
-    controller = Controller(12, SPACE, "argmax")
+    controller = Controller(12, SPACE, "argmax", serve=serve)
     candidates = np.random.default_rng(0).normal(size=(5, controller.parameters)).astype(np.float32)
-    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, slots, serve), candidates
+    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, slots), candidates
 
 
 def test_a_slot_acts_the_same_whoever_its_neighbours_are() -> None:
@@ -63,3 +63,11 @@ def test_acting_keeps_no_graph() -> None:
     agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
     assert not agent._h.requires_grad
     assert agent._h.grad_fn is None
+
+
+def test_an_agent_without_memory_acts_on_the_latent_alone() -> None:
+    controller = Controller(4, SPACE, "argmax")
+    candidates = np.random.default_rng(0).normal(size=(1, controller.parameters)).astype(np.float32)
+    agent = VmcAgent(build("small", 32, 3, 4), None, controller, candidates, 2)
+    agent.begin(0, Job(0, 0))
+    assert agent.act(np.zeros((2, 32, 32, 3), np.uint8), [{}] * 2).shape == (2,)

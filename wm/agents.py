@@ -9,20 +9,18 @@ import torch
 from numpy.typing import NDArray
 
 from wm.models.cell import Cell
-from wm.models.controller import Controller
+from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae
 from wm.rollouts import Job
 
-SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
-
 
 class VmcAgent:
     """Acts for `slots` episodes at a time, each with the parameters of its job's candidate.
 
-    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory. `serve` is
-    the action that puts the ball into play, taken after a reset and after a lost life, as the environment reports it.
+    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory. Where the
+    player has to serve, this one does after a reset and after a lost life, as the environment reports it.
     """
 
     def __init__(
@@ -32,10 +30,9 @@ class VmcAgent:
         controller: Controller,
         candidates: NDArray[np.float32],
         slots: int,
-        serve: int | None = None,
     ) -> None:
         self.slots = slots
-        self._controller, self._serve = controller, serve
+        self.controller = controller
         self._eye = None if vae is None else Eye(vae)
         self._cell = None if mdnrnn is None else Cell(mdnrnn)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
@@ -58,11 +55,11 @@ class VmcAgent:
         """Actions for (slots, S, S, C) uint8 frames, or (slots, Z) latents."""
         seen = torch.from_numpy(frames)
         z = seen if self._eye is None else self._eye.see(seen)
-        actions = self._controller.act(self._weights, torch.cat([z, self._h], 1))
-        if self._serve is not None:
+        actions = self.controller.act(self._weights, torch.cat([z, self._h], 1))
+        if self.controller.serve is not None:
             self._put_into_play(actions, infos)
         if self._cell is not None:
-            encoded = torch.from_numpy(self._controller.space.encode(actions))
+            encoded = torch.from_numpy(self.controller.space.encode(actions))
             h, c = self._cell.step(z, encoded, (self._h, self._c))
             self._h.copy_(h)
             self._c.copy_(c)
@@ -77,4 +74,4 @@ class VmcAgent:
             self._lives[slot] = lives
             if self._serving[slot] > 0:
                 self._serving[slot] -= 1
-                actions[slot] = self._serve
+                actions[slot] = self.controller.serve

@@ -242,13 +242,16 @@ def check_temperature(text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DreamSettings(Settings):
-    """`wm dream`: M imagines; the pictures show it beside reality."""
+    """`wm dream`: M imagines; pictures show it beside reality, and a report how far it can be trusted."""
 
+    controller: str = setting("controller", "Name of the controller that dreams.", flag=True)
     temperature: float = setting(
         1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True
     )
-    dreams: int = setting(32, "Dreams played for the return and length.", low=1, flag=True)
-    max_steps: int = setting(500, "Longest dream, in steps.", low=1, flag=True)
+    dreams: int = setting(32, "Dreams of every mean that is compared with reality.", low=2, flag=True)
+    max_steps: int = setting(500, "Longest dream and longest real episode of the comparison.", low=1, flag=True)
+    means: int = setting(32, "Means of the search, equally spaced, that play in the dream and in reality.", low=2)
+    real_episodes: int = setting(4, "Real episodes of every mean.", low=2)
     context: int = setting(16, "Real steps M sees before the pictured dream begins.", low=1)
     frames: int = setting(120, "Steps of the animation.", low=2)
     fps: int = setting(15, "Frames per second of the animation.", low=1, high=50)
@@ -260,6 +263,11 @@ class EvaluateSettings(Settings):
 
     episodes: int = setting(100, "Test episodes; under 100 the score is marked as a preview.", low=2, flag=True)
     agent: str = setting("controller", "Who plays.", choices=("controller", "random"), flag=True)
+    controller: str = setting("controller", "Name of the controller that plays.", flag=True)
+    record_video: int = setting(
+        0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0, flag=True, result=False
+    )
+    visualize: bool = setting(False, "Show the first test episode in a window.", flag=True, result=False)
 
 
 @dataclass(frozen=True, kw_only=True)

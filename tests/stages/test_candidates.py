@@ -6,7 +6,7 @@ import numpy as np
 from stages.candidates import Evaluation
 from stages.players import Player
 from stages.session import Session
-from stages.trained import load_pair
+from stages.trained import Form, load_pair
 from tests.conftest import SLUG, TINY
 from wm.settings import ControllerSettings
 from wm.workers import Workers
@@ -15,7 +15,7 @@ from wm.workers import Workers
 def make(chain: Path, **settings: object) -> tuple[Evaluation, int]:
     session = Session(TINY, run=chain / "runs" / SLUG)
     vae, mdnrnn = load_pair(session)
-    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, "argmax", "")
+    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, Form("argmax"), "")
     evaluation = Evaluation(
         session,
         ControllerSettings(**settings),
@@ -29,10 +29,10 @@ def make(chain: Path, **settings: object) -> tuple[Evaluation, int]:
 def test_candidates_of_a_generation_share_their_episodes(chain: Path) -> None:
     evaluation, parameters = make(chain, episodes_per_eval=2)
     same = np.repeat(np.random.default_rng(0).normal(size=(1, parameters)), 4, axis=0).astype(np.float32)
-    returns, steps = evaluation.generation(same, 0)
+    returns, steps = evaluation.real(same, 0)
     assert len(set(returns)) == 1
     assert steps > 0
-    later = {evaluation.generation(same, generation)[0][0] for generation in range(1, 5)}
+    later = {evaluation.real(same, generation)[0][0] for generation in range(1, 5)}
     assert later != {returns[0]}  # other generations, other episodes
 
 
@@ -44,8 +44,20 @@ def test_validation_plays_the_same_episodes_every_time(chain: Path) -> None:
     assert len(one) == 3
 
 
-def test_a_dreamed_generation_costs_no_real_steps(chain: Path) -> None:
+def test_a_dreamed_generation_plays_every_candidate(chain: Path) -> None:
     evaluation, parameters = make(chain, in_="dream", max_steps=10)
-    returns, steps = evaluation.generation(np.zeros((4, parameters), np.float32), 0)
-    assert steps == 0
+    returns = evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
+    assert returns.shape == (4,)
     assert np.isfinite(returns).all()
+
+
+def test_a_dreamt_validation_is_the_same_every_time(chain: Path) -> None:
+    evaluation, parameters = make(chain, in_="dream", max_steps=10)
+    one, two = (evaluation.dreamt_validation(np.ones(parameters, np.float32), 1.0) for _ in range(2))
+    assert np.array_equal(one, two)
+
+
+def test_the_last_third_plays_more_and_longer_episodes(chain: Path) -> None:
+    evaluation, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, late_episodes=3, late_steps=2)
+    assert [evaluation.episodes(number) for number in (0, 5, 6, 8)] == [2, 2, 6, 6]
+    assert [evaluation.longest(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]

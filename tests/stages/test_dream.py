@@ -14,7 +14,7 @@ SETTINGS = DreamSettings(dreams=4, max_steps=10, frames=6, context=4)
 
 def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: Path) -> None:
     session = Session(TINY, data=chain / "data" / f"{SLUG}.zarr", run=chain / "runs" / SLUG)
-    inputs = _open(session)
+    inputs = _open(session, DreamSettings())
     _, real, seen, dreamt = _beside_reality(session, SETTINGS, inputs)
     assert len(real) == len(seen) == len(dreamt) == 6
     assert np.array_equal(seen[0], dreamt[0])

@@ -20,18 +20,20 @@ from wm.actions import ActionSpace
 from wm.errors import UsageProblem
 
 THRESHOLD = 0.3
+SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
 
 
 @dataclass(frozen=True)
 class Controller:
-    """The shape of C: `inputs` = Z + H, the action space, the head, for `ordered` its three actions, and how many units
-    its hidden layer has (0: linear)."""
+    """The shape of C: `inputs` = Z + H, the action space, the head, for `ordered` its three actions, how many units its
+    hidden layer has (0: linear), and the action that puts the ball into play where the player has to."""
 
     inputs: int
     space: ActionSpace
     head: str
     ordered: tuple[int, int, int] | None = None
     hidden: int = 0
+    serve: int | None = None
 
     def __post_init__(self) -> None:
         fits = {"argmax": self.space.discrete, "tanh": not self.space.discrete, "ordered": self.ordered is not None}

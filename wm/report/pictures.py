@@ -1,7 +1,7 @@
 """Film strips and animations, drawn with Pillow."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,14 @@ def film_strip(rows: Sequence[tuple[str, Frames]], captions: Sequence[str], titl
     return buffer.getvalue()
 
 
-def animation(panels: Sequence[tuple[str, Frames]], captions: Sequence[str], fps: int, side: int = 144) -> bytes:
-    """A GIF: labelled panels of (N, S, S, C) frames side by side, a caption per time step below."""
+Panels = Sequence[tuple[str, Frames]]
+
+
+def sheets(panels: Panels, captions: Sequence[str], side: int = 144) -> Iterator[Image.Image]:
+    """Labelled panels of (N, S, S, C) frames side by side with a caption below, one sheet per time step. A panel that
+    is over shows its last frame."""
     gap, head = 8, _TEXT + 12
     width = len(panels) * (side + gap) + gap
-    sheets = []
     for step, caption in enumerate(captions):
         sheet = Image.new("RGB", (width, side + 2 * head), _PAPER)
         draw = ImageDraw.Draw(sheet)
@@ -58,11 +61,14 @@ def animation(panels: Sequence[tuple[str, Frames]], captions: Sequence[str], fps
             draw.text((left, 4), label, _INK, _font())
             sheet.paste(_enlarged(frames[min(step, len(frames) - 1)], side), (left, head))
         draw.text((gap, head + side + 4), caption, _INK, _font())
-        sheets.append(sheet.quantize(colors=64, dither=Image.Dither.NONE))
+        yield sheet
+
+
+def animation(panels: Panels, captions: Sequence[str], fps: int) -> bytes:
+    """The sheets as a GIF."""
+    first, *others = [sheet.quantize(colors=64, dither=Image.Dither.NONE) for sheet in sheets(panels, captions)]
     buffer = io.BytesIO()
-    sheets[0].save(
-        buffer, "GIF", save_all=True, append_images=sheets[1:], duration=round(1000 / fps), loop=0, optimize=True
-    )
+    first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0, optimize=True)
     return buffer.getvalue()
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 RIDGE = 1e-3
 FEWEST = 10  # events below which nothing is said of them
 LEAST_STD = 1e-3
+BOOTSTRAPS = 2000
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the bins in which ends are compared with their probability
 
 Array = NDArray[np.floating[Any]]
@@ -71,6 +72,19 @@ def rank_correlation(one: Array, two: Array) -> float | None:
     if min(part.std() for part in ranks) == 0:
         return None
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def rank_interval(one: Array, two: Array, random: np.random.Generator) -> tuple[float, float] | None:
+    """95 % interval of Spearman's rho by the bootstrap over pairs; None where one side does not vary."""
+    found = []
+    for _ in range(BOOTSTRAPS):
+        rows = random.integers(0, len(one), len(one))
+        if (rho := rank_correlation(one[rows], two[rows])) is not None:
+            found.append(rho)
+    if len(found) < BOOTSTRAPS // 2:
+        return None
+    low, high = np.percentile(found, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def _ranks(values: Array) -> Array:

@@ -1,0 +1,81 @@
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.evolving import LOG, Evolution, logged
+from stages.session import Session
+from wm.evolution.search import Search
+from wm.settings import ControllerSettings
+
+
+def test_a_torn_line_of_the_log_is_dropped_from_the_file_too(tmp_path: Path) -> None:
+    whole = json.dumps({"generation": 1}) + "\n"
+    (tmp_path / LOG).write_text(whole + '{"generation": 2, "cand')
+    assert [found["generation"] for found in logged(tmp_path)] == [1]
+    assert (tmp_path / LOG).read_text() == whole
+    assert logged(tmp_path / "nowhere") == []
+
+
+class Hill:
+    """Candidates are worth what the dream or reality says of their first parameter."""
+
+    def __init__(self, reality: float = 1.0, pause: float = 0.0) -> None:
+        self.reality, self.pause = reality, pause
+
+    def dreamt(self, candidates: Any, number: int, temperature: float, episodes: int = 0) -> Any:
+        return candidates[:, 0].astype(float)
+
+    def real(self, candidates: Any, number: int) -> Any:
+        time.sleep(self.pause)
+        return candidates[:, 0] * self.reality, 10
+
+    def validation(self, mean: Any) -> Any:
+        return np.array([1.0, 1.1]) * float(mean[0]) * self.reality, 20
+
+    def dreamt_validation(self, mean: Any, temperature: float) -> Any:
+        return np.array([1.0, 1.1]) * float(mean[0])
+
+
+def evolve(folder: Path, hill: Hill, **chosen: Any) -> Evolution:
+    settings = ControllerSettings(popsize=6, validate_every=2, validation_episodes=2, **chosen)
+    evolution = Evolution(Session("Pong"), settings, hill, 1.0, folder)  # type: ignore[arg-type]
+    evolution.run(Search(np.zeros(3, np.float32), 6, 0.3, 0), warm=False)
+    return evolution
+
+
+def test_a_dream_that_lies_is_no_longer_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evolution = evolve(tmp_path, Hill(reality=-1.0), in_="mixed", max_generations=20)
+    where = [line["in"] for line in evolution.history.lines]
+    assert not evolution.trusted
+    assert where == sorted(where)  # dreams first, and after the last of them reality
+    assert 4 < where.count("dream") < 20
+    assert "the dream is being exploited" in capsys.readouterr().err
+    assert evolve(tmp_path, Hill(), in_="mixed", max_generations=20).trusted is False  # replayed, it decides the same
+
+
+def test_a_dream_that_tells_the_truth_is_trusted_to_the_end(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, Hill(), in_="mixed", max_generations=20)
+    assert evolution.trusted
+    assert evolution.history.env_steps == 10 * 20  # the validations
+
+
+def test_in_the_dream_alone_reality_is_not_touched(tmp_path: Path) -> None:
+    assert evolve(tmp_path, Hill(), in_="dream", max_generations=6).history.env_steps == 0
+
+
+def test_it_ends_when_the_target_is_reached(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, Hill(), max_generations=50, target_return=0.5)
+    assert evolution.ended() == "target"
+    assert evolution.history.generation < 50
+    assert evolution.history.generation % 2 == 0  # a validation said so
+
+
+def test_it_ends_when_its_time_is_over_with_a_validation(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, Hill(pause=0.05), max_generations=500, max_hours=0.3 / 3600)
+    assert evolution.ended() == "hours"
+    assert "validation" in evolution.history.lines[-1]
+    assert 2 < evolution.history.generation < 10

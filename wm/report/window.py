@@ -1,0 +1,73 @@
+"""A window on the screen, in a process of its own: environments draw with the same library, but off the screen."""
+
+import multiprocessing
+import os
+import sys
+from multiprocessing.connection import Connection
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def why_no_window() -> str:
+    """Why no window can be opened here; empty if one can."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
+    return ""
+
+
+def _serve(pipe: Connection, title: str) -> None:
+    os.environ.pop("SDL_VIDEODRIVER", None)
+    os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"
+    import pygame
+
+    pygame.display.init()
+    screen = None
+    while True:
+        if pipe.poll(0.05):
+            try:
+                picture = pipe.recv()
+            except EOFError:
+                return
+            surface = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
+            if screen is None:
+                screen = pygame.display.set_mode(surface.get_size())
+                pygame.display.set_caption(title)
+            screen.blit(surface, (0, 0))
+            pygame.display.flip()
+        if screen is not None and any(event.type == pygame.QUIT for event in pygame.event.get()):
+            return
+
+
+class Window:
+    """Shows pictures until it is closed, by us or by whoever looks at it."""
+
+    def __init__(self, title: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, title), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still there."""
+        return self._process.is_alive()
+
+    def show(self, picture: NDArray[np.uint8]) -> None:
+        """(H, W, 3). A window that has been closed shows nothing."""
+        try:
+            self._pipe.send(picture)
+        except OSError:
+            self._process.join(timeout=1)
+
+    def __enter__(self) -> "Window":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pipe.close()
+        self._process.join(timeout=5)
+        self._process.kill()
