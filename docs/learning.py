@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from docs.results import replaced
+from docs.speed import replaced
 
 HERE = Path(__file__).resolve().parent
 ROWS, PAGE, BUILD = HERE / "learning.json", HERE / "learning.md", HERE.parent / "build" / "learning"

@@ -1,133 +1,236 @@
-"""Keeps docs/results.json, and makes README's tables from it and from benchmarks/results.jsonl.
+"""Keeps docs/results.json, one row per agent and training seed, and makes docs/results.md and README's table from it.
 
-`python docs/results.py add runs/Pong quick` takes the scores of a finished run; `python docs/results.py` only renders.
+`python docs/results.py add runs/Pong laptop` takes what was evaluated in a run, the search's curve and the dream's
+report; `python docs/results.py` only renders.
 """
 
+import hashlib
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from docs.speed import replaced
+
 HERE = Path(__file__).resolve().parent
-RESULTS, README = HERE / "results.json", HERE.parent / "README.md"
-BENCHMARKS = HERE.parent / "benchmarks" / "results.jsonl"
-MEASURED = {
-    "collect_pong": ("collect Pong, through to disk", "the bare emulator, no screen"),
-    "collect_breakout": ("collect Breakout, through to disk", "the bare emulator, no screen"),
-    "collect_carracing_exact": ("collect CarRacing, the same pixels", "gymnasium's env.step alone"),
-    "collect_carracing_fast": ("collect CarRacing, `--render fast`", "gymnasium's env.step alone"),
-    "collect_lunarlander_exact": ("collect LunarLander, the same pixels", "gymnasium's rgb_array and our resize"),
-    "collect_lunarlander_fast": ("collect LunarLander, `--render fast`", "gymnasium's rgb_array and our resize"),
-    "collect_cartpole_exact": ("collect CartPole", "gymnasium's rgb_array and our resize"),
-    "collect_acrobot_exact": ("collect Acrobot", "gymnasium's rgb_array and our resize"),
-    "workers_pong": ("two workers on Pong", "one worker"),
-    "workers_carracing": ("two workers on CarRacing", "one worker"),
-    "write_share_pong": ("share of collecting Pong that is writing", "all of the time"),
-    "size_pong": ("50 random Pong episodes, all columns", "np.savez_compressed of the frames"),
-    "bytes_pong": ("Pong on disk", "the limit set for it"),
-    "bytes_breakout": ("Breakout on disk", "the limit set for it"),
-    "bytes_lunarlander": ("LunarLander on disk", "the limit set for it"),
-    "bytes_carracing": ("CarRacing on disk", "the limit set for it"),
-    "stream_pong": ("shuffled Pong batches from disk", "the same loop over an array in RAM"),
-    "stream_carracing": ("shuffled CarRacing batches from disk", "the same loop over an array in RAM"),
-    "window_32": ("random windows of 32 frames", "zarr-python, the same files"),
-    "window_50": ("random windows of 50 frames", "zarr-python, the same files"),
-    "open_10k": ("open a dataset of 10,000 episodes", "the limit set for it"),
-    "ram_streaming": ("peak memory streaming ten times the budget", "budget + 300 MB"),
-    "train_vae_fp32": ("train V, the paper's network, fp32, from disk", "a plain loop, frames in RAM, fp32, batch 32"),
-    "train_vae_bf16": ("the same in bf16", "the same plain loop"),
-    "train_vae_small": ("train V, our network and loss, bf16, from disk", "the same plain loop"),
-    "train_vae_stream": ("train V from disk", "the same training from RAM"),
-    "encode": ("encode frames to latents", "the paper's encoder, frames in RAM, batch 64"),
-    "encode_pong": ("encode 50 Pong episodes", "the limit set for it"),
-    "train_mdnrnn_fp32": ("train M on latents, fp32", "nn.LSTM, batch 16, length 32, RMSprop, fp32"),
-    "train_mdnrnn_bf16": ("the same in bf16", "the same plain loop"),
-    "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
-    "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
-    "dream_rate": ("256 dreams at once, bf16", "the rate set for it"),
-    "memory_vae": ("largest RSS of training V, quick preset", "the limit set for it"),
-    "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
-}
-
-_SIDES = ("ours", "reference")
-
-
-def replaced(text: str, name: str, table: str) -> str:
-    """The text with another table between its markers."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
-    before, rest = text.split(begin)
-    return before + begin + table + end + rest.split(end)[1]
-
-
-def measured(lines: list[dict[str, Any]]) -> str:
-    """Markdown: what was measured beside its reference."""
-    by_name = {line["name"]: line for line in lines}
-    rows = ["| | ours | | reference | ratio | goal |", "|---|---|---|---|---|---|"]
-    for name, (what, beside) in MEASURED.items():
-        line = by_name[name]
-        ours, beside_it = (f"{line[key]:,.0f}" if line[key] >= 1000 else f"{line[key]:g}" for key in _SIDES)
-        goal = f"{'≤' if line.get('lower_is_better') else '≥'} {line['goal']}"
-        rows.append(f"| {what} | {ours} {line['unit']} | {beside} | {beside_it} | {line['ratio']:.2f} | {goal} |")
-    return "\n".join(rows) + "\n"
-
-
+RESULTS, PAGE, CURVES, README = (
+    HERE / "results.json",
+    HERE / "results.md",
+    HERE / "results.png",
+    HERE.parent / "README.md",
+)
 ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot")
+AGENTS = {"vmc": "ours", "vmc-untrained": "M untrained", "vmc-none": "no M"}
+GOALS = {  # what was hoped for, and the least of it
+    "Pong": (-12, -16),
+    "LunarLander": (150, 100),
+    "Breakout": (15, 8),
+    "CarRacing": (800, 650),
+    "CartPole": (400, 400),
+    "Acrobot": (-150, -150),
+}
+Row = dict[str, Any]
 
 
-def rows_of(run: Path, preset: str) -> list[dict[str, Any]]:
-    """The random policy's and the agent's row of a run."""
-    seed = json.loads((run / "controller" / "manifest.json").read_text())["recipe"]["settings"]["seed"]
-    found = []
-    for name, agent in (("random", "random"), ("controller", "vmc")):
-        manifest = json.loads((run / "evaluation" / name / "manifest.json").read_text())
-        score, provenance = manifest["metrics"], manifest["provenance"]
-        found.append(
-            {
-                "env": score["env"],
-                "agent": agent,
-                "mean": round(score["mean"], 2),
-                "ci95": round(score["ci95"], 2),
-                "episodes": score["episodes"],
-                "training_seeds": [] if agent == "random" else [seed],
-                "preset": None if agent == "random" else preset,
-                "env_steps": score.get("env_steps", 0),
-                "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
-                "command": provenance["command"],
-                "commit": provenance["commit"],
-            }
-        )
+def _manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
     return found
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Markdown: one line per environment and preset, the random policy beside it."""
-    random = {row["env"]: row for row in results if row["agent"] == "random"}
-    lines = [
-        "| environment | preset | random policy | our score | test episodes | env steps | training |",
-        "|---|---|---|---|---|---|---|",
+def rows_of(run: Path, preset: str) -> list[Row]:
+    """The row of the random policy and of every controller of a run that was evaluated."""
+    found = []
+    for place in sorted((run / "evaluation").iterdir()):
+        manifest = _manifest(place)
+        score, provenance = manifest["metrics"], manifest["provenance"]
+        row = {
+            "env": score["env"],
+            "agent": "random",
+            "preset": None,
+            "training_seeds": [],
+            "mean": round(score["mean"], 2),
+            "ci95": round(score["ci95"], 2),
+            "episodes": score["episodes"],
+            "env_steps": score.get("env_steps", 0),
+            "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
+            "command": provenance["command"],
+            "commit": provenance["commit"],
+            "sha256": hashlib.sha256((place / "score.json").read_bytes()).hexdigest(),
+        }
+        if place.name != "random":
+            controller = _manifest(run / place.name)
+            memory = controller["recipe"]["settings"]["mdnrnn"]
+            row |= {
+                "agent": "vmc" if memory == "trained" else f"vmc-{memory}",
+                "preset": preset,
+                "training_seeds": [controller["recipe"]["settings"]["seed"]],
+                "curve": _curve(run / place.name),
+            }
+            if place.name == "controller" and (run / "dream" / "manifest.json").exists():
+                keep = ("policies", "rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95", "dream_return",
+                        "dream_return_ci95", "real_return", "real_return_ci95", "dream_length", "real_length",
+                        "z_variance_ratio", "open_loop", "temperature")  # fmt: skip
+                row["dream"] = {name: _manifest(run / "dream")["metrics"][name] for name in keep}
+        found.append(row)
+    return found
+
+
+def _curve(controller: Path) -> list[list[float]]:
+    """(environment steps so far, validated mean) of a search."""
+    steps, points = 0, []
+    for line in (controller / "generations.jsonl").read_text().splitlines():
+        told = json.loads(line)
+        steps += told["env_steps"]
+        if "validation" in told:
+            points.append([steps, round(statistics.fmean(told["validation"]), 2)])
+    return points
+
+
+def _of(rows: list[Row], env: str, agent: str, preset: str | None = None) -> list[Row]:
+    return [row for row in rows if (row["env"], row["agent"], row["preset"]) == (env, agent, preset)]
+
+
+def _score(rows: list[Row]) -> str:
+    """Mean over training seeds; of one, with its interval over episodes."""
+    if not rows:
+        return "–"
+    if len(rows) == 1:
+        return f"{rows[0]['mean']:.1f} ± {rows[0]['ci95']:.1f}"
+    means = [row["mean"] for row in rows]
+    return f"{statistics.fmean(means):.1f} ({min(means):.1f} to {max(means):.1f})"
+
+
+def _table(head: list[str], lines: list[list[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown for README: a line per environment and preset, with the random policy and the ablations."""
+    lines = []
+    for env in ORDER:
+        presets = sorted({row["preset"] for row in rows if row["env"] == env and row["preset"]}, reverse=True)
+        for preset in presets:
+            ours = _of(rows, env, "vmc", preset)
+            if not ours:
+                continue
+            others = [_score(_of(rows, env, f"vmc-{memory}", preset)) for memory in ("untrained", "none")]
+            minutes = statistics.fmean(row["hours"] for row in ours) * 60
+            steps = statistics.fmean(row["env_steps"] for row in ours)
+            lines.append([env, preset, _score(_of(rows, env, "random")), f"**{_score(ours)}**", *others,
+                          str(len(ours)), f"{steps / 1e6:.2f} M", f"{minutes:.0f} min"])  # fmt: skip
+    head = ["environment", "preset", "random policy", "our score", "M untrained", "no M", "training seeds",
+            "env steps", "training"]  # fmt: skip
+    return _table(head, lines)
+
+
+def page(rows: list[Row]) -> str:
+    """Markdown."""
+    every = [
+        [row["env"], AGENTS.get(row["agent"], row["agent"]), row["preset"] or "–",
+         ", ".join(map(str, row["training_seeds"])) or "–", f"{row['mean']:.2f} ± {row['ci95']:.2f}",
+         str(row["episodes"]), f"{row['env_steps']:,}", f"{row['hours'] * 60:.0f} min", f"`{row['commit']}`",
+         f"`{row['sha256'][:12]}`"]
+        for row in rows
+    ]  # fmt: skip
+    goals = []
+    for env in ORDER:
+        if ours := _of(rows, env, "vmc", "laptop"):
+            mean, (goal, floor) = statistics.fmean(row["mean"] for row in ours), GOALS[env]
+            verdict = "reached" if mean >= goal else "the least of it" if mean >= floor else "missed"
+            goals.append([env, f"{goal} ({floor})", _score(ours), verdict])
+    parts = [
+        "# Scores\n",
+        "Mean return over test episodes on seeds used for nothing else, with the half-width of the 95 % interval, in "
+        "the unmodified gymnasium environments (Atari: frame skip 4, sticky actions 0.25; in Breakout our agent serves "
+        "by itself). A row comes from one run: `wm evaluate --env Pong --episodes 100`, then `python docs/results.py add "
+        "runs/Pong laptop`. What is kept of a search is the mean that did best on 20 validation episodes; test "
+        "episodes have no say in it.\n",
+        _table(["environment", "hoped for (at least)", "laptop preset", ""], goals),
+        "![Curves](results.png)\n",
+        "*The validated mean of each search, and the random policy (dashed).*\n",
+        "## Every row\n",
+        "The digest is of the run's score.json, with every episode's return.\n",
+        _table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps", "training",
+                "commit", "digest"], every),
+        "## How far the dream can be trusted\n",
+        "`wm dream` plays 32 means of the search, from its first generation to its last, in the dream and in reality. "
+        "Rank correlation of their returns, with its bootstrap interval; return and length of the controller's own "
+        "episodes, cut at 500 steps; the median over latents of their variance in the dream as a share of reality's; "
+        "squared error after 15 dreamed steps along the controller's own episodes, as a share of the better of "
+        "persistence and the mean latent.\n",
+        _table(["environment", "training seed", "rank correlation", "in the last third", "return: dream / real",
+                "length: dream / real", "variance", "error at 15 steps"],
+               [_dream(row) for row in rows if "dream" in row]),
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+def _rho(value: float | None, span: list[float] | None) -> str:
+    return "–" if value is None else f"{value:.2f}" + (f" ({span[0]:.2f} to {span[1]:.2f})" if span else "")
+
+
+def _dream(row: Row) -> list[str]:
+    found = row["dream"]
+    astray = found["open_loop"]["15"]
+    return [
+        row["env"],
+        ", ".join(map(str, row["training_seeds"])),
+        _rho(found["rho"], found["rho_ci95"]),
+        _rho(found["rho_last_third"], found["rho_last_third_ci95"]),
+        f"{found['dream_return']:.1f} ± {found['dream_return_ci95']:.1f} / "
+        f"{found['real_return']:.1f} ± {found['real_return_ci95']:.1f}",
+        f"{found['dream_length']:.0f} / {found['real_length']:.0f}",
+        f"{found['z_variance_ratio'][1]:.2f}",
+        "–" if astray is None else f"{astray['M'] / min(astray['persistence'], astray['mean']):.2f}",
     ]
-    ours = [row for row in results if row["agent"] == "vmc"]
-    for row in sorted(ours, key=lambda row: (ORDER.index(row["env"]), row["preset"])):
-        beside = random[row["env"]]
-        lines.append(
-            f"| {row['env']} | {row['preset']} | {beside['mean']:.1f} ± {beside['ci95']:.1f} | "
-            f"**{row['mean']:.1f} ± {row['ci95']:.1f}** | {row['episodes']} | {row['env_steps']:,} | "
-            f"{row['hours'] * 60:.1f} min |"
-        )
-    return "\n".join(lines) + "\n"
+
+
+def curves(rows: list[Row]) -> bytes:
+    """A PNG: the searches of every environment."""
+    import io
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    envs = [env for env in ORDER if _of(rows, env, "vmc", "laptop")]
+    figure = Figure(figsize=(9, 2.7 * max(-(-len(envs) // 2), 1)), dpi=100, layout="constrained")
+    colors = {"vmc": "tab:purple", "vmc-untrained": "tab:orange", "vmc-none": "tab:gray"}
+    for axes, env in zip(figure.subplots(-(-len(envs) // 2), 2, squeeze=False).flat, envs, strict=False):
+        for agent, label in AGENTS.items():
+            for number, row in enumerate(_of(rows, env, agent, "laptop")):
+                steps, values = zip(*row["curve"], strict=True)
+                named = label if not number else None
+                axes.plot(
+                    [step / 1e6 for step in steps], values, color=colors[agent], marker="o", markersize=3, label=named
+                )
+        for row in _of(rows, env, "random"):
+            axes.axhline(row["mean"], color="tab:green", linestyle="--", linewidth=1)
+        axes.set(title=env, xlabel="million environment steps", ylabel="validated return")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    buffer = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(buffer)
+    return buffer.getvalue()
 
 
 def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     if sys.argv[1:2] == ["add"]:
         fresh = rows_of(Path(sys.argv[2]), sys.argv[3])
-        keys = {(row["env"], row["agent"], row["preset"]) for row in fresh}
-        results = [row for row in results if (row["env"], row["agent"], row["preset"]) not in keys] + fresh
-        results.sort(key=lambda row: (ORDER.index(row["env"]), row["agent"], row["preset"] or ""))
+        keys = ("env", "agent", "preset", "training_seeds")
+        known = [[row[key] for key in keys] for row in fresh]
+        results = [row for row in results if [row[key] for key in keys] not in known] + fresh
+        results.sort(
+            key=lambda row: (ORDER.index(row["env"]), row["agent"], row["preset"] or "", row["training_seeds"])
+        )
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    benchmarks = [json.loads(line) for line in BENCHMARKS.read_text().splitlines()]
-    text = replaced(README.read_text(), "scores", table(results))
-    README.write_text(replaced(text, "benchmarks", measured(benchmarks)))
+    PAGE.write_text(page(results))
+    CURVES.write_bytes(curves(results))
+    README.write_text(replaced(README.read_text(), "scores", table(results)))
 
 
 if __name__ == "__main__":

@@ -44,10 +44,10 @@ def test_documents_exist(name: str) -> None:
 
 
 def test_the_readmes_measurements_are_those_of_the_benchmarks() -> None:
-    from docs import results
+    from docs import speed
 
-    lines = [json.loads(line) for line in results.BENCHMARKS.read_text().splitlines()]
-    assert results.measured(lines) in (ROOT / "README.md").read_text()
+    lines = [json.loads(line) for line in speed.BENCHMARKS.read_text().splitlines()]
+    assert speed.measured(lines) in (ROOT / "README.md").read_text()
 
 
 def test_the_pages_on_learning_are_rendered_from_their_rows() -> None:
@@ -67,6 +67,7 @@ def test_the_readmes_scores_are_those_of_the_results_file() -> None:
 
     rows = json.loads((ROOT / "docs" / "results.json").read_text())
     assert results.table(rows) in (ROOT / "README.md").read_text()
+    assert results.page(rows) == results.PAGE.read_text()
     for row in rows:
         assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
         assert row["ci95"] > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stages.evolving import logged
 from tests.conftest import SLUG, arguments, environment, run
 from wm.artifacts import manifest
 from wm.training import metrics
@@ -57,3 +58,68 @@ def test_twenty_five_kills_change_no_bit(chain: Path, tmp_path: Path, stage: str
     for kind in ("loss", "validation_loss"):
         told = [line["step"] for line in lines if kind in line]
         assert told == sorted(set(told))
+
+
+EVOLUTION_KILLED_AT = """
+import os, signal, sys
+from stages import evolving
+from stages.candidates import Evaluation
+from wm.artifacts import durable
+from wm.evolution.search import Search
+
+generation, place = int(sys.argv[1]), sys.argv[2]
+def die(now):
+    if now == generation:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+real, tell, append = Evaluation.real, Search.tell, durable.append_line
+def play(self, candidates, number):
+    if place == "before the episodes":
+        die(number)
+    found = real(self, candidates, number)
+    if place == "after the episodes":
+        die(number)
+    return found
+
+def log(path, line):
+    number = path.read_text().count("\\n") if path.exists() else 0
+    if place == "before the log":
+        die(number)
+    if place == "in the log" and number == generation:
+        with open(path, "a") as file:
+            file.write(line[: len(line) // 2])
+        die(number)
+    append(path, line)
+    if place == "after the log":
+        die(number)
+
+Evaluation.real, durable.append_line = play, log
+from stages.cli import run
+sys.exit(run(sys.argv[3:]))
+"""
+PLACES = ("before the episodes", "after the episodes", "before the log", "in the log", "after the log")
+
+
+@pytest.mark.slow
+def test_an_evolution_killed_twenty_five_times_finds_the_same_controller(chain: Path, tmp_path: Path) -> None:
+    words = arguments("train-controller", "--max-generations", "40", "--workers", "1")
+    folders = [tmp_path / name for name in ("whole", "killed")]
+    for folder in folders:
+        shutil.copytree(chain / "data", folder / "data")
+        for name in ("vae", "latents", "mdnrnn"):
+            shutil.copytree(chain / "runs" / SLUG / name, folder / "runs" / SLUG / name)
+    run(folders[0], *words)
+    random = np.random.default_rng(0)
+    addresses = random.choice(40 * len(PLACES), 25, replace=False)
+    for generation, place in sorted(divmod(int(address), len(PLACES)) for address in addresses):
+        command = [sys.executable, "-c", EVOLUTION_KILLED_AT, str(generation), PLACES[place], *words]
+        done = subprocess.run(command, cwd=folders[1], env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, (generation, PLACES[place], done.stderr)
+    run(folders[1], *words)
+    sums = [
+        json.loads((folder / "runs" / SLUG / "controller" / manifest.NAME).read_text())["files"] for folder in folders
+    ]
+    assert sums[0]["weights.safetensors"] == sums[1]["weights.safetensors"]
+    logs = [logged(folder / "runs" / SLUG / "controller") for folder in folders]
+    untimed = [[{name: line[name] for name in line if name != "seconds"} for line in log] for log in logs]
+    assert untimed[0] == untimed[1]

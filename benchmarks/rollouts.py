@@ -1,0 +1,93 @@
+"""Playing V + M + C, one core, environment steps per second. Pong: ours (eight environments in lockstep) against the
+same models one environment at a time, and against the paper's V one at a time. CarRacing, drawn exactly and fast,
+against gymnasium's environment as the best known public code plays it: one at a time, Pillow's resize, encoder and
+decoder at every step."""
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from PIL import Image
+
+from benchmarks.measure import one_core, rates, report
+from benchmarks.reference import HIDDEN, LATENT, MIXTURES, PlainMdnRnn, PlainVae
+from wm.actions import ActionSpace
+from wm.agents import VmcAgent
+from wm.envs.catalogue import EnvRecipe
+from wm.models.controller import Controller
+from wm.models.mdnrnn import MdnRnn
+from wm.models.vae import build
+from wm.rollouts import Job, play
+
+CANDIDATES, STEPS = 8, 60
+
+
+def lockstep(env: str, slots: int, render: str = "exact", vae: str = "small") -> Callable[[], int]:
+    """Plays `slots` episodes of 60 steps at a time; returns steps."""
+    torch.manual_seed(0)
+    recipe = EnvRecipe(env, render=render)
+    envs = [recipe.make() for _ in range(slots)]
+    space, spec = ActionSpace.of(envs[0].action_space), recipe.spec()
+    head = spec.head if spec.head != "auto" else "tanh"
+    model = MdnRnn(LATENT, space.width, HIDDEN, MIXTURES, 10.0).requires_grad_(False)
+    controller = Controller(LATENT + HIDDEN, space, head, spec.ordered)
+    candidates = 0.1 * np.random.default_rng(0).standard_normal((CANDIDATES, controller.parameters), np.float32)
+    agent = VmcAgent(build(vae, 64, 3, LATENT).requires_grad_(False), model, controller, candidates, slots)
+    seeds = itertools.count()
+
+    def step() -> int:
+        jobs = [Job(number, next(seeds), number) for number in range(CANDIDATES)]
+        return sum(outcome.length for outcome in play(agent, envs, jobs, STEPS))
+
+    return step
+
+
+def plain_car() -> Callable[[], int]:
+    """Plays an episode of 60 steps of gymnasium's CarRacing; returns steps."""
+    torch.manual_seed(0)
+    env = gym.make("CarRacing-v3", disable_env_checker=True)
+    vae, mdnrnn = PlainVae(), PlainMdnRnn(3)
+    cell, policy = torch.nn.LSTMCell(LATENT + 3, HIDDEN), torch.nn.Linear(LATENT + HIDDEN, 3)
+    seeds = itertools.count()
+
+    @torch.no_grad()
+    def step() -> int:
+        frame, _ = env.reset(seed=next(seeds))
+        state = torch.zeros(1, HIDDEN), torch.zeros(1, HIDDEN)
+        for _ in range(STEPS):
+            small = np.asarray(Image.fromarray(frame).resize((64, 64)))
+            x = torch.from_numpy(small).permute(2, 0, 1)[None].float() / 255
+            z, logvar = vae.encode(x)
+            z = z + torch.randn_like(z) * torch.exp(0.5 * logvar)
+            vae.decoder(vae.expand(z)[:, :, None, None])
+            action = torch.tanh(policy(torch.cat([z, state[0]], 1)))
+            state = cell(torch.cat([z, action], 1), state)
+            mdnrnn.heads(state[0])
+            taken: Any = (action[0] * torch.tensor([1.0, 0.5, 0.5]) + torch.tensor([0.0, 0.5, 0.5])).numpy()
+            frame = env.step(taken)[0]
+        return STEPS
+
+    return step
+
+
+def main() -> None:
+    one_core()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    ours = lockstep("Pong", 8)
+    one, alone, ratio = rates(ours, lockstep("Pong", 1))
+    report("rollouts_pong", one, alone, 1.7, "steps/s", ratio)
+    one, alone, ratio = rates(ours, lockstep("Pong", 1, vae="paper"))
+    report("rollouts_pong_paper", one, alone, 3.0, "steps/s", ratio)
+    plain = plain_car()
+    for render, goal in (("exact", 4.0), ("fast", 7.0)):
+        one, alone, ratio = rates(lockstep("CarRacing", 8, render), plain, seconds=2.0)
+        report(f"rollouts_carracing_{render}", one, alone, goal, "steps/s", ratio)
+
+
+if __name__ == "__main__":
+    main()
