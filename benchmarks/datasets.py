@@ -18,5 +18,5 @@ def dataset(env: str, episodes: int, policy: str = "random") -> Dataset:
     """The first episodes of an environment, at 64x64."""
     path = _FOLDER / f"{env}-{policy}-{episodes}.zarr"
     if not path.exists():
-        collect(Session(env, data=path), CollectSettings(episodes=episodes, policy=policy))
+        collect(Session(env, data=(path,)), CollectSettings(episodes=episodes, policy=policy))
     return Dataset.open(path)

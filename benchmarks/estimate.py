@@ -15,7 +15,7 @@ EPISODES = {"Pong": 40, "LunarLander": 150, "Breakout": 100, "CarRacing": 12}
 def main() -> None:
     for env, episodes in EPISODES.items():
         with tempfile.TemporaryDirectory() as folder:
-            session, settings = Session(env, data=Path(folder) / "d.zarr"), CollectSettings(episodes=episodes)
+            session, settings = Session(env, data=(Path(folder) / "d.zarr",)), CollectSettings(episodes=episodes)
             told = plan(session, settings).disk
             collect(session, settings)
             taken = folder_size(session.data_path)

@@ -24,7 +24,7 @@ def main() -> None:
     settings, _ = Sources(preset="quick").resolve("train-vae", VaeSettings, "Pong")
     settings = replace(settings, steps=STEPS, validate_every=2000, patience=0)
     run = Path(held.path).parent / "memory"
-    result = train_vae(Session("Pong", data=held.path, run=run, device="cpu"), settings)
+    result = train_vae(Session("Pong", data=(held.path,), run=run, device="cpu"), settings)
     lines = [line for line in metrics.read(result.path) if line["step"] > WARM_UP]
     steps, memory = (np.array([line[name] for line in lines]) for name in ("step", "rss_anon_mb"))
     one, two = np.triu_indices(len(steps), 1)

@@ -54,10 +54,10 @@ def _open(session: Session, settings: DreamSettings) -> _Inputs:
             raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --controller.")
     else:
         vae, mdnrnn = load_pair(session)
-    dataset = Dataset.open(session.data_path)
+    dataset = Dataset.open(session.data_paths[0])
     used = int(vae.artifact.metrics["episodes"])
     if used < dataset.episodes:
-        dataset = Dataset.open(session.data_path, used)
+        dataset = Dataset.open(session.data_paths[0], used)
     check_frames(dataset, vae)
     return _Inputs(vae, mdnrnn, controller, dataset)
 
@@ -200,11 +200,12 @@ def _beside_reality(
     """(episode, real, reconstructed, dreamt frames) from the middle of a typical held-out episode on."""
     dataset, model = inputs.dataset, inputs.mdnrnn.model
     latents = load_latents(session, inputs.mdnrnn)
-    held = held_out(latents.seeds, 0.1)
+    # M's latents begin with those of the first dataset, whose frames are shown.
+    held = held_out(latents.seeds, 0.1) & (latents.ends <= dataset.rows)
     lengths = latents.ends - latents.starts
     candidates = np.flatnonzero(held & (lengths > settings.context + 2))
     if len(candidates) == 0:
-        candidates = np.flatnonzero(lengths > settings.context + 2)
+        candidates = np.flatnonzero((lengths > settings.context + 2) & (latents.ends <= dataset.rows))
     if len(candidates) == 0:
         raise UsageProblem(f"no episode is longer than --set context={settings.context}; give a smaller one.")
     # A typical one: of median length among the held-out episodes.

@@ -25,9 +25,10 @@ BATCH = 64
 
 
 def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
-    """The place of the latents of a dataset under a V."""
+    """The place of the latents of a dataset under a V: `latents`, or with its name for those beside the first."""
     inputs = {"episodes": dataset.fingerprint, "vae": vae.artifact.fingerprint}
-    return session.make_run("latents", "latents", RECIPE, {}, inputs, seeded=False)
+    name = "latents" if dataset.path == session.data_paths[0] else f"latents-{dataset.path.stem}"
+    return session.make_run(name, "latents", RECIPE, {}, inputs, seeded=False)
 
 
 def check_frames(dataset: Dataset, vae: TrainedVae) -> None:

@@ -58,7 +58,8 @@ _SHARED = {
         help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, or any gymnasium id.",
     ),
     "data": click.option(
-        "--data", type=click.Path(path_type=Path), default=None, help="The dataset  [default: data/<Env>.zarr]"
+        "--data", type=click.Path(path_type=Path), multiple=True,
+        help="The dataset; V and M train on several, if given more than once  [default: data/<Env>.zarr]",
     ),
     "run": click.option(
         "--run", type=click.Path(path_type=Path), default=None,

@@ -89,7 +89,7 @@ class Session:
 
     env: str
     seed: int = 0
-    data: Path | None = None
+    data: tuple[Path, ...] = ()
     run: Path | None = None
     name: str | None = None
     device: str = "auto"
@@ -105,8 +105,15 @@ class Session:
 
     @property
     def data_path(self) -> Path:
-        """The dataset."""
-        return self.data or Path("data") / f"{self.slug}.zarr"
+        """The dataset, where a stage takes one. Raises UsageProblem if there are several."""
+        if len(self.data) > 1:
+            raise UsageProblem(f"--data is given {len(self.data)} times; this command takes one dataset.")
+        return self.data_paths[0]
+
+    @property
+    def data_paths(self) -> tuple[Path, ...]:
+        """The datasets of a training, the first of them the one V was trained on."""
+        return self.data or (Path("data") / f"{self.slug}.zarr",)
 
     @property
     def run_path(self) -> Path:
@@ -120,7 +127,7 @@ class Session:
 
     def for_env(self, env: str) -> "Session":
         """The same for another environment."""
-        return replace(self, env=env, data=None, run=None, name=None)
+        return replace(self, env=env, data=(), run=None, name=None)
 
     def command(self, verb: str) -> str:
         """The command line that makes something for this environment."""

@@ -9,7 +9,7 @@ from stages.session import Session
 from stages.trained import TrainedMdnRnn
 from wm.artifacts import runs
 from wm.dreams import Starts, warm_starts
-from wm.episodes.latents import Latents
+from wm.episodes.latents import Latents, join
 from wm.errors import RecipeMismatch
 from wm.seeding import generator
 
@@ -19,11 +19,16 @@ COMMON = (0.5, 99.5)  # percentiles of V's latents between which dreams stay
 
 def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
     """The latents M was trained on. Raises MissingInput if they are gone or others."""
-    folder = session.run_path / "latents"
-    artifact = runs.load(folder, "latents", session.command("train-mdnrnn"))
-    if artifact.fingerprint != mdnrnn.artifact.inputs["latents"]:
-        raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{session.command('train-mdnrnn')}`.")
-    return read_latents(folder)
+    parts = []
+    for name, fingerprint in mdnrnn.artifact.inputs.items():
+        if not name.startswith("latents"):
+            continue
+        folder = session.run_path / name
+        if runs.load(folder, "latents", session.command("train-mdnrnn")).fingerprint != fingerprint:
+            again = session.command("train-mdnrnn")
+            raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{again}`.")
+        parts.append(read_latents(folder))
+    return join(parts)
 
 
 def load_starts(session: Session, mdnrnn: TrainedMdnRnn, count: int = 1024) -> Starts:

@@ -8,9 +8,11 @@ import torch
 
 from stages import console
 from stages.candidates import Evaluation
+from stages.carrying import carried_over, load_previous
 from stages.evolving import Evolution
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.starts import load_latents
 from stages.temperature import choose_temperature
 from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
@@ -29,6 +31,8 @@ MEANS = 64  # of the search's means, equally spaced, that are kept for the fidel
 
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint}
+    if settings.from_:
+        inputs["start"] = load_previous(settings.from_).controller.artifact.fingerprint
     default = "controller" if settings.mdnrnn == "trained" else f"controller-{settings.mdnrnn}"
     name = stage_name(session, default)
     return session.make_run(name, "controller", RECIPE, settings.that_change_results(), inputs)
@@ -79,12 +83,14 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
         start = np.zeros(controller.parameters, np.float32)
+        if settings.from_:
+            start = carried_over(load_previous(settings.from_), mdnrnn, controller, load_latents(session, mdnrnn))
         with session.open_workers() as workers:
             evaluation = Evaluation(session, settings, player, workers, mdnrnn)
-            temperature = choose_temperature(session, settings, evaluation, start, builder.folder)
+            temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
             search = Search(start, settings.popsize, settings.sigma, session.seed, settings.algo)
             evolution = Evolution(session, settings, evaluation, temperature, builder.folder)
-            evolution.run(search, warm=False)
+            evolution.run(search, warm=bool(settings.from_))
             history = evolution.history
             assert history.best is not None
             dreamt = evaluation.validation(history.best) if settings.in_ == "dream" else None
@@ -100,7 +106,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         saved = {"mean": torch.from_numpy(history.best), "means": torch.from_numpy(means)}
         weights.save(builder.folder / weights.WEIGHTS, saved)
         durable.write_bytes(builder.folder / "returns.png", _curve(history, session.env, settings))
-        metrics = _metrics(history, settings, dreamt) | {
+        metrics = _metrics(history, settings, dreamt, sought) | {
             "parameters": controller.parameters,
             "head": controller.head,
             "means": generations,
@@ -112,8 +118,11 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     return made("train-controller", builder, artifact, _summary(artifact))
 
 
-def _metrics(history: History, settings: ControllerSettings, after: tuple[Any, int] | None) -> dict[str, Any]:
-    """What is recorded of a search; `after` are the returns, and their steps, of the best mean's only real episodes."""
+def _metrics(
+    history: History, settings: ControllerSettings, after: tuple[Any, int] | None, sought: int
+) -> dict[str, Any]:
+    """What is recorded of a search; `after` are the returns, and their steps, of the best mean's only real episodes,
+    `sought` the steps it took to choose a temperature."""
     returns, steps = after if after is not None else (None, 0)
     found = {
         "in": settings.in_,
@@ -121,7 +130,7 @@ def _metrics(history: History, settings: ControllerSettings, after: tuple[Any, i
         "best_generation": history.best_generation,
         "validation_return": history.best_score if returns is None else float(np.mean(returns)),
         "validation_episodes": settings.validation_episodes,
-        "env_steps": history.env_steps + steps,
+        "env_steps": history.env_steps + steps + sought,
         "seconds": history.seconds,
     }
     return found if returns is None else found | {"dream_return": history.best_score}

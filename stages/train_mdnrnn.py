@@ -4,21 +4,26 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
 from stages.comparing import compare, table
+from stages.datasets import open_datasets, parts_of
 from stages.encode import check_frames, encode, latents_run, read_latents
 from stages.probing import velocities
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.starting import load_start, start_fingerprint
 from stages.trained import SHAPE, TrainedVae, load_vae
 from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
-from wm.artifacts import durable
+from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.batches import held_out
 from wm.episodes.dataset import Dataset
-from wm.episodes.latents import Latents
+from wm.episodes.latents import Latents, join
+from wm.episodes.together import WindowsTogether
 from wm.episodes.windows import WindowBatch, Windows
 from wm.models.mdnrnn import MdnRnn
 from wm.report.curves import Curve, draw
@@ -32,21 +37,26 @@ RECIPE = 2
 VALIDATION_WINDOWS = 64
 
 
-def _open(session: Session) -> tuple[Dataset, TrainedVae]:
-    """The V of the environment and the episodes it was trained on (or those of `--data`)."""
-    vae = load_vae(session.run_path / "vae", session.command("train-vae"))
-    dataset = Dataset.open(session.data_path)
+def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
+    """V, of the run to go on from where this one has none, and the datasets, of the first of them the episodes V was
+    trained on."""
+    folder = session.run_path / "vae"
+    if settings.from_ and not folder.exists():
+        folder = Path(settings.from_) / "vae"
+    vae = load_vae(folder, session.command("train-vae"))
+    datasets = open_datasets(session, 0)
     episodes = int(vae.artifact.metrics["episodes"])
-    if episodes < dataset.upto:
-        dataset = Dataset.open(session.data_path, episodes)
-    check_frames(dataset, vae)
-    return dataset, vae
+    if episodes < datasets[0].upto:
+        datasets = open_datasets(session, episodes)
+    for dataset in datasets:
+        check_frames(dataset, vae)
+    return datasets, vae
 
 
-def _run(session: Session, settings: MdnRnnSettings, latents_fingerprint: str, vae: TrainedVae) -> Run:
-    inputs = {"latents": latents_fingerprint, "vae": vae.artifact.fingerprint}
-    name = stage_name(session, "mdnrnn")
-    return session.make_run(name, "mdnrnn", RECIPE, settings.that_change_results(), inputs)
+def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
+    inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
+    inputs |= start_fingerprint(settings, "mdnrnn")
+    return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.that_change_results(), inputs)
 
 
 def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:
@@ -57,8 +67,9 @@ def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> Mdn
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     """What `train_mdnrnn` would do, with the time of a few real steps."""
-    dataset, vae = _open(session)
-    run = _run(session, settings, latents_run(session, dataset, vae).recipe.fingerprint, vae)
+    datasets, vae = _open(session, settings)
+    run = _run(session, settings, [latents_run(session, dataset, vae) for dataset in datasets], vae)
+    dataset, rows = datasets[0], sum(dataset.rows for dataset in datasets)
     model = _model(vae.model.latent, dataset.actions.width, settings, session.seed)
     z = torch.zeros(settings.batch, settings.seq_len, vae.model.latent)
     actions = torch.zeros(settings.batch, settings.seq_len, dataset.actions.width)
@@ -70,14 +81,14 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return model.loss(*arguments).total, {}
 
-    seconds = 1.2 * settings.steps * seconds_per_step(model, loss, settings, device) + dataset.rows / 5000
+    seconds = 1.2 * settings.steps * seconds_per_step(model, loss, settings, device) + rows / 5000
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     done = run.current() is not None
     what = "up to date" if done else f"{settings.steps} steps of {settings.batch} x {settings.seq_len}"
     if not done and (why := run.why_stale()):
         what += f" ({why})"
-    disk = 13 * size + dataset.rows * vae.model.latent * 5
-    memory = 400_000_000 + 13 * size + dataset.rows * vae.model.latent * 20
+    disk = 13 * size + rows * vae.model.latent * 5
+    memory = 400_000_000 + 13 * size + rows * vae.model.latent * 20
     return Plan("train-mdnrnn", run.folder, what, 0 if done else disk, memory, (0, 0) if done else (seconds, seconds))
 
 
@@ -89,12 +100,16 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
 def _train(session: Session, settings: MdnRnnSettings) -> Result:
     began = time.monotonic()
-    dataset, vae = _open(session)
-    coming = latents_run(session, dataset, vae)
-    run = _run(session, settings, coming.recipe.fingerprint, vae)
-    if coming.current() is not None and (current := run.current()) is not None:
+    datasets, vae = _open(session, settings)
+    coming = [latents_run(session, dataset, vae) for dataset in datasets]
+    run = _run(session, settings, coming, vae)
+    if all(part.current() is not None for part in coming) and (current := run.current()) is not None:
         return up_to_date("train-mdnrnn", current, _summary(current))
-    latents = read_latents(encode(session, dataset, vae).path)
+    if vae.artifact.folder.parent != session.run_path:
+        console.say(f"train-mdnrnn {session.env}: V is taken over from {vae.artifact.folder}")
+        runs.copy(vae.artifact, session.run_path / "vae")
+    parts = [read_latents(encode(session, dataset, vae).path) for dataset in datasets]
+    latents = join(parts)
     device = torch.device(pick_device(session.device))
     model = _model(vae.model.latent, latents.space.width, settings, session.seed)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
@@ -105,8 +120,14 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         held = held_out(latents.seeds, settings.held_out)
         model.reward_mean.fill_(float(latents.rewards.mean()))
         model.reward_std.fill_(max(float(latents.rewards.std()), 1e-3))
+        load_start(settings, "mdnrnn", model)
         model.to(device)
-        windows = Windows(latents, ~held, settings.seq_len, settings.batch, session.seed)
+        windows = WindowsTogether(
+            [
+                Windows(some, ~held_out(some.seeds, settings.held_out), settings.seq_len, part, session.seed)
+                for some, part in zip(parts, parts_of(settings, datasets), strict=True)
+            ]
+        )
         spared = held if held.any() else ~held
         validation = Windows(latents, spared, settings.seq_len, VALIDATION_WINDOWS, integer(session.seed, "validation"))
         fixed = validation.at(0)
@@ -138,7 +159,7 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         untrained = _model(vae.model.latent, latents.space.width, settings, session.seed)
         metrics = {
             **figures,
-            **compare(model, untrained, latents, held, velocities(dataset)),
+            **compare(model, untrained, latents, held, _velocities(datasets)),
             "rows": latents.rows,
             "precision": precision.name,
             "steps_per_second_of_sequences": round(
@@ -148,6 +169,12 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         _write(builder.folder, model, settings, latents, session.env)
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-mdnrnn", builder, artifact, _summary(artifact))
+
+
+def _velocities(datasets: list[Dataset]) -> dict[str, NDArray[np.float64]]:
+    """(rows,) of every motion that the environment tells, over all datasets."""
+    told = [velocities(dataset) for dataset in datasets]
+    return {name: np.concatenate([some[name] for some in told]) for name in told[0]}
 
 
 def input_noise(step: int, settings: MdnRnnSettings) -> float:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
+from stages.datasets import fingerprints, open_datasets, parts_of
 from stages.probing import judge, probe, spread_rows
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.starting import load_start, start_fingerprint
 from stages.trained import SHAPE
 from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable
@@ -21,6 +23,7 @@ from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
 from wm.episodes.batches import FrameBatches, FrameReader, held_out
 from wm.episodes.dataset import Dataset
+from wm.episodes.together import FramesTogether
 from wm.models.objective import Objective
 from wm.models.vae import Vae, build, to_frames
 from wm.report.curves import Curve, draw
@@ -38,9 +41,9 @@ SAMPLE_FRAMES = 4096
 PICTURED = 5
 
 
-def _run(session: Session, settings: VaeSettings, dataset: Dataset) -> Run:
-    name = stage_name(session, "vae")
-    return session.make_run(name, "vae", RECIPE, settings.that_change_results(), {"episodes": dataset.fingerprint})
+def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
+    inputs = fingerprints(datasets) | start_fingerprint(settings, "vae")
+    return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.that_change_results(), inputs)
 
 
 def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> Vae:
@@ -69,8 +72,8 @@ def _ram(settings: VaeSettings) -> int:
 
 def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
-    dataset = Dataset.open(session.data_path, settings.episodes)
-    run = _run(session, settings, dataset)
+    datasets = open_datasets(session, settings.episodes)
+    dataset, run = datasets[0], _run(session, settings, datasets)
     device = torch.device(pick_device(session.device))
     frames = torch.randint(0, 256, (settings.batch, *dataset.frame_shape), dtype=torch.uint8, device=device)
     model = _model(dataset, settings, session.seed).to(device)
@@ -82,9 +85,10 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
 
     seconds = 1.15 * settings.steps * seconds_per_step(objective, loss, settings, device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    raw = dataset.rows * int(np.prod(dataset.frame_shape))
+    rows = sum(dataset.rows for dataset in datasets)
+    raw = rows * int(np.prod(dataset.frame_shape))
     done = run.current() is not None
-    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} of {dataset.rows:,} frames"
+    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} of {rows:,} frames"
     if not done and (why := run.why_stale()):
         what += f" ({why})"
     return Plan(
@@ -98,10 +102,10 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
 
 
 def train_vae(session: Session, settings: VaeSettings) -> Result:
-    """Train V on the dataset and publish the best weights by validation loss, with a film strip of reconstructions."""
+    """Train V on the episodes and publish the best weights by validation loss, with a film strip of reconstructions."""
     began = time.monotonic()
-    dataset = Dataset.open(session.data_path, settings.episodes)
-    run = _run(session, settings, dataset)
+    datasets = open_datasets(session, settings.episodes)
+    dataset, run = datasets[0], _run(session, settings, datasets)
     if (current := run.current()) is not None:
         return up_to_date("train-vae", current, _summary(current))
     device = torch.device(pick_device(session.device))
@@ -111,11 +115,20 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")
-        held = held_out(dataset.table["seed"], settings.held_out)
-        batches = FrameBatches(dataset, ~held, settings.batch, session.seed, _ram(settings))
-        validation = _spread_frames(dataset, held if held.any() else ~held, VALIDATION_FRAMES)
-        sample = torch.from_numpy(_spread_frames(dataset, ~held, SAMPLE_FRAMES)).to(device)
+        helds = [held_out(dataset.table["seed"], settings.held_out) for dataset in datasets]
+        parts = parts_of(settings, datasets)
+        ram, rows = _ram(settings), sum(dataset.rows for dataset in datasets)
+        batches = FramesTogether(
+            [
+                FrameBatches(some, ~held, part, session.seed, ram * some.rows // rows)
+                for some, held, part in zip(datasets, helds, parts, strict=True)
+            ]
+        )
+        spared = [held if held.any() else ~held for held in helds]
+        validation = _spread_frames(datasets, spared, parts, VALIDATION_FRAMES)
+        sample = torch.from_numpy(_spread_frames(datasets, [~held for held in helds], parts, SAMPLE_FRAMES)).to(device)
         model.look_at(sample)
+        load_start(settings, "vae", model)
         objective = _objective(model, sample, settings, session.seed)
         staging = Staging((settings.batch, *dataset.frame_shape), device)
         precision = pick_precision(settings, device)
@@ -154,13 +167,13 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "images_per_second": round(figures["steps_per_second"] * settings.batch * settings.accumulate, 1),
             "precision": precision.name,
             "episodes": dataset.upto,
-            "rows": dataset.rows,
+            "rows": rows,
             "parameters": size // 4,
         }
         model.cpu()
         untrained = _model(dataset, settings, session.seed)
         untrained.look_at(sample.cpu())
-        readings = probe(dataset, held, model, untrained, session.seed)
+        readings = probe(dataset, helds[0], model, untrained, session.seed)
         metrics["probe"] = {name: reading.as_json() for name, reading in readings.items()}
         metrics["probe_summary"] = judge(readings, EnvRecipe(**dataset.recipe["env"]), settings.require_probe)
         _write(builder.folder, model, dataset, settings, validation, session.env)
@@ -177,10 +190,16 @@ def _summary(artifact: Artifact) -> str:
     )
 
 
-def _spread_frames(dataset: Dataset, chosen: NDArray[np.bool_], count: int) -> NDArray[np.uint8]:
-    """Up to `count` frames, evenly from the chosen episodes."""
-    reader = FrameReader(dataset)
-    return np.concatenate([reader.read(int(row), int(row) + 1) for row in spread_rows(dataset, chosen, count)])
+def _spread_frames(
+    datasets: list[Dataset], chosen: list[NDArray[np.bool_]], parts: list[int], count: int
+) -> NDArray[np.uint8]:
+    """Up to `count` frames, evenly from the chosen episodes of each dataset, in proportion to its part of a batch."""
+    found = []
+    for dataset, some, part in zip(datasets, chosen, parts, strict=True):
+        reader = FrameReader(dataset)
+        rows = spread_rows(dataset, some, count * part // sum(parts))
+        found += [reader.read(int(row), int(row) + 1) for row in rows]
+    return np.concatenate(found)
 
 
 def _mean_picture_error(frames: NDArray[np.uint8]) -> float:

@@ -95,6 +95,9 @@ class GradientSettings(Settings):
 
     steps: int = setting(4000, "Training steps.", low=1, flag=True)
     batch: int = setting(32, "Frames or windows per batch.", low=1, flag=True)
+    shares: str = setting(
+        "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their steps.", flag=True
+    )
     accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, flag=True)
     precision: str = setting(
         "auto",
@@ -106,6 +109,9 @@ class GradientSettings(Settings):
     compile: bool = setting(False, "Compile the loss with torch.compile.", flag=True, result=False)
     learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
     clip: float = setting(1.0, "Largest gradient norm.", low=1e-6)
+    from_: str = setting(
+        "", "Run whose weights to go on from, such as runs/Pong; empty: from scratch.", flag=True, result=False
+    )
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
     patience: int = setting(10, "End after this many validations without a better one; 0: never.", low=0)
     held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
@@ -185,6 +191,9 @@ class ControllerSettings(Settings):
         "The memory C sees beside z: M, M before training, or none (for comparison).",
         choices=("trained", "untrained", "none"),
         flag=True,
+    )
+    from_: str = setting(
+        "", "Run whose controller to go on from, such as runs/Pong; empty: from zero.", flag=True, result=False
     )
     algo: str = setting(
         "cma", "cma has the full covariance matrix, sep-cma its diagonal.", choices=("cma", "sep-cma"), flag=True
@@ -276,6 +285,14 @@ class CurriculumSettings(Settings):
 
     envs: str = setting(
         "Pong,LunarLander,Breakout,CarRacing", "Environments, separated by commas.", flag=True, result=False
+    )
+    rounds: int = setting(
+        1,
+        "In each round after the first, collect with the controller, train M on all episodes, and evolve C on.",
+        low=1,
+        high=9,
+        flag=True,
+        result=False,
     )
 
 

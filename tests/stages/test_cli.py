@@ -57,6 +57,15 @@ def dataset(path: Path, size: int = 32) -> Path:
         (("train-vae", "--env", "Pong"), 66, "data/Pong.zarr is not a dataset; run `wm collect --env Pong` first"),
         (("train-mdnrnn", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("train-controller", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
+        (("train-controller", "--env", "Pong", "--popsize", "1"), 64, "--popsize is 1; expected at least 4"),
+        (("train-controller", "--env", "Pong", "--temperature", "-1"), 64, "expected auto or a number from 0.01 to 10"),
+        (("train-controller", "--env", "Pong", "--temperature", "hot"), 64, "--temperature is 'hot'"),
+        (
+            ("train-controller", "--env", "Pong", "--in", "dream", "--mdnrnn", "untrained"),
+            64,
+            "--mdnrnn untrained cannot dream",
+        ),
+        (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("verify", "nowhere"), 66, "holds no dataset and no artifact"),
@@ -64,7 +73,6 @@ def dataset(path: Path, size: int = 32) -> Path:
         (("curriculum", "--envs", "Pong,Pogn"), 64, "did you mean Pong?"),
         (("train-vae", "--env", "Pong", "--latent", "0"), 64, "--latent is 0"),
         (("dream", "--env", "Pong", "--temperature", "-1"), 64, "--temperature is -1"),
-        (("train-controller", "--env", "Pong", "--popsize", "1"), 64, "--popsize is 1; expected at least 4"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(

@@ -13,7 +13,7 @@ SETTINGS = DreamSettings(dreams=4, max_steps=10, frames=6, context=4)
 
 
 def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: Path) -> None:
-    session = Session(TINY, data=chain / "data" / f"{SLUG}.zarr", run=chain / "runs" / SLUG)
+    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=chain / "runs" / SLUG)
     inputs = _open(session, DreamSettings())
     _, real, seen, dreamt = _beside_reality(session, SETTINGS, inputs)
     assert len(real) == len(seen) == len(dreamt) == 6
@@ -25,6 +25,6 @@ def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: 
 def test_without_a_controller_random_policies_dream(chain: Path, tmp_path: Path) -> None:
     for name in ("vae", "latents", "mdnrnn"):
         shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
-    result = dream(Session(TINY, data=chain / "data" / f"{SLUG}.zarr", run=tmp_path), SETTINGS)
+    result = dream(Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path), SETTINGS)
     assert result.metrics["agent"] == "random linear policies"
     assert 0 < result.metrics["dream_length"] <= 10

@@ -44,7 +44,7 @@ def test_a_reward_that_is_not_a_number_is_found_before_m_sees_it(
         return values
 
     monkeypatch.setattr(Dataset, "column", planted)
-    session = Session(TINY, data=dataset.path, run=tmp_path / "run", device="cpu")
+    session = Session(TINY, data=(dataset.path,), run=tmp_path / "run", device="cpu")
     with pytest.raises(BadData, match="has a reward that is not a number in episode 2; collect it again"):
         encode(session, dataset, vae)
     assert not (tmp_path / "run" / "latents").exists()

@@ -10,7 +10,7 @@ def test_names_find_their_places_by_environment() -> None:
     session = Session("ALE/Seaquest-v5")
     assert session.data_path == Path("data/ALE-Seaquest-v5.zarr")
     assert session.run_path == Path("runs/ALE-Seaquest-v5")
-    assert Session("Pong", data=Path("x"), run=Path("y")).run_path == Path("y")
+    assert Session("Pong", data=(Path("x"),), run=Path("y")).run_path == Path("y")
     assert Session("Pong", workers=3).processes == 3
 
 

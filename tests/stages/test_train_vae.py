@@ -21,7 +21,7 @@ def session(tmp_path: Path) -> Session:
     with Writer(path, recipe) as writer:
         for index in range(30):
             writer.add(play_episode(Collection(EnvRecipe(TINY, 32), "sticky", 0, 0), index))
-    return Session(TINY, data=path, run=tmp_path / "run", device="cpu")
+    return Session(TINY, data=(path,), run=tmp_path / "run", device="cpu")
 
 
 def test_v_sees_what_moves(session: Session) -> None:
@@ -42,7 +42,7 @@ def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) ->
 
 
 def test_the_probe_reads_what_v_sees_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session("CartPole", data=tmp_path / "d.zarr", run=tmp_path / "run", device="cpu", workers=1)
+    session = Session("CartPole", data=(tmp_path / "d.zarr",), run=tmp_path / "run", device="cpu", workers=1)
     collect(session, CollectSettings(episodes=40, size=32, policy="random"))
     settings = {"latent": 8, "steps": 300, "batch": 16, "validate_every": 150}
     with pytest.raises(BadData, match="--require-probe asks for 1"):

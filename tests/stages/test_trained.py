@@ -1,12 +1,14 @@
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from stages.session import Session
-from stages.trained import load_all, load_vae
+from stages.trained import Form, load_all, load_vae, memory_of
 from tests.conftest import SLUG, TINY
-from wm.errors import BadData, MissingInput
+from wm.artifacts import durable, manifest
+from wm.errors import BadData, MissingInput, RecipeMismatch
 
 
 def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:
@@ -29,3 +31,32 @@ def test_damaged_weights_are_refused(chain: Path, tmp_path: Path) -> None:
 def test_what_is_missing_names_its_command(tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="run `wm train-vae --env Pong` first"):
         load_all(Session("Pong", run=tmp_path))
+
+
+def test_a_controller_for_other_actions_is_refused(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    folder = tmp_path / "run" / "controller"
+    shape = json.loads((folder / "model.json").read_text())
+    shape |= {
+        "action_space": {"count": 0, "low": [-1.0] * 3, "high": [1.0] * 3},
+        "form": shape["form"] | {"head": "tanh"},
+    }
+    durable.write_json(folder / "model.json", shape)
+    body = json.loads((folder / manifest.NAME).read_text())
+    files = body.pop("files")
+    body.pop("sha256")
+    manifest.write(folder, body, list(files))
+    with pytest.raises(RecipeMismatch, match=r"acts with actions of 3 dimensions but .* knows 3 discrete actions"):
+        load_all(Session(TINY, run=tmp_path / "run"))
+
+
+def test_an_untrained_memory_is_the_same_for_a_seed_and_none_is_none(chain: Path) -> None:
+    _, mdnrnn, _ = load_all(Session(TINY, run=chain / "runs" / SLUG))
+    one, two, other = (memory_of(mdnrnn, Form("argmax", 0, "untrained", seed)) for seed in (1, 1, 2))
+    assert one is not None
+    assert two is not None
+    assert other is not None
+    assert (one.heads.weight == two.heads.weight).all()
+    assert not (one.heads.weight == other.heads.weight).all()
+    assert memory_of(mdnrnn, Form("argmax", 0, "none")) is None
+    assert memory_of(mdnrnn, Form("argmax")) is mdnrnn.model

@@ -67,6 +67,18 @@ def load(folder: Path, kind: str, make_it: str) -> Artifact:
     return Artifact(folder, manifest.read(folder, kind))
 
 
+def copy(artifact: Artifact, folder: Path) -> None:
+    """The same artifact at another place, whole or not at all. Raises BadData if a file does not match its checksum."""
+    durable.make_folder(folder.parent)
+    staged = durable.aside(folder)
+    staged.mkdir()
+    for name in (*artifact.manifest["files"], manifest.NAME):
+        data = (artifact.folder / name).read_bytes() if name == manifest.NAME else artifact.read_bytes(name)
+        durable.make_folder((staged / name).parent)
+        durable.write_bytes(staged / name, data)
+    durable.commit_folder(staged, folder)
+
+
 @dataclass(frozen=True)
 class Run:
     """The place of one artifact: `name` inside `root` (runs/Pong), such as `vae` or `evaluation/random`."""

@@ -1,5 +1,6 @@
 """Latents: mean and log-variance of every frame under V, stored once, aligned with the rows of the episodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
 from wm.episodes.parts import group_metadata
 from wm.episodes.shards import METADATA, ArrayForm, Shard, array_files
-from wm.errors import BadData
+from wm.errors import BadData, RecipeMismatch
 
 ARRAYS = "latents.zarr"
 CHUNK_ROWS = 4096
@@ -91,3 +92,17 @@ def _forms(attributes: dict[str, Any]) -> dict[str, ArrayForm]:
         "terminated": ArrayForm((episodes,), "bool", episodes),
         "seeds": ArrayForm((episodes,), "int64", episodes),
     }
+
+
+def join(parts: Sequence[Latents]) -> Latents:
+    """Several datasets' latents as one, in order. Raises RecipeMismatch where their actions differ."""
+    first = parts[0]
+    if any(part.space != first.space for part in parts):
+        raise RecipeMismatch("the datasets were played with different actions; give --data of the same --actions.")
+    offsets = np.cumsum([0, *(part.rows for part in parts)])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("means", "logvars", "actions", "rewards", "terminated", "seeds")
+    }
+    ends = np.concatenate([part.ends + offset for part, offset in zip(parts, offsets, strict=False)])
+    return Latents(**columns, ends=ends, space=first.space)

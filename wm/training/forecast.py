@@ -75,7 +75,10 @@ def rank_correlation(one: Array, two: Array) -> float | None:
 
 
 def rank_interval(one: Array, two: Array, random: np.random.Generator) -> tuple[float, float] | None:
-    """95 % interval of Spearman's rho by the bootstrap over pairs; None where one side does not vary."""
+    """95 % interval of Spearman's rho by the bootstrap over pairs; None with fewer than ten, or where one side does not
+    vary."""
+    if len(one) < FEWEST:
+        return None
     found = []
     for _ in range(BOOTSTRAPS):
         rows = random.integers(0, len(one), len(one))

@@ -1,0 +1,78 @@
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stages.carrying import Previous, carried_over
+from stages.session import Session
+from stages.starting import load_start
+from stages.starts import load_latents
+from stages.trained import load_all
+from tests.conftest import SLUG, TINY, arguments, command, environment
+from wm.artifacts.runs import Artifact
+from wm.errors import RecipeMismatch
+from wm.models.mdnrnn import MdnRnn
+from wm.settings import MdnRnnSettings
+
+
+def opened(chain: Path):
+    session = Session(TINY, run=chain / "runs" / SLUG)
+    _, mdnrnn, controller = load_all(session)
+    return Previous(controller, mdnrnn), mdnrnn, load_latents(session, mdnrnn)
+
+
+def other(mdnrnn, model: MdnRnn):
+    """The same artifact under another fingerprint, with another model."""
+    artifact = Artifact(mdnrnn.artifact.folder, mdnrnn.artifact.manifest | {"fingerprint": "0" * 64})
+    return replace(mdnrnn, artifact=artifact, model=model)
+
+
+def test_with_the_same_m_a_controller_is_carried_over_bit_for_bit(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    found = carried_over(previous, mdnrnn, previous.controller.model, latents)
+    assert np.array_equal(found, previous.controller.parameters)
+
+
+def test_with_hidden_units_in_another_order_it_still_says_the_same(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    order = torch.randperm(mdnrnn.model.hidden, generator=torch.Generator().manual_seed(0))
+    gates = torch.cat([order + gate * mdnrnn.model.hidden for gate in range(4)])
+    state = {name: value.clone() for name, value in mdnrnn.model.state_dict().items()}
+    for name in ("lstm.weight_ih_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0"):
+        state[name] = state[name][gates]
+    state["lstm.weight_hh_l0"] = state["lstm.weight_hh_l0"][gates][:, order]
+    shape = mdnrnn.shape
+    turned = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"])
+    turned.load_state_dict(state)
+    found = carried_over(previous, other(mdnrnn, turned.requires_grad_(False)), previous.controller.model, latents)
+    latent, width = mdnrnn.model.latent, mdnrnn.model.latent + mdnrnn.model.hidden
+    new = found[: 3 * width].reshape(3, width)
+    old = np.asarray(previous.controller.parameters)[: 3 * width].reshape(3, width)
+    assert np.abs(new[:, :latent] - old[:, :latent]).max() < 0.1
+    assert np.corrcoef(new[:, latent:].ravel(), old[:, latent:][:, order].ravel())[0, 1] > 0.9
+
+
+def test_a_controller_of_another_form_is_refused(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    with pytest.raises(RecipeMismatch, match="has another form"):
+        carried_over(previous, mdnrnn, replace(previous.controller.model, hidden=4), latents)
+
+
+def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> None:
+    model = MdnRnn(4, 3, 8, 5, 10.0)
+    with pytest.raises(RecipeMismatch, match=r"heads.weight is \(62, 16\), expected \(62, 8\)"):
+        load_start(MdnRnnSettings(from_=str(chain / "runs" / SLUG)), "mdnrnn", model)
+
+
+def test_from_a_run_that_is_not_there_says_what_to_run(chain: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    shutil.copytree(chain / "data", tmp_path / "data")
+    words = command(*arguments("train-controller", "--from", "runs/nowhere"))
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 66
+    assert "run `wm train-controller --run runs/nowhere` first" in done.stderr
