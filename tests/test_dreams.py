@@ -122,18 +122,21 @@ def test_a_wrapper_of_gymnasiums_fits_over_the_vector_form(mdnrnn: MdnRnn) -> No
 def test_dreams_that_are_over_are_left_out_of_the_account(mdnrnn: MdnRnn) -> None:
     controller = Controller(12, SPACE, "argmax")
     some = starts(64)
+    with torch.no_grad():  # every step is worth 1
+        mdnrnn.heads.weight[-2], mdnrnn.heads.bias[-2] = 0.0, 1.0
     found = imagine(mdnrnn, controller, torch.zeros(64, controller.parameters), some, 1.0, 40, 0)
     assert found.ended.any()
     assert (found.lengths[~found.ended] == 40).all()
     assert len(set(found.lengths)) > 3
+    assert found.returns == pytest.approx(found.lengths)
     assert (found.z_var > 0).all()
 
 
 def test_a_dream_begins_with_a_serve_where_the_player_has_to(mdnrnn: MdnRnn) -> None:
-    played = []
+    played, some = [], starts()
     for serve in (None, 2):
         controller = Controller(12, SPACE, "argmax", serve=serve)
-        found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), starts(), 1.0, 1, 0)
+        found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), some, 1.0, 1, 0)
         played.append(found.returns.sum())
     assert played[0] != played[1]
 

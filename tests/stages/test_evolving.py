@@ -41,7 +41,7 @@ class Hill:
 
 
 def evolve(folder: Path, hill: Hill, **chosen: Any) -> Evolution:
-    settings = ControllerSettings(popsize=6, validate_every=2, validation_episodes=2, **chosen)
+    settings = ControllerSettings(**({"popsize": 6, "validate_every": 2, "validation_episodes": 2} | chosen))
     evolution = Evolution(Session("Pong"), settings, hill, 1.0, folder)  # type: ignore[arg-type]
     evolution.run(Search(np.zeros(3, np.float32), 6, 0.3, 0), warm=False)
     return evolution
@@ -75,7 +75,7 @@ def test_it_ends_when_the_target_is_reached(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_its_time_is_over_with_a_validation(tmp_path: Path) -> None:
-    evolution = evolve(tmp_path, Hill(pause=0.05), max_generations=500, max_hours=0.3 / 3600)
+    evolution = evolve(tmp_path, Hill(pause=0.05), max_generations=500, max_hours=0.3 / 3600, validate_every=100)
     assert evolution.ended() == "hours"
     assert "validation" in evolution.history.lines[-1]
     assert 2 < evolution.history.generation < 10

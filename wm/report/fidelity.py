@@ -45,6 +45,7 @@ def _alike(axes: Any, found: dict[str, Any]) -> None:
         share = np.full(len(values), 1 / len(values))
         axes.hist(values, edges, weights=share, alpha=0.55, color=color, label=name)
     axes.set(title="the controller's episodes", xlabel="return", ylabel="share")
+    axes.locator_params(axis="x", nbins=6)
     axes.legend(frameon=False)
 
 
