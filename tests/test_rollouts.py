@@ -54,6 +54,19 @@ def test_max_steps_truncates_and_says_so() -> None:
     assert (outcome.length, outcome.terminated, outcome.truncated) == (3, False, True)
 
 
+class StingyEnv(CountingEnv):
+    """Pays at its third step only, and goes on and on."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, _, _, _, info = super().step(action)
+        return observation, 1.0 if self.t == 3 else -0.1, False, False, info
+
+
+def test_an_episode_is_truncated_when_nothing_good_happened_for_long() -> None:
+    (outcome,) = play(TapeAgent(1), [StingyEnv()], [Job(0, seed=14)], max_steps=50, max_idle=4)
+    assert (outcome.length, outcome.truncated) == (3 + 4, True)
+
+
 def test_a_recorded_episode_has_a_row_more_than_actions() -> None:
     played: Trajectory = record(TapeAgent(1), CountingEnv(), Job(0, seed=12), lambda rows: np.zeros(rows))
     assert played.frames[:, 1].tolist() == [0, 1, 2, 3, 4]

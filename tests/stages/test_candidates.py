@@ -1,13 +1,18 @@
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from stages.candidates import Evaluation
 from stages.players import Player
 from stages.session import Session
 from stages.trained import Form, load_pair
 from tests.conftest import SLUG, TINY
+from wm.envs.catalogue import EnvRecipe, find
+from wm.rollouts import Outcome
 from wm.settings import ControllerSettings
 from wm.workers import Workers
 
@@ -61,3 +66,20 @@ def test_the_last_third_plays_more_and_longer_episodes(chain: Path) -> None:
     evaluation, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, late_episodes=3, late_steps=2)
     assert [evaluation.episodes(number) for number in (0, 5, 6, 8)] == [2, 2, 6, 6]
     assert [evaluation.longest(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]
+
+
+def test_candidates_may_be_drawn_fast_and_stopped_early_but_never_a_validation(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = []
+
+    def play(player: Player, candidates: Any, jobs: Any, max_steps: int, max_idle: int) -> list[Outcome]:
+        played.append((player.env.render, max_steps, max_idle))
+        return [Outcome(job.key, 1.0, 1, True, False) for job in jobs]
+
+    monkeypatch.setattr("stages.candidates.play_jobs", play)
+    monkeypatch.setattr(EnvRecipe, "spec", lambda recipe: replace(find(recipe.name), max_idle=7))
+    evaluation, parameters = make(chain, render="fast", max_steps=9, validation_episodes=2)
+    evaluation.real(np.zeros((4, parameters), np.float32), 0)
+    evaluation.validation(np.zeros(parameters, np.float32))
+    assert played == [("fast", 9, 7), ("exact", 0, 0)]
