@@ -1,17 +1,19 @@
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from stages.carrying import Previous, carried_over
 from stages.session import Session
 from stages.starting import load_start
 from stages.starts import load_latents
 from stages.trained import load_all
-from tests.conftest import SLUG, TINY, arguments, command, environment
+from tests.conftest import SLUG, TINY, arguments, command, environment, run
 from wm.artifacts.runs import Artifact
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn import MdnRnn
@@ -68,11 +70,28 @@ def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> N
 
 
 def test_from_a_run_that_is_not_there_says_what_to_run(chain: Path, tmp_path: Path) -> None:
-    import subprocess
-
     shutil.copytree(chain / "runs", tmp_path / "runs")
     shutil.copytree(chain / "data", tmp_path / "data")
     words = command(*arguments("train-controller", "--from", "runs/nowhere"))
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 66
     assert "run `wm train-controller --run runs/nowhere` first" in done.stderr
+
+
+def test_a_controller_of_another_v_is_refused(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    body = previous.controller.artifact.manifest
+    recipe = body["recipe"] | {"inputs": body["recipe"]["inputs"] | {"vae": "0" * 64}}
+    changed = replace(previous.controller, artifact=Artifact(Path("elsewhere"), body | {"recipe": recipe}))
+    with pytest.raises(RecipeMismatch, match="evolved on another V"):
+        carried_over(Previous(changed, previous.mdnrnn), mdnrnn, previous.controller.model, latents)
+
+
+def test_training_goes_on_from_the_weights_it_is_given(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "data", tmp_path / "data")
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    for stage, name in (("train-mdnrnn", "mdnrnn"), ("train-vae", "vae")):
+        still = ("--steps", "1", "--set", "learning_rate=1e-8", "--run", "runs/second", "--from", f"runs/{SLUG}")
+        run(tmp_path, *arguments(stage, *still))
+        found, start = (load_file(tmp_path / "runs" / of / name / "weights.safetensors") for of in ("second", SLUG))
+        assert all(torch.allclose(found[key], start[key], atol=1e-5) for key in start)
