@@ -54,7 +54,8 @@ class Evolution:
                 self.session.stop.raise_if_stopped()
                 self._generation(search)
                 mean = float(np.mean(self.history.lines[-1]["returns"]))
-                progress.update(search.generation, mean=f"{mean:.1f}", best=f"{self.history.best_score:.1f}")
+                best = "none yet" if self.history.best is None else f"{self.history.best_score:.1f}"
+                progress.update(search.generation, mean=f"{mean:.1f}", validated=best)
 
     def _generation(self, search: Search) -> None:
         began, number, candidates = time.monotonic(), search.generation, search.ask()
