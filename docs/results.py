@@ -42,7 +42,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def rows_of(run: Path, preset: str) -> list[Row]:
     """The row of the random policy and of every controller of a run that was evaluated."""
     found = []
-    for place in sorted((run / "evaluation").iterdir()):
+    for place in sorted(path.parent for path in (run / "evaluation").glob("[!.]*/manifest.json")):
         manifest = _manifest(place)
         score, provenance = manifest["metrics"], manifest["provenance"]
         row = {
@@ -55,7 +55,7 @@ def rows_of(run: Path, preset: str) -> list[Row]:
             "episodes": score["episodes"],
             "env_steps": score.get("env_steps", 0),
             "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
-            "command": provenance["command"],
+            "command": _command(score["env"], place.name, score["episodes"], preset),
             "commit": provenance["commit"],
             "sha256": hashlib.sha256((place / "score.json").read_bytes()).hexdigest(),
         }
@@ -75,6 +75,11 @@ def rows_of(run: Path, preset: str) -> list[Row]:
                 row["dream"] = {name: _manifest(run / "dream")["metrics"][name] for name in keep}
         found.append(row)
     return found
+
+
+def _command(env: str, name: str, episodes: int, preset: str) -> str:
+    who = {"random": " --agent random", "controller": ""}.get(name, f" --controller {name}")
+    return f"wm evaluate --env {env} --preset {preset} --episodes {episodes}{who}"
 
 
 def _curve(controller: Path) -> list[list[float]]:
