@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import command, environment
 from tests.faults.conftest import files_of
+from wm.artifacts import manifest
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset
 from wm.seeding import episode_seed
@@ -62,7 +63,9 @@ def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
         command("collect", "--env", "Pong", "--episodes", "500"), cwd=tmp_path, env=environment(WM_WORKERS="2"),
         start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(4)
+    until = time.monotonic() + 30
+    while not (tmp_path / "data" / "Pong.zarr" / manifest.NAME).exists() and time.monotonic() < until:
+        time.sleep(0.1)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 2
     began = time.monotonic()
