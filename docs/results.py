@@ -203,7 +203,10 @@ def curves(rows: list[Row]) -> bytes:
     envs = [env for env in ORDER if _of(rows, env, "vmc", "laptop")]
     figure = Figure(figsize=(9, 2.7 * max(-(-len(envs) // 2), 1)), dpi=100, layout="constrained")
     colors = {"vmc": "tab:purple", "vmc-untrained": "tab:orange", "vmc-none": "tab:gray"}
-    for axes, env in zip(figure.subplots(-(-len(envs) // 2), 2, squeeze=False).flat, envs, strict=False):
+    places = list(figure.subplots(-(-len(envs) // 2), 2, squeeze=False).flat)
+    for axes in places[len(envs) :]:
+        axes.remove()
+    for axes, env in zip(places, envs, strict=False):
         for agent, label in AGENTS.items():
             for number, row in enumerate(_of(rows, env, agent, "laptop")):
                 steps, values = zip(*row["curve"], strict=True)
