@@ -69,7 +69,7 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
         "episodes": inputs.dataset.fingerprint,
         "controller": inputs.controller.artifact.fingerprint if inputs.controller else "none",
     }
-    default = settings.controller.replace("controller", "dream", 1)
+    default = "dream" if settings.controller == "controller" else f"dream-{settings.controller}"
     return session.make_run(stage_name(session, default), "dream", RECIPE, settings.that_change_results(), prints)
 
 

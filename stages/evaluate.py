@@ -9,7 +9,7 @@ import numpy as np
 
 from stages import console
 from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
-from stages.session import Plan, Result, Session, made, up_to_date
+from stages.session import Plan, Result, Session, check_name, made, up_to_date
 from stages.showing import film_episodes, show_episode
 from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_all
 from wm.artifacts import durable
@@ -32,7 +32,7 @@ def _random_run(session: Session, settings: EvaluateSettings, env: EnvRecipe) ->
 
 def _controller_run(session: Session, settings: EvaluateSettings, controller: TrainedController) -> Run:
     inputs = {"controller": controller.artifact.fingerprint}
-    name = "evaluation/" + settings.controller
+    name = "evaluation/" + check_name("--controller", settings.controller)
     return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
 
 

@@ -191,9 +191,13 @@ def pick_device(asked: str) -> str:
 
 def stage_name(session: Session, default: str) -> str:
     """The artifact's name: `--name`, or the stage's own."""
-    name = session.name or default
+    return check_name("--name", session.name or default)
+
+
+def check_name(option: str, name: str) -> str:
+    """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
     if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in name.split("/")):
-        raise UsageProblem(f"--name is {name!r}; expected letters, digits, '-', '_' and '.'.")
+        raise UsageProblem(f"{option} is {name!r}; expected letters, digits, '-', '_' and '.'.")
     return name
 
 

@@ -1,5 +1,6 @@
 """Test episodes to look at: filmed, or played in a window."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,8 +58,10 @@ def film_episodes(session: Session, settings: EvaluateSettings, player: Player, 
             durable.write_bytes(path, animation(panels, captions, FPS))
             written.append(path)
             if can_film():
-                film(path.with_suffix(".mp4"), panels, captions, FPS)
-                written.append(path.with_suffix(".mp4"))
+                movie = path.with_suffix(".mp4")
+                film(movie.with_name(f".{movie.name}"), panels, captions, FPS)
+                os.replace(movie.with_name(f".{movie.name}"), movie)
+                written.append(movie)
     return sorted(written)
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.dream import _beside_reality, _open, dream
+from stages.dream import _beside_reality, _open, _run, dream
 from stages.session import Session
 from tests.conftest import SLUG, TINY
 from wm.episodes.batches import FrameReader
@@ -28,3 +28,10 @@ def test_without_a_controller_random_policies_dream(chain: Path, tmp_path: Path)
     result = dream(Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path), SETTINGS)
     assert result.metrics["agent"] == "random linear policies"
     assert 0 < result.metrics["dream_length"] <= 10
+
+
+def test_the_dream_of_a_controller_of_another_name_does_not_take_that_controllers_place(chain: Path) -> None:
+    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=chain / "runs" / SLUG)
+    inputs = _open(session, DreamSettings())
+    for controller, folder in (("controller", "dream"), ("mine", "dream-mine"), ("controller-2", "dream-controller-2")):
+        assert _run(session, DreamSettings(controller=controller), inputs).folder.name == folder
