@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from docs.speed import replaced
+from docs.markdown import markdown_table, replaced
 
 HERE = Path(__file__).resolve().parent
 ROWS, PAGE, BUILD = HERE / "learning.json", HERE / "learning.md", HERE.parent / "build" / "learning"
@@ -157,7 +157,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
         "\n\\* squared error, as a share of the better of persistence and the mean latent. \\*\\* recall within one "
         "step, at precision 0.5.\n"
     )
-    return _table(head, lines) + notes
+    return markdown_table(head, lines) + notes
 
 
 def _known(rows: list[dict[str, Any]], name: str) -> list[float | None]:
@@ -167,11 +167,6 @@ def _known(rows: list[dict[str, Any]], name: str) -> list[float | None]:
 def _middle(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{statistics.median(known):.2f}" if known else "–"
-
-
-def _table(head: list[str], lines: Iterable[list[str]]) -> str:
-    rule = ["---"] * len(head)
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 
 def _of(rows: list[dict[str, Any]], env: str, get: Callable[[dict[str, Any]], float | None]) -> list[float | None]:
@@ -199,7 +194,7 @@ def _probes(rows: list[dict[str, Any]]) -> str:
                 for key in ("r2", "untrained", "error")
             ]
             lines.append([env, name + star, *figures])
-    return _table(["environment", "what", "R2", "untrained", "error (its units)"], lines)
+    return markdown_table(["environment", "what", "R2", "untrained", "error (its units)"], lines)
 
 
 def _guesses(rows: list[dict[str, Any]]) -> str:
@@ -208,7 +203,9 @@ def _guesses(rows: list[dict[str, Any]]) -> str:
         [env, *(spread(_of(rows, env, lambda row: row["mdnrnn"][name])) for name in names)]  # noqa: B023
         for env in _envs(rows)
     ]
-    return _table(["nats a dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines)
+    return markdown_table(
+        ["nats a dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines
+    )
 
 
 def _share(row: dict[str, Any], ahead: str) -> float | None:
@@ -222,7 +219,7 @@ def _open_loop(rows: list[dict[str, Any]]) -> str:
         [env, *(spread(_of(rows, env, lambda row: _share(row, ahead))) for ahead in horizons)]  # noqa: B023
         for env in _envs(rows)
     ]
-    return _table(["steps ahead", *horizons], lines)
+    return markdown_table(["steps ahead", *horizons], lines)
 
 
 def _events(rows: list[dict[str, Any]]) -> str:
@@ -237,7 +234,7 @@ def _events(rows: list[dict[str, Any]]) -> str:
         figures = [spread(_of(rows, env, lambda row: row["mdnrnn"][a][b]), digits) for a, b, digits in parts]  # noqa: B023
         lines.append([env, *figures])
     head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate"]
-    return _table(head, lines)
+    return markdown_table(head, lines)
 
 
 def _motion(rows: list[dict[str, Any]]) -> str:
@@ -249,7 +246,7 @@ def _motion(rows: list[dict[str, Any]]) -> str:
                 for key in ("z", "z_h", "z_untrained_h")
             ]
             lines.append([env, name, *figures])
-    return _table(["environment", "what", "z", "[z, h]", "[z, untrained h]"], lines)
+    return markdown_table(["environment", "what", "z", "[z, h]", "[z, untrained h]"], lines)
 
 
 def _shown(row: dict[str, Any]) -> list[float]:
@@ -269,7 +266,7 @@ def _forms(rows: list[dict[str, Any]]) -> str:
                 spread(_of(some, env, lambda row: row["validation_error"]), 1),
             ]
             lines.append([env, form, *figures])
-    return _table(["environment", "V", "worst R2", "mean R2", "squared error"], lines)
+    return markdown_table(["environment", "V", "worst R2", "mean R2", "squared error"], lines)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from docs.speed import replaced
+from docs.markdown import markdown_table, replaced
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE, CURVES, README = (
@@ -107,11 +107,6 @@ def _score(rows: list[Row]) -> str:
     return f"{statistics.fmean(means):.1f} ({min(means):.1f} to {max(means):.1f})"
 
 
-def _table(head: list[str], lines: list[list[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
-
-
 def table(rows: list[Row]) -> str:
     """Markdown for README: a line per environment and preset, with the random policy and the ablations."""
     lines = []
@@ -128,7 +123,7 @@ def table(rows: list[Row]) -> str:
                           str(len(ours)), f"{steps / 1e6:.2f} M", f"{minutes:.0f} min"])  # fmt: skip
     head = ["environment", "preset", "random policy", "our score", "M untrained", "no M", "training seeds",
             "env steps", "training"]  # fmt: skip
-    return _table(head, lines)
+    return markdown_table(head, lines)
 
 
 def page(rows: list[Row]) -> str:
@@ -153,12 +148,12 @@ def page(rows: list[Row]) -> str:
         "by itself). A row comes from one run: `wm evaluate --env Pong --episodes 100`, then `python docs/results.py "
         "add runs/Pong laptop`. What is kept of a search is the mean that did best on 20 validation episodes; test "
         "episodes have no say in it.\n",
-        _table(["environment", "hoped for (at least)", "laptop preset", ""], goals),
+        markdown_table(["environment", "hoped for (at least)", "laptop preset", ""], goals),
         "![Curves](results.png)\n",
         "*The validated mean of each search, and the random policy (dashed).*\n",
         "## Every row\n",
         "The digest is of the run's score.json, with every episode's return.\n",
-        _table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps", "training",
+        markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps", "training",
                 "commit", "digest"], every),
         "## How far the dream can be trusted\n",
         "`wm dream` plays 32 means of the search, from its first generation to its last, in the dream and in reality. "
@@ -166,7 +161,7 @@ def page(rows: list[Row]) -> str:
         "episodes, cut at 500 steps; the median over latents of their variance in the dream as a share of reality's; "
         "squared error after 15 dreamed steps along the controller's own episodes, as a share of the better of "
         "persistence and the mean latent.\n",
-        _table(["environment", "training seed", "rank correlation", "in the last third", "return: dream / real",
+        markdown_table(["environment", "training seed", "rank correlation", "in the last third", "return: dream / real",
                 "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
     ]  # fmt: skip

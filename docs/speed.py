@@ -1,8 +1,12 @@
 """Makes README's table of speed and size from benchmarks/results.jsonl: `python docs/speed.py`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from docs.markdown import replaced
 
 HERE = Path(__file__).resolve().parent
 README, BENCHMARKS = HERE.parent / "README.md", HERE.parent / "benchmarks" / "results.jsonl"
@@ -54,13 +58,6 @@ MEASURED = {
 }
 
 _SIDES = ("ours", "reference")
-
-
-def replaced(text: str, name: str, table: str) -> str:
-    """The text with another table between its markers."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
-    before, rest = text.split(begin)
-    return before + begin + table + end + rest.split(end)[1]
 
 
 def measured(lines: list[dict[str, Any]]) -> str:
