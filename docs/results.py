@@ -153,8 +153,8 @@ def page(rows: list[Row]) -> str:
         "*The validated mean of each search, and the random policy (dashed).*\n",
         "## Every row\n",
         "The digest is of the run's score.json, with every episode's return.\n",
-        markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps", "training",
-                "commit", "digest"], every),
+        markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
+                        "training", "commit", "digest"], every),
         "## How far the dream can be trusted\n",
         "`wm dream` plays 32 means of the search, from its first generation to its last, in the dream and in reality. "
         "Rank correlation of their returns, with its bootstrap interval; return and length of the controller's own "
