@@ -31,7 +31,7 @@ def probe(dataset: Dataset, held: NDArray[np.bool_], model: Vae, untrained: Vae,
     names = dataset.label_names
     if not names or not held.any():
         return {}
-    labels = dataset.column("labels")
+    labels = _asked(dataset)
     rows = [spread_rows(dataset, ~held, TRAINED_ON), spread_rows(dataset, held, SCORED_ON)]
     random = generator(seed, "probe")
     found = []
@@ -57,6 +57,17 @@ def velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
         change[first] = np.nan
         found[f"motion of {name}"] = change
     return found
+
+
+def _asked(dataset: Dataset) -> NDArray[np.float32]:
+    """The labels, NaN where a thing is not there or a reading would mean little."""
+    labels = np.array(dataset.column("labels"), np.float32)
+    known = EnvRecipe(**dataset.recipe["env"]).spec().probe
+    for name, limit in known.within if known else ():
+        if name in dataset.label_names:
+            column = labels[:, list(dataset.label_names).index(name)]
+            column[np.abs(column) > limit] = np.nan
+    return labels
 
 
 @torch.inference_mode()

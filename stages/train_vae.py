@@ -63,6 +63,7 @@ def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> 
             rarity=settings.rarity,
             moments=settings.moments,
             kl_tolerance=settings.kl_tolerance,
+            orientations=settings.orientations,
         ).to(sample.device)
 
 

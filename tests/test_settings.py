@@ -17,3 +17,8 @@ def test_a_choice_lists_what_there_is() -> None:
 def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> None:
     assert "ram" not in VaeSettings().that_change_results()
     assert VaeSettings().that_change_results()["latent"] == 32
+
+
+def test_a_setting_that_came_later_counts_only_when_it_is_used() -> None:
+    assert "orientations" not in VaeSettings().that_change_results()
+    assert VaeSettings(orientations=2).that_change_results()["orientations"] == 2

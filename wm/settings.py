@@ -2,7 +2,9 @@
 
 A setting is a field of a frozen dataclass with a sentence and a bound. `flag=True` gives it an option of its own;
 every setting can be given by `--set name=value`, a preset or a config file. `result=False` marks what cannot change
-the result and is left out of fingerprints. This module imports nothing heavy: `wm --help` reads it.
+the result and is left out of fingerprints; `added=True` one that came later, whose default does what was done before
+it and is left out too, so that what people have stays up to date. This module imports nothing heavy: `wm --help` reads
+it.
 """
 
 import dataclasses
@@ -23,9 +25,18 @@ def setting(
     choices: tuple[str, ...] | None = None,
     flag: bool = False,
     result: bool = True,
+    added: bool = False,
 ) -> T:
     """Declare a setting: its default, a sentence for the help, its bounds, and whether it has a flag."""
-    metadata = {"sentence": sentence, "low": low, "high": high, "choices": choices, "flag": flag, "result": result}
+    metadata = {
+        "sentence": sentence,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "flag": flag,
+        "result": result,
+        "added": added,
+    }
     declared: T = field(default=default, metadata=metadata)
     return declared
 
@@ -40,8 +51,10 @@ class Settings:
 
     def that_change_results(self) -> dict[str, Any]:
         """The settings that enter a fingerprint, as given."""
-        chosen = (item.name for item in dataclasses.fields(self) if item.metadata["result"])
-        return {name: getattr(self, name) for name in chosen}
+        values = {item: getattr(self, item.name) for item in dataclasses.fields(self) if item.metadata["result"]}
+        return {
+            item.name: value for item, value in values.items() if not (item.metadata["added"] and value == item.default)
+        }
 
 
 def option_name(item: "dataclasses.Field[Any]") -> str:
@@ -123,8 +136,9 @@ class VaeSettings(GradientSettings):
 
     vae: str = setting(
         "small",
-        "The network: small takes less than a third of the paper's time per image.",
-        choices=("small", "paper"),
+        "The network: small takes less than a third of the paper's time per image, attentive also sees how small "
+        "things are turned.",
+        choices=("small", "attentive", "paper"),
         flag=True,
     )
     episodes: int = setting(0, "Train on the first N episodes; 0: all.", low=0, flag=True, result=False)
@@ -141,6 +155,13 @@ class VaeSettings(GradientSettings):
     )
     moments: float = setting(
         100.0, "Nats that each moment costs that z does not tell linearly; 0: none, as in the paper.", low=0
+    )
+    orientations: int = setting(
+        0,
+        "Cosines per axis of the moments that tell how things are turned, beside those that tell where; 0: none.",
+        low=0,
+        high=4,
+        added=True,
     )
     clip: float = setting(20.0, "Largest gradient norm, of the loss in units of `pixels`.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)

@@ -5,7 +5,7 @@ from wm.models.eye import Eye
 from wm.models.vae import build
 
 
-@pytest.mark.parametrize("kind", ["small", "paper"])
+@pytest.mark.parametrize("kind", ["small", "attentive", "paper"])
 @pytest.mark.parametrize(("size", "channels"), [(32, 3), (64, 1), (96, 3)])
 def test_an_eye_sees_the_encoders_mean(kind: str, size: int, channels: int) -> None:
     torch.manual_seed(0)

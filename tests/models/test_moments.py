@@ -40,3 +40,27 @@ def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
     assert (found.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
     assert Moments(still, 32)(still).abs().max() < 0.1
+
+
+def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
+    random = np.random.default_rng(1)
+    angles, (x, y) = random.uniform(-0.7, 0.7, 800), random.uniform(12, 52, (2, 800))
+    rows, columns = np.mgrid[:64, :64]
+    along = (columns - x[:, None, None]) * np.cos(angles)[:, None, None]
+    along += (rows - y[:, None, None]) * np.sin(angles)[:, None, None]
+    across = (rows - y[:, None, None]) * np.cos(angles)[:, None, None]
+    across -= (columns - x[:, None, None]) * np.sin(angles)[:, None, None]
+    shade = 150 * np.clip(6 - np.abs(along), 0, 1) * np.clip(2 - np.abs(across), 0, 1)
+    frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
+
+    def reading(orientations: int) -> float:
+        found = Moments(frames, 64, orientations)(frames).numpy()
+        return read(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
+
+    assert reading(2) > 0.9
+    assert reading(0) < 0.5
+
+
+def test_orientations_take_the_room_of_positions() -> None:
+    frames, _ = scenes(200, 3)
+    assert Moments(frames, 64, 2).count == 3 * 16 + 9 * 4

@@ -21,13 +21,15 @@ Reader = Callable[[Any], Sequence[float]]
 class Probe:
     """Names of the labels, and how to get a reader of them: (unwrapped environment) -> (observation) -> values.
     `hidden` are those that a single frame does not show, `velocities` those that tell a motion, `moving` those whose
-    difference from the row before is one."""
+    difference from the row before is one. `within` bounds labels outside of which a reading means little: no linear
+    probe reads how a wreck has come to lie."""
 
     names: tuple[str, ...]
     bind: Callable[[Any], Reader]
     hidden: tuple[str, ...] = ()
     velocities: tuple[str, ...] = ()
     moving: tuple[str, ...] = ()
+    within: tuple[tuple[str, float], ...] = ()
 
 
 def _pong(env: Any) -> Reader:
@@ -97,6 +99,7 @@ lunar_lander = Probe(
     _lander,
     hidden=("vx", "vy", "angular_velocity", "left_leg", "right_leg"),
     velocities=("vx", "vy", "angular_velocity"),
+    within=(("angle", math.pi / 4),),
 )
 car_racing = Probe(
     ("speed", "yaw_rate", "steering", "heading", "track_offset"), _CarRacing, velocities=("speed", "yaw_rate")

@@ -9,13 +9,18 @@ k, l < K, are linear in the picture, and the position of a small thing is very n
 alike by their principal components over the data, each divided by its deviation, so that a ball counts as much as the
 sky; what varies less than uint8 rounds is left small. While V trains, a linear layer reads them from z. K is 4 for the
 usual 32 latents and 3 colours: with more, z cannot hold them all and tells them less well.
-Shapes: B batch, S frame side, C channels, N components.
+
+How things are turned is not linear in the picture. It is, over a quarter turn, in moments of its structure tensor
+(Bigun & Granlund 1987): of g_x g_y, g_x^2 - g_y^2 and g_x^2 + g_y^2, with g the gradient of the difference from the
+mean picture in each of its principal colours. With `orientations` > 0 these are told too, for so many cosines per axis.
+Shapes: B batch, S frame side, C channels, N components, Q orientations.
 """
 
 import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from wm.models.vae import pictures
 
@@ -27,16 +32,25 @@ class Moments(nn.Module):
     """Built from a sample of the data, (N, S, S, C) uint8, for V of so many latents."""
 
     basis: Tensor
+    background: Tensor
+    colours: Tensor
     mean: Tensor
     components: Tensor
 
-    def __init__(self, sample: Tensor, latent: int) -> None:
+    def __init__(self, sample: Tensor, latent: int, orientations: int = 0) -> None:
         super().__init__()
         size, channels = sample.shape[1], sample.shape[3]
-        cosines = max(int(math.sqrt(PER_LATENT * latent / channels)), 2)
+        self._orientations = orientations
+        room = PER_LATENT * latent / channels - 3 * orientations**2
+        self._positions = max(int(math.sqrt(max(room, 0))), 2)
         places = (torch.arange(size, device=sample.device) + 0.5) * math.pi / size
-        waves = torch.arange(cosines, device=sample.device)
+        waves = torch.arange(max(self._positions, orientations), device=sample.device)
         self.register_buffer("basis", torch.cos(waves[:, None] * places))
+        if orientations:
+            self.register_buffer("background", pictures(sample).mean(0))
+            difference = (pictures(sample) - self.background).movedim(1, -1).flatten(0, -2)
+            variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))
+            self.register_buffer("colours", axes / (variance + 1 / 255**2).sqrt())
         raw = torch.cat([self._raw(part) for part in sample.split(256)])
         self.register_buffer("mean", raw.mean(0))
         _, singular, axes = torch.linalg.svd(raw - self.mean, full_matrices=False)
@@ -50,8 +64,25 @@ class Moments(nn.Module):
         return self.components.shape[1]
 
     def _raw(self, frames: Tensor) -> Tensor:
-        return torch.einsum("bcyx,ky,lx->bckl", pictures(frames), self.basis, self.basis).flatten(1)
+        shown = pictures(frames)
+        found = _cosine_moments(shown, self.basis[: self._positions])
+        if not self._orientations:
+            return found
+        turned = _structure(torch.einsum("bcyx,cd->bdyx", shown - self.background, self.colours))
+        return torch.cat([found, _cosine_moments(turned, self.basis[: self._orientations])], 1)
 
     def forward(self, frames: Tensor) -> Tensor:
         """(B, S, S, C) uint8 -> (B, N), of variance 1 or less over the data."""
         return (self._raw(frames) - self.mean) @ self.components
+
+
+def _cosine_moments(fields: Tensor, basis: Tensor) -> Tensor:
+    """(B, F, S, S) and (K, S) -> (B, F K K)."""
+    return torch.einsum("bcyx,ky,lx->bckl", fields, basis, basis).flatten(1)
+
+
+def _structure(colours: Tensor) -> Tensor:
+    """(B, C, S, S) -> (B, 3 C, S, S): the three numbers of each colour's structure tensor at every place."""
+    across = functional.pad(colours[..., 2:] - colours[..., :-2], (1, 1))
+    down = functional.pad(colours[..., 2:, :] - colours[..., :-2, :], (0, 0, 1, 1))
+    return torch.cat([across * down, across.square() - down.square(), across.square() + down.square()], 1)

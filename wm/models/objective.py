@@ -29,7 +29,15 @@ class Objective(nn.Module):
     """The loss and the V it trains; `sample` (N, S, S, C) uint8 is of the data."""
 
     def __init__(
-        self, vae: Vae, sample: Tensor, *, pixels: float, rarity: float, moments: float, kl_tolerance: float
+        self,
+        vae: Vae,
+        sample: Tensor,
+        *,
+        pixels: float,
+        rarity: float,
+        moments: float,
+        kl_tolerance: float,
+        orientations: int = 0,
     ) -> None:
         super().__init__()
         self.vae = vae
@@ -39,7 +47,7 @@ class Objective(nn.Module):
         if pixels:
             means = [self._errors(part, vae.background)[0].sum().item() for part in sample.split(256)]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
-        self.moments = Moments(sample, vae.latent) if moments else None
+        self.moments = Moments(sample, vae.latent, orientations) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
     def _errors(self, frames: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:

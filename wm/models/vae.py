@@ -1,4 +1,4 @@
-"""V: a convolutional VAE for any frame size that is a multiple of 16, in two forms.
+"""V: a convolutional VAE for any frame size that is a multiple of 16, in three forms.
 
 `PaperVae`, that of Ha & Schmidhuber (2018):
 - Encoder: 4x4 convolutions with stride 2 and no padding, 32, 64, 128, 256, ... channels, while 4 pixels are left.
@@ -7,7 +7,10 @@
 - At 64 pixels, 3 channels and 32 latents it has the paper's 4,348,547 parameters.
 `SmallVae`, a twentieth of that: space becomes depth first (4x4 pixels are one with 48 channels), so that no layer works
 at full size, and depth becomes space last (Shi et al. 2016).
-Both:
+`AttentiveVae` draws as the small one does and sees the same scene, and beside it things: features of 2x2 pixels, each
+head's mean over the picture weighted by a softmax over places, and the weighted mean place (spatial softmax, Finn et
+al. 2016). What a thing looks like is then seen alike wherever it is: a lander's tilt, in fifty games.
+All:
 - Both ends work on the difference from the data's mean picture, which is a constant: the encoder sees (frame - mean) /
   rms, the decoder adds the mean's logits before the sigmoid. So training starts at the mean picture's error, and with
   small things that move standing out, instead of spending its first thousand steps on the background.
@@ -17,6 +20,7 @@ Shapes: B batch, S frame side, C channels, Z latents. Frames come in as (B, S, S
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -27,32 +31,34 @@ from wm.errors import UsageProblem
 MOST_CONTRAST = 10.0
 LOGVAR = (-12.0, 4.0)  # without a ceiling one wild step makes the divergence overflow
 SMALL_WIDTH = 32
+FEATURES, HEADS = 24, 8  # of the attentive one
 
 
 class Vae(nn.Module, ABC):
     """What both forms share. `background` (C, S, S) is the mean picture, `contrast` the rms difference of frames from
-    it; `features` is the width between the layers and the latents."""
+    it; `drawn` is the width between the latents and the decoder's layers, `seen` that between the encoder's and the
+    latents, if it differs."""
 
     background: Tensor
     contrast: Tensor
 
-    def __init__(self, size: int, channels: int, latent: int, features: int) -> None:
+    def __init__(self, size: int, channels: int, latent: int, drawn: int, seen: int = 0) -> None:
         super().__init__()
         self.size, self.channels, self.latent = size, channels, latent
         self.register_buffer("background", torch.full((channels, size, size), 0.5))
         self.register_buffer("contrast", torch.ones(()))
-        self.mean = nn.Linear(features, latent)
-        self.logvar = nn.Linear(features, latent)
+        self.mean = nn.Linear(seen or drawn, latent)
+        self.logvar = nn.Linear(seen or drawn, latent)
         nn.init.constant_(self.logvar.bias, -3.0)
-        self.expand = nn.Linear(latent, features)
+        self.expand = nn.Linear(latent, drawn)
 
     @abstractmethod
     def _see(self, x: Tensor) -> Tensor:
-        """(B, C, S, S) -> (B, features)."""
+        """(B, C, S, S) -> (B, seen)."""
 
     @abstractmethod
     def _draw(self, features: Tensor) -> Tensor:
-        """(B, features) -> (B, C, S, S), to be added to the mean picture's logits."""
+        """(B, drawn) -> (B, C, S, S), to be added to the mean picture's logits."""
 
     def look_at(self, frames: Tensor) -> None:
         """Take mean picture and contrast from a sample of the data, (N, S, S, C) uint8."""
@@ -88,20 +94,65 @@ class SmallVae(Vae):
             nn.ReLU(),
             nn.Flatten(),
         )
-        self.decoder = nn.Sequential(
-            nn.Unflatten(1, (2 * width, side, side)),
-            nn.ReLU(),
-            nn.ConvTranspose2d(2 * width, width, 4, 2, padding=1),
-            nn.ReLU(),
-            nn.ConvTranspose2d(width, width, 4, 2, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(width, 16 * channels, 3, padding=1),
-            nn.PixelShuffle(4),
-        )
+        self.decoder = _small_decoder(size, channels)
 
     def _see(self, x: Tensor) -> Tensor:
         seen: Tensor = self.encoder(x)
         return seen
+
+    def _draw(self, features: Tensor) -> Tensor:
+        drawn: Tensor = self.decoder(features)
+        return drawn
+
+
+def _small_decoder(size: int, channels: int) -> nn.Sequential:
+    width, side = SMALL_WIDTH, size // 16
+    return nn.Sequential(
+        nn.Unflatten(1, (2 * width, side, side)),
+        nn.ReLU(),
+        nn.ConvTranspose2d(2 * width, width, 4, 2, padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(width, width, 4, 2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(width, 16 * channels, 3, padding=1),
+        nn.PixelShuffle(4),
+    )
+
+
+class AttentiveVae(Vae):
+    """Features of 2x2 pixels; from them the scene, by convolutions with strides, and things, by attention."""
+
+    places: Tensor
+
+    def __init__(self, size: int, channels: int, latent: int) -> None:
+        width, side = SMALL_WIDTH, size // 16
+        scene, things = 2 * width * side * side, HEADS * (FEATURES + 2)
+        super().__init__(size, channels, latent, scene, scene + things)
+        self.features = nn.Sequential(
+            nn.PixelUnshuffle(2),
+            nn.Conv2d(4 * channels, FEATURES, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(FEATURES, FEATURES, 3, padding=1),
+            nn.ReLU(),
+        )
+        self.scene = nn.Sequential(
+            nn.Conv2d(FEATURES, width, 4, 4),
+            nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 4, 2, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        self.attention = nn.Conv2d(FEATURES, HEADS, 1)
+        self.decoder = _small_decoder(size, channels)
+        along = torch.linspace(-1, 1, size // 2)
+        places = torch.cartesian_prod(along, along).flip(1)  # x, y of every place, rows of the picture first
+        self.register_buffer("places", places, persistent=False)
+
+    def _see(self, x: Tensor) -> Tensor:
+        features = self.features(x)
+        weights = self.attention(features).flatten(2).softmax(-1)
+        things = weights @ features.flatten(2).mT, weights @ self.places.to(weights.dtype)
+        return torch.cat([self.scene(features), *(thing.flatten(1) for thing in things)], 1)
 
     def _draw(self, features: Tensor) -> Tensor:
         drawn: Tensor = self.decoder(features)
@@ -146,10 +197,12 @@ class PaperVae(Vae):
 
 
 def build(kind: str, size: int, channels: int, latent: int) -> Vae:
-    """`small` or `paper`. Raises UsageProblem for a size neither can have."""
+    """`small`, `attentive` or `paper`. Raises UsageProblem for a size none can have."""
     if size % 16 or not 32 <= size <= 128:
         raise UsageProblem(f"V needs frames whose side is a multiple of 16 from 32 to 128; these have {size}.")
-    return {"small": SmallVae, "paper": PaperVae}[kind](size, channels, latent)
+    kinds: dict[str, Callable[[int, int, int], Vae]]
+    kinds = {"small": SmallVae, "attentive": AttentiveVae, "paper": PaperVae}
+    return kinds[kind](size, channels, latent)
 
 
 def encoder_sides(size: int) -> list[int]:
