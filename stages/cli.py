@@ -46,7 +46,8 @@ def wm() -> None:
       wm train-controller --env Pong C           -> runs/Pong/controller
       wm dream --env Pong            a dream     -> runs/Pong/dream
       wm evaluate --env Pong         a score     -> runs/Pong/evaluation
-    Or all of them: wm curriculum. To look at what there is: wm ls, info, view, export, verify, clean.
+    Or all of them: wm curriculum. What came of it: wm report, compare. What there is: wm ls, info, view, verify,
+    export, clean. Whether this machine has what it takes: wm doctor.
     """
 
 

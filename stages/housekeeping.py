@@ -1,4 +1,5 @@
-"""The commands that look after what is on disk: ls, info, verify, view, export, clean. Imports nothing heavy."""
+"""The commands that look at what there is and look after it: ls, info, verify, view, report, compare, export, clean,
+doctor. Imports nothing heavy."""
 
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import click
 
 from stages import console
 from wm.artifacts.budget import show_size
-from wm.errors import BadData
+from wm.errors import BadData, MissingPackage
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 _path = click.argument("path", type=click.Path(path_type=Path))
@@ -95,6 +96,63 @@ def view(path: Path, episodes: str | None, out: Path | None) -> None:
 
 
 @click.command()
+@_paths
+@_out
+@_as_json
+def report(paths: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Write one HTML page and a Markdown summary about runs, finished or under way  [default: all in runs].
+
+    Example: wm report runs/Pong
+    """
+    from stages.report import report as write
+
+    page, summary = write(paths or (Path("runs"),), out)
+    if as_json:
+        console.print_json({"html": str(page), "markdown": str(summary)})
+    else:
+        click.echo(f"{page}\n{summary}")
+
+
+@click.command()
+@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("compare.png"), show_default=True, help="The plot."
+)
+@_as_json
+def compare(paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Put runs side by side: a table, the settings in which they differ, and a plot of their searches.
+
+    Example: wm compare runs/Pong runs/Pong.round2
+    """
+    from stages.compare import compare as find
+    from stages.compare import table_of
+
+    facts = find(paths, out)
+    if as_json:
+        console.print_json({"runs": facts, "plot": str(out)})
+    else:
+        click.echo(f"{table_of(facts)}\n{out}")
+
+
+@click.command()
+@_as_json
+def doctor(as_json: bool) -> None:
+    """Look at Python, torch, memory, disk and every environment, and say what is missing and how to get it.
+
+    Example: wm doctor
+    """
+    from stages.doctor import examine, problems, table_of
+
+    checks = examine()
+    if as_json:
+        console.print_json({"checks": [check.as_json() for check in checks]})
+    else:
+        click.echo(table_of(checks))
+    if found := problems(checks):
+        raise MissingPackage(f"{found[0].what}: {found[0].found}; {found[0].remedy}.")
+
+
+@click.command()
 @_path
 @click.option("--to", "kind", type=click.Choice(["npz", "minari", "mp4"]), required=True, help="The format.")
 @_episodes
@@ -148,4 +206,4 @@ def clean(
         click.echo(f"{show_size(size)} more with --{kind}: {KINDS[kind]}")
 
 
-COMMANDS = (ls, info, verify, view, export, clean)
+COMMANDS = (ls, info, verify, view, report, compare, export, clean, doctor)

@@ -1,0 +1,78 @@
+import base64
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from wm.report import document
+from wm.report.document import Chart, Commands, Heading, Paragraph, Picture, Table, to_html, to_markdown
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class Outline(HTMLParser):
+    """Every start tag with its attributes; complains about tags that do not close."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self.feed(page.decode())
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "line", "circle", "polyline"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Picture:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "strip.png").write_bytes(PIXEL)
+    return Picture(tmp_path / "run" / "strip.png", 'a "strip"', "The strip.")
+
+
+def test_the_page_loads_nothing_and_every_picture_has_words(tmp_path: Path, picture: Picture) -> None:
+    blocks = [
+        Heading(2, "Pong"),
+        Chart('<svg role="img" aria-label="x"></svg>', "A chart."),
+        picture,
+        Commands(["wm ls"]),
+    ]
+    page = to_html("Title", blocks, tmp_path)
+    outline = Outline(page)
+    assert not re.search(rb'(src|href)="(?!data:|#)', page)
+    assert [attributes["alt"] for tag, attributes in outline.found if tag == "img"] == ['a "strip"']
+    assert b'href="#pong"' in page
+    assert b'id="pong"' in page
+
+
+def test_what_people_name_cannot_become_markup(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    blocks = [Heading(2, evil), Paragraph(evil, evil), Table([evil], [[evil]]), Commands([evil])]
+    assert b"<script" not in to_html(evil, blocks, tmp_path)
+
+
+def test_pictures_beyond_the_page_s_size_are_linked(
+    tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "EMBEDDED", len(PIXEL))
+    page = to_html("Title", [picture, picture], tmp_path).decode()
+    assert page.count("data:image/png;base64,") == 1
+    assert 'src="run/strip.png"' in page
+
+
+def test_markdown_has_the_tables_and_links_the_pictures(tmp_path: Path, picture: Picture) -> None:
+    blocks = [Heading(2, "Pong"), Paragraph("lost.", "Return"), Table(["a", "b"], [["1|2", "3"]]), picture]
+    text = to_markdown("Title", [*blocks, Chart("<svg/>", "c"), Commands(["wm ls"])], tmp_path).decode()
+    assert text.startswith("# Title\n\n## Pong\n\n**Return** lost.\n\n| a | b |\n| --- | ---: |\n| 1\\|2 | 3 |\n")
+    assert '![a "strip"](run/strip.png)' in text
+    assert "```sh\nwm ls\n```" in text
+    assert "svg" not in text

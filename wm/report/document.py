@@ -1,0 +1,188 @@
+"""A document of headings, paragraphs, tables and pictures, written as one self-contained HTML page or as Markdown."""
+
+import base64
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+EMBEDDED = 10_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
+_KINDS = {".png": "image/png", ".gif": "image/gif"}
+
+
+@dataclass(frozen=True)
+class Heading:
+    """`level` 2 begins a chapter, 3 a section."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text; `strong` is set apart at its beginning."""
+
+    text: str
+    strong: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; columns after the first are numbers unless `words`."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """An SVG; Markdown leaves it out."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG or GIF on disk, `alt` for those who cannot see it."""
+
+    path: Path
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Command lines, as they were typed."""
+
+    lines: Sequence[str]
+
+
+Block = Heading | Paragraph | Table | Chart | Picture | Commands
+
+
+def anchor(text: str) -> str:
+    """The name by which a heading is linked."""
+    return "".join(c if c.isalnum() else "-" for c in text.lower())
+
+
+def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
+    """The page. It loads nothing; pictures that would make it too large are linked, relative to `folder`."""
+    body: list[str] = []
+    room = EMBEDDED
+    figures: list[str] = []
+
+    def flush() -> None:
+        if figures:
+            body.append(f'<div class="figures">{"".join(figures)}</div>')
+            figures.clear()
+
+    for block in blocks:
+        if isinstance(block, Chart):
+            if block.svg:
+                figures.append(f"<figure>{block.svg}<figcaption>{html.escape(block.caption)}</figcaption></figure>")
+            continue
+        if isinstance(block, Picture):
+            data = block.path.read_bytes()
+            room -= len(data)
+            body_or_figures = figures if block.path.suffix == ".gif" else body
+            if block.path.suffix != ".gif":
+                flush()
+            body_or_figures.append(_picture(block, data if room >= 0 else None, folder))
+            continue
+        flush()
+        body.append(_html_block(block))
+    flush()
+    chapters = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
+    links = " · ".join(f'<a href="#{anchor(text)}">{html.escape(text)}</a>' for text in chapters)
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{html.escape(title)}</h1><nav>{links}</nav>
+{"".join(body)}
+</body></html>
+"""
+    return page.encode()
+
+
+def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
+    """Headings, paragraphs, tables and commands; pictures are linked, relative to `folder`."""
+    found = [f"# {title}"]
+    for block in blocks:
+        match block:
+            case Heading(level, text):
+                found.append(f"{'#' * level} {text}")
+            case Paragraph(text, strong):
+                found.append(f"**{strong}** {text}" if strong else text)
+            case Table(header, rows, words):
+                rule = ["---"] + ["---" if words else "---:"] * (len(header) - 1)
+                lines = [header, rule, *[[cell.replace("|", "\\|") for cell in row] for row in rows]]
+                found.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+            case Picture(path, alt, caption):
+                found.append(f"![{alt}]({_relative(path, folder)})\n\n{caption}")
+            case Commands(lines):
+                found.append("```sh\n" + "\n".join(lines) + "\n```")
+            case Chart():
+                pass
+    return ("\n\n".join(found) + "\n").encode()
+
+
+def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
+    match block:
+        case Heading(level, text):
+            return f'<h{level} id="{anchor(text)}">{html.escape(text)}</h{level}>'
+        case Paragraph(text, strong):
+            lead = f"<b>{html.escape(strong)}</b> " if strong else ""
+            return f"<p>{lead}{html.escape(text)}</p>"
+        case Table(header, rows, words):
+            head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+            lines = "".join(
+                f"<tr><th>{html.escape(row[0])}</th>"
+                + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+                + "</tr>"
+                for row in rows
+            )
+            body = f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody>"
+            return f'<div class="wide"><table class="{"words" if words else "numbers"}">{body}</table></div>'
+        case Commands(lines):
+            return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
+
+
+def _picture(block: Picture, data: bytes | None, folder: Path) -> str:
+    source = _relative(block.path, folder)
+    if data is not None:
+        source = f"data:{_KINDS[block.path.suffix]};base64,{base64.b64encode(data).decode()}"
+    alt = html.escape(block.alt, quote=True)
+    return f'<figure><img src="{source}" alt="{alt}"><figcaption>{html.escape(block.caption)}</figcaption></figure>'
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+_STYLE = """
+:root{color-scheme:light dark;--paper:#fafaf8;--ink:#262626;--faint:#6b6b66;--line:#dcdcd5;--panel:#f1f1ec;--k0:#2f6f9f;
+--k1:#b8642b;--k2:#5a8f3c;--k3:#8a5aa8;--k4:#777}
+@media(prefers-color-scheme:dark){:root{--paper:#17181a;--ink:#e8e8e4;--faint:#a0a09a;--line:#37393c;--panel:#202225;
+--k0:#6fb1e0;--k1:#e2965f;--k2:#93c572;--k3:#c39be0;--k4:#aaa}}
+body{font:15px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:62rem;margin:2rem auto;
+padding:0 1rem}h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.35rem;margin:2.6rem 0 .6rem;padding-top:1rem;
+border-top:2px solid var(--line)}h3{font-size:1.05rem;margin:1.6rem 0 .4rem}p{margin:.4rem 0;max-width:46rem}
+nav{margin:.2rem 0 1rem}a{color:var(--k0)}.wide{overflow-x:auto}table{border-collapse:collapse;margin:.6rem 0;
+font-size:.93rem}th,td{padding:.22rem .9rem .22rem 0;text-align:left;vertical-align:top}thead th{color:var(--faint);
+font-weight:500;border-bottom:1px solid var(--line);white-space:nowrap}tbody th{font-weight:500;white-space:nowrap}
+tbody tr+tr>*{border-top:1px solid var(--line)}.numbers td{font-variant-numeric:tabular-nums;white-space:nowrap}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));gap:1rem;margin:.8rem 0}
+figure{margin:.6rem 0;min-width:0}figure img{max-width:100%;height:auto;border-radius:4px;background:#fafaf8}
+figcaption{color:var(--faint);font-size:.88rem}pre{background:var(--panel);padding:.7rem .9rem;border-radius:4px;
+overflow-x:auto;font-size:.85rem;line-height:1.5}
+.chart{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}.chart text{fill:var(--faint)}
+.chart .name{fill:var(--ink)}.end{text-anchor:end}.middle{text-anchor:middle}.axis line{stroke:var(--faint)}
+.axis .grid{stroke:var(--line)}.chart polyline,.chart .key{fill:none;stroke-width:2}
+.chart .noisy{stroke-width:1.2}.level{stroke:var(--faint);stroke-width:1.5;stroke-dasharray:5 4}
+.k0{stroke:var(--k0);fill:var(--k0)}.k1{stroke:var(--k1);fill:var(--k1)}.k2{stroke:var(--k2);fill:var(--k2)}
+.k3{stroke:var(--k3);fill:var(--k3)}.k4{stroke:var(--k4);fill:var(--k4)}.dot{stroke:none}
+.chart .band{stroke:none;fill-opacity:.18}
+"""
