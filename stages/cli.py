@@ -55,9 +55,14 @@ class _Invocation:
     """The shared options of one call, and what they become."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self.sources = Sources(options["preset"], options["config"], tuple(options["assignments"]))
+        if options["quick"] and options["preset"] not in (None, "quick"):
+            raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
+        preset = "quick" if options["quick"] else options["preset"]
+        self.sources = Sources(preset, options["config"], tuple(options["assignments"]))
         self.as_json, self.dry_run = options["as_json"], options["dry_run"]
         self.print_config = options["print_config"]
+        if options["quiet"]:
+            console.be_quiet()
         self.stop = console.Stop()
         shared = {name: options[name] for name in _SHARED if name in options}
         self.session = Session(
@@ -229,16 +234,24 @@ def curriculum(**options: Any) -> None:
         call.show_config(settings, origin)
         return
     from stages import curriculum as stage
+    from stages.foresight import foresee, table_of
+    from stages.verdicts import closing
 
     if call.dry_run:
-        call.show_plans(stage.plan(call.session, settings, call.sources))
+        foreseen = foresee(call.session, settings, call.sources)
+        if call.as_json:
+            console.print_json(foreseen.as_json())
+        else:
+            click.echo(table_of(foreseen))
         return
     call.stop.install()
     verdicts = stage.curriculum(call.session, settings, call.sources)
+    pages = stage.summarize(verdicts)
     if call.as_json:
-        console.print_json({verdict.env: [result.as_json() for result in verdict.results] for verdict in verdicts})
+        told = {verdict.env: verdict.as_json() for verdict in verdicts}
+        console.print_json({"environments": told, "report": [str(page) for page in pages]})
     else:
-        click.echo(stage.closing(verdicts))
+        click.echo(closing(verdicts, pages))
     for verdict in verdicts:
         if verdict.failure is not None:
             raise verdict.failure

@@ -117,7 +117,8 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
     there = open_same(path, recipe)
     missing = _missing(there, settings.episodes)
     if not missing:
-        return Plan("collect", path, f"up to date with {settings.episodes} episodes", 0, 0, (0, 0))
+        rows = Dataset.open(path, settings.episodes).rows
+        return Plan("collect", path, f"up to date with {settings.episodes} episodes", 0, 0, (0, 0), rows)
     sample: list[PackedEpisode] = []
     began, rows = 0.0, 0
     with session.open_workers() as workers:
@@ -139,6 +140,7 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
         expected(path, recipe, whole, len(missing)).bytes,
         PROCESS * (1 + workers.count),
         (steps / rate, steps / rate),
+        round(steps) + (there.rows if there else 0),
     )
 
 

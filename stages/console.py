@@ -15,6 +15,12 @@ from tqdm import tqdm
 from wm.errors import Stopped
 
 PLAIN_SECONDS = 10.0
+_manners = {"quiet": False}
+
+
+def be_quiet() -> None:
+    """Leave out progress and news; warnings, errors and results stay."""
+    _manners["quiet"] = True
 
 
 class Progress:
@@ -25,7 +31,8 @@ class Progress:
         self._first = self._done = done
         self._began = self._said = time.monotonic()
         self._bar: Any = None
-        if sys.stderr.isatty():
+        self._quiet = _manners["quiet"]
+        if sys.stderr.isatty() and not self._quiet:
             self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=False)
 
     def update(self, done: int, **figures: str) -> None:
@@ -36,7 +43,7 @@ class Progress:
             self._bar.update(step)
             return
         now = time.monotonic()
-        if now - self._said >= PLAIN_SECONDS and done > self._first:
+        if now - self._said >= PLAIN_SECONDS and done > self._first and not self._quiet:
             self._said = now
             left = (now - self._began) / (done - self._first) * (self._total - done)
             shown = "".join(f", {name} {value}" for name, value in figures.items())
@@ -60,6 +67,8 @@ def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progr
 
 def say(text: str) -> None:
     """One line for people, on stderr, above a running bar."""
+    if _manners["quiet"] and not text.startswith(("warning", "stopping")):
+        return
     tqdm.write(text, file=sys.stderr)
     sys.stderr.flush()
 

@@ -29,13 +29,15 @@ class Evolution:
         self.history, self.trusted = History(), settings.in_ != "real"
         self._evaluation, self._temperature = evaluation, temperature
 
-    def ended(self, more_seconds: float = 0.0) -> str:
-        """Why there is no further generation: generations, hours or target; empty if there is one."""
+    def ended(self, more_seconds: float = 0.0, more_steps: int = 0) -> str:
+        """Why there is no further generation: generations, hours, steps or target; empty if there is one."""
         settings, history = self.settings, self.history
         if history.generation >= settings.max_generations:
             return "generations"
         if settings.max_hours and history.seconds + more_seconds >= settings.max_hours * 3600:
             return "hours"
+        if settings.budget_steps and history.env_steps + more_steps >= settings.budget_steps:
+            return "steps"
         return "target" if history.best_score >= settings.target_return else ""
 
     def run(self, search: Search, warm: bool) -> None:
@@ -76,7 +78,8 @@ class Evolution:
     def _log(self, search: Search, line: dict[str, Any], began: float | None = None) -> None:
         """Validate the mean if it is time to, write the line, and take it."""
         began = time.monotonic() if began is None else began
-        last = line["generation"] == self.settings.max_generations or self.ended(time.monotonic() - began) == "hours"
+        ended = self.ended(time.monotonic() - began, line["env_steps"])
+        last = line["generation"] == self.settings.max_generations or ended in ("hours", "steps")
         if last or line["generation"] % self.settings.validate_every == 0:
             if self.settings.in_ == "dream":
                 validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0

@@ -82,6 +82,7 @@ _SHARED = {
         "--preset", type=click.Choice(preset_names()), default=None, envvar="WM_PRESET",
         help="A table of settings for how much time there is.",
     ),
+    "quick": click.option("--quick", is_flag=True, help="The same as --preset quick."),
     "config": click.option(
         "--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
         help="A TOML file like the presets.",
@@ -97,6 +98,7 @@ _SHARED = {
         "--keep-current", is_flag=True, help="Refuse to archive an artifact of another recipe."
     ),
     "as_json": click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout."),
+    "quiet": click.option("--quiet", "-q", is_flag=True, help="Leave out progress; warnings and results stay."),
     "dry_run": click.option("--dry-run", is_flag=True, help="Print the plan with estimates; write nothing."),
     "print_config": click.option(
         "--print-config", is_flag=True, help="Print every setting and where it came from."

@@ -26,7 +26,8 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma
 
 @dataclass(frozen=True)
 class Plan:
-    """What a stage would do, for `--dry-run`: sentences, and bytes and seconds where they can be told."""
+    """What a stage would do, for `--dry-run`: sentences, bytes that stay on `disk`, those that are needed meanwhile
+    (`scratch`), memory and seconds, and of episodes how many `rows`."""
 
     stage: str
     target: Path
@@ -34,6 +35,8 @@ class Plan:
     disk: int
     memory: int
     seconds: tuple[float, float]
+    rows: int = 0
+    scratch: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -42,6 +45,7 @@ class Plan:
             "target": str(self.target),
             "what": self.what,
             "disk_bytes": self.disk,
+            "scratch_bytes": self.scratch,
             "memory_bytes": self.memory,
             "seconds": list(self.seconds),
         }
@@ -50,7 +54,7 @@ class Plan:
         low, high = (console.show_time(value) for value in self.seconds)
         span = low if low == high else f"{low} to {high}"
         return (
-            f"{self.stage} -> {self.target}: {self.what}; disk about {show_size(self.disk)}, "
+            f"{self.stage} -> {self.target}: {self.what}; disk about {show_size(self.disk + self.scratch)}, "
             f"memory about {show_size(self.memory)}, time about {span}"
         )
 

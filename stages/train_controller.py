@@ -139,7 +139,11 @@ def _metrics(
 def _summary(artifact: Artifact) -> str:
     found = artifact.metrics
     dreamt = f" (in the dream {found['dream_return']:.1f})" if "dream_return" in found else ""
-    limit = {"hours": "; the clock ended it", "target": "; the target is reached"}.get(found["ended"], "")
+    limit = {
+        "hours": "; the clock ended it",
+        "steps": "; its steps are spent",
+        "target": "; the target is reached",
+    }.get(found["ended"], "")
     return (
         f"best mean at generation {found['best_generation']} of {found['generations']}: validation return "
         f"{found['validation_return']:.1f} over {found['validation_episodes']} episodes{dreamt}; "

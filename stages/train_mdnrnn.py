@@ -69,27 +69,37 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     """What `train_mdnrnn` would do, with the time of a few real steps."""
     datasets, vae = _open(session, settings)
     run = _run(session, settings, [latents_run(session, dataset, vae) for dataset in datasets], vae)
-    dataset, rows = datasets[0], sum(dataset.rows for dataset in datasets)
-    model = _model(vae.model.latent, dataset.actions.width, settings, session.seed)
-    z = torch.zeros(settings.batch, settings.seq_len, vae.model.latent)
-    actions = torch.zeros(settings.batch, settings.seq_len, dataset.actions.width)
-    flat = torch.zeros(settings.batch, settings.seq_len)
+    if run.current() is not None:
+        return Plan("train-mdnrnn", run.folder, "up to date", 0, 0, (0, 0))
+    rows = sum(dataset.rows for dataset in datasets)
+    found = foresee(session, settings, vae.model.latent, datasets[0].actions.width, rows)
+    why = run.why_stale()
+    return replace(found, target=run.folder, what=found.what + (f" ({why})" if why else ""))
+
+
+def foresee(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
+    """The same for so many frames as `latent` numbers, and actions `width` wide, that need not be there yet."""
     device = torch.device(pick_device(session.device))
-    model.to(device)
-    arguments = [part.to(device) for part in (z, actions, z, flat, flat, flat + 1)]
+    model = _model(latent, width, settings, session.seed).to(device)
+    z = torch.zeros(settings.batch, settings.seq_len, latent, device=device)
+    actions = torch.zeros(settings.batch, settings.seq_len, width, device=device)
+    flat = torch.zeros(settings.batch, settings.seq_len, device=device)
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return model.loss(*arguments).total, {}
+        return model.loss(z, actions, z, flat, flat, flat + 1).total, {}
 
     seconds = 1.2 * settings.steps * seconds_per_step(model, loss, settings, device) + rows / 5000
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    done = run.current() is not None
-    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} x {settings.seq_len}"
-    if not done and (why := run.why_stale()):
-        what += f" ({why})"
-    disk = 13 * size + rows * vae.model.latent * 5
-    memory = 400_000_000 + 13 * size + rows * vae.model.latent * 20
-    return Plan("train-mdnrnn", run.folder, what, 0 if done else disk, memory, (0, 0) if done else (seconds, seconds))
+    return Plan(
+        "train-mdnrnn",
+        session.run_path / stage_name(session, "mdnrnn"),
+        f"{settings.steps} steps of {settings.batch} x {settings.seq_len}",
+        size + rows * latent * 4 + 200_000,
+        400_000_000 + 13 * size + rows * latent * 20,
+        (seconds, seconds),
+        rows,
+        scratch=12 * size,
+    )
 
 
 def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:

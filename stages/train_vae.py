@@ -1,6 +1,7 @@
 """`wm train-vae`: episodes -> V."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Ru
     return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.that_change_results(), inputs)
 
 
-def _model(dataset: Dataset, settings: VaeSettings, seed: int) -> Vae:
-    size, _, channels = dataset.frame_shape
+def _model(shape: tuple[int, ...], settings: VaeSettings, seed: int) -> Vae:
+    size, _, channels = shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "vae", "init"))
         return build(settings.vae, size, channels, settings.latent)
@@ -74,10 +75,19 @@ def _ram(settings: VaeSettings) -> int:
 def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
     datasets = open_datasets(session, settings.episodes)
-    dataset, run = datasets[0], _run(session, settings, datasets)
+    run = _run(session, settings, datasets)
+    if run.current() is not None:
+        return Plan("train-vae", run.folder, "up to date", 0, 0, (0, 0))
+    found = foresee(session, settings, datasets[0].frame_shape, sum(dataset.rows for dataset in datasets))
+    why = run.why_stale()
+    return replace(found, target=run.folder, what=found.what + (f" ({why})" if why else ""))
+
+
+def foresee(session: Session, settings: VaeSettings, shape: tuple[int, ...], rows: int) -> Plan:
+    """The same for so many frames (height, width, channels) that need not be there yet."""
     device = torch.device(pick_device(session.device))
-    frames = torch.randint(0, 256, (settings.batch, *dataset.frame_shape), dtype=torch.uint8, device=device)
-    model = _model(dataset, settings, session.seed).to(device)
+    frames = torch.randint(0, 256, (settings.batch, *shape), dtype=torch.uint8, device=device)
+    model = _model(shape, settings, session.seed).to(device)
     objective = _objective(model, frames, settings, session.seed)
     noise = torch.zeros(settings.batch, settings.latent, device=device)
 
@@ -86,19 +96,15 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
 
     seconds = 1.15 * settings.steps * seconds_per_step(objective, loss, settings, device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    rows = sum(dataset.rows for dataset in datasets)
-    raw = rows * int(np.prod(dataset.frame_shape))
-    done = run.current() is not None
-    what = "up to date" if done else f"{settings.steps} steps of {settings.batch} of {rows:,} frames"
-    if not done and (why := run.why_stale()):
-        what += f" ({why})"
     return Plan(
         "train-vae",
-        run.folder,
-        what,
-        0 if done else 13 * size + 2_000_000,
-        350_000_000 + 6 * size + min(raw, _ram(settings)) + settings.batch * 6_000_000,
-        (0, 0) if done else (seconds, seconds),
+        session.run_path / stage_name(session, "vae"),
+        f"{settings.steps} steps of {settings.batch} of {rows:,} frames",
+        size + 300_000,
+        350_000_000 + 6 * size + min(rows * int(np.prod(shape)), _ram(settings)) + settings.batch * 6_000_000,
+        (seconds, seconds),
+        rows,
+        scratch=12 * size,
     )
 
 
@@ -110,7 +116,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
     if (current := run.current()) is not None:
         return up_to_date("train-vae", current, _summary(current))
     device = torch.device(pick_device(session.device))
-    model = _model(dataset, settings, session.seed).to(device)
+    model = _model(dataset.frame_shape, settings, session.seed).to(device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     session.budget(run.folder).require(13 * size + 2_000_000, 0, "training V")
     with run.build(session.keep_current, console.say) as builder:
@@ -172,7 +178,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "parameters": size // 4,
         }
         model.cpu()
-        untrained = _model(dataset, settings, session.seed)
+        untrained = _model(dataset.frame_shape, settings, session.seed)
         untrained.look_at(sample.cpu())
         readings = probe(dataset, helds[0], model, untrained, session.seed)
         metrics["probe"] = {name: reading.as_json() for name, reading in readings.items()}

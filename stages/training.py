@@ -1,6 +1,7 @@
 """What the two gradient stages share: resume, loop, validate, log, go back, stop, publish the best."""
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from wm.training.precision import Precision, allow_tf32, pick
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_EVERY = 50
+WARM_STEPS, TIMED_STEPS = 3, 7  # of an estimate
 MOST_SKIPPED = 3  # steps without a finite loss between two looks, beyond which training goes back
 
 
@@ -48,17 +50,18 @@ def compiled(function: F, settings: GradientSettings) -> F:
 
 
 def seconds_per_step(model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device) -> float:
-    """What a step takes, told from a few."""
+    """What a step takes: the median of a few, after those in which kernels are chosen and memory is found."""
     trainer = Trainer(
         model, loss, pick_precision(settings, device), steps=settings.steps, learning_rate=settings.learning_rate,
         clip=settings.clip, accumulate=settings.accumulate,
     )  # fmt: skip
-    trainer.step(0)
-    began = time.monotonic()
-    for step in range(1, 4):
+    took = []
+    for step in range(WARM_STEPS + TIMED_STEPS):
+        began = time.monotonic()
         trainer.step(step)
-    trainer.take_skipped()
-    return (time.monotonic() - began) / 3
+        trainer.take_skipped()  # waits for the device
+        took.append(time.monotonic() - began)
+    return statistics.median(took[WARM_STEPS:])
 
 
 def train_to_best(

@@ -14,6 +14,10 @@ from typing import Any, TypeVar
 from wm.errors import UsageProblem
 
 T = TypeVar("T")
+CURRICULA = {
+    "full": ("Pong", "LunarLander", "Breakout", "CarRacing"),
+    "classic": ("Pong", "Breakout", "CartPole", "Acrobot"),
+}
 
 
 def setting(
@@ -222,6 +226,13 @@ class ControllerSettings(Settings):
     popsize: int = setting(16, "Candidates per generation.", low=4, flag=True)
     max_generations: int = setting(60, "Generations to evolve.", low=1, flag=True)
     max_hours: float = setting(0.0, "End after the generation in which this time is over; 0: never.", low=0, flag=True)
+    budget_steps: int = setting(
+        0,
+        "End after the generation in which so many real steps have been played; 0: never.",
+        low=0,
+        flag=True,
+        added=True,
+    )
     target_return: float = setting(
         1e9, "End when a validation of the mean reaches this return.", low=-1e9, high=1e9, flag=True
     )
@@ -304,9 +315,10 @@ class EvaluateSettings(Settings):
 class CurriculumSettings(Settings):
     """`wm curriculum`: the whole chain, one environment after the other."""
 
-    envs: str = setting(
-        "Pong,LunarLander,Breakout,CarRacing", "Environments, separated by commas.", flag=True, result=False
+    name: str = setting(
+        "full", f"Which environments: {' or '.join(CURRICULA)}.", choices=tuple(CURRICULA), flag=True, result=False
     )
+    envs: str = setting("", "Environments, separated by commas, instead of a named list.", flag=True, result=False)
     rounds: int = setting(
         1,
         "In each round after the first, collect with the controller, train M on all episodes, and evolve C on.",
@@ -315,6 +327,23 @@ class CurriculumSettings(Settings):
         flag=True,
         result=False,
     )
+    max_generations: int = setting(
+        0, "End an environment's search after so many generations; 0: the preset's.", low=0, flag=True, result=False
+    )
+    max_hours: float = setting(
+        0.0, "End an environment's search after this time; 0: the preset's.", low=0, flag=True, result=False
+    )
+    max_steps: int = setting(
+        0, "End an environment's search after so many real steps; 0: the preset's.", low=0, flag=True, result=False
+    )
+    keep: str = setting(
+        "all",
+        "What stays of an environment that is finished: data (latents go), artifacts (episodes and latents go), all.",
+        choices=("data", "artifacts", "all"),
+        flag=True,
+        result=False,
+    )
+    strict: bool = setting(False, "Stop at the first environment that fails.", flag=True, result=False)
 
 
 COMMANDS: dict[str, type[Settings]] = {

@@ -1,15 +1,28 @@
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stages import curriculum
+from stages import chains, curriculum
+from stages.chains import STAGES, chains_of, env_names, stage_settings
 from stages.evolving import logged
 from stages.options import Sources
 from stages.session import Result, Session
+from stages.verdicts import Verdict, closing
 from tests.conftest import SLUG, TINY, run
 from wm.errors import BadData, DiskProblem, UsageProblem
-from wm.settings import CurriculumSettings
+from wm.settings import ControllerSettings, CurriculumSettings
+
+SMALLEST = {
+    "collect": "episodes = 12\nsize = 32",
+    "train-vae": "steps = 30\nbatch = 16\nlatent = 4\nvalidate_every = 10",
+    "train-mdnrnn": "steps = 40\nbatch = 8\nseq_len = 8\nhidden = 16\nvalidate_every = 20",
+    "train-controller": "popsize = 6\nmax_generations = 3\nvalidate_every = 2\nvalidation_episodes = 3",
+    "dream": "dreams = 4\nmax_steps = 20\nframes = 8\ncontext = 4",
+    "evaluate": "episodes = 4",
+}
 
 
 def score(session: Session, settings: object) -> Result:
@@ -30,38 +43,98 @@ def fail(session: Session, settings: object) -> Result:
     return train(session, settings)
 
 
-def test_one_environments_failure_does_not_take_the_others_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curriculum, "STAGES", {"collect": fail, "train-vae": train, "evaluate": score})
-    monkeypatch.setattr(curriculum, "stage_settings", lambda sources, env: dict.fromkeys(curriculum.STAGES))
-    verdicts = curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout"), Sources())
+def play(monkeypatch: pytest.MonkeyPatch, folder: Path, first: object = train, **settings: Any) -> list[Verdict]:
+    """A curriculum of Pong and Breakout whose stages do nothing, the first of them as given."""
+    stages = dict.fromkeys(STAGES, train) | {"collect": first, "evaluate": score}
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(chains, "STAGES", stages)
+    monkeypatch.setattr(curriculum, "STAGES", stages)
+    return curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), Sources())
+
+
+def test_one_environments_failure_does_not_take_the_others_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = play(monkeypatch, tmp_path, fail)
     assert [verdict.failure is None for verdict in verdicts] == [False, True]
-    table = curriculum.closing(verdicts)
-    assert "Pong         -              -          failed" in table
-    assert "Breakout     0.0 ± 0.1      1.0 ± 0.5  preview, n=10  1,234" in table
+    table = closing(verdicts)
+    assert re.search(r"Pong +- +- +- +failed", table)
+    assert re.search(r"Breakout +0\.0 ± 0\.1 +1\.0 ± 0\.5 +preview, n=10 .* 1,234", table)
+    assert "Pong: failed: broken" in table
+    kept = json.loads((tmp_path / "runs" / "Pong" / "curriculum.json").read_text())
+    assert kept["verdict"] == "failed: broken"
 
 
-def test_a_full_disk_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [verdict.env for verdict in play(monkeypatch, tmp_path, fail, strict=True)] == ["Pong"]
+
+
+def test_a_full_disk_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(session: Session, settings: object) -> Result:
         raise DiskProblem("full")
 
-    monkeypatch.setattr(curriculum, "STAGES", {"collect": full})
-    monkeypatch.setattr(curriculum, "stage_settings", lambda sources, env: {"collect": None})
     with pytest.raises(DiskProblem):
-        curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout"), Sources())
+        play(monkeypatch, tmp_path, full)
+
+
+def test_the_budget_holds_for_all_environments_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = {}
+
+    def see(session: Session, settings: object) -> Result:
+        left[session.env] = session.disk_limit
+        return train(session, settings)
+
+    (tmp_path / "data" / "Pong.zarr").mkdir(parents=True)
+    (tmp_path / "data" / "Pong.zarr" / "part").write_bytes(bytes(300_000))
+    stages = dict.fromkeys(STAGES, train) | {"collect": see}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(chains, "STAGES", stages)
+    monkeypatch.setattr(curriculum, "STAGES", stages)
+    session = Session("", disk_limit=1_000_000)
+    curriculum.curriculum(session, CurriculumSettings(envs="Pong,Breakout"), Sources())
+    assert left["Pong"] == 1_000_000  # its own episodes are counted where they are written
+    assert left["Breakout"] is not None
+    assert 600_000 < left["Breakout"] <= 700_000
+
+
+def test_a_verdict_tells_a_threshold_reached_from_a_budget_spent() -> None:
+    chain = chains_of(Session(""), CurriculumSettings(envs="Pong"), Sources(preset="quick"))[0]
+
+    def verdict(best: float, ended: str) -> str:
+        found = {"validation_return": best, "ended": ended}
+        return str(Verdict(chain, [Result("train-controller", "made", Path("c"), "f", found, "", 1.0)]))
+
+    assert verdict(-16.5, "target") == "passed: validation -16.5, threshold -17"
+    assert verdict(-19.0, "generations") == "budget spent (generations): validation -19.0, threshold -17"
+
+
+def test_named_curricula_and_lists() -> None:
+    assert env_names(CurriculumSettings()) == ["Pong", "LunarLander", "Breakout", "CarRacing"]
+    assert env_names(CurriculumSettings(name="classic")) == ["Pong", "Breakout", "CartPole", "Acrobot"]
+    assert env_names(CurriculumSettings(envs="Acrobot, Pong,Acrobot")) == ["Acrobot", "Pong"]
+
+
+def test_the_budget_of_a_search_can_be_given() -> None:
+    settings = CurriculumSettings(envs="Pong", max_generations=3, max_hours=0.5, max_steps=1000)
+    steps = {step.stage: step.settings for step in chains_of(Session(""), settings, Sources(preset="quick"))[0].steps}
+    search = steps["train-controller"]
+    assert isinstance(search, ControllerSettings)
+    assert (search.max_generations, search.max_hours, search.budget_steps) == (3, 0.5, 1000)
+    assert search.popsize == 16
 
 
 def test_every_environment_is_checked_before_the_first_one_starts() -> None:
     with pytest.raises(UsageProblem, match="did you mean Breakout"):
-        curriculum.env_names(CurriculumSettings(envs="Pong, Braekout"))
+        env_names(CurriculumSettings(envs="Pong, Braekout"))
 
 
 def test_the_vae_trains_on_the_episodes_that_were_collected() -> None:
-    chosen = curriculum.stage_settings(Sources(preset="quick"), "CarRacing")
+    chosen = stage_settings(Sources(preset="quick"), "CarRacing")
     assert chosen["train-vae"].episodes == chosen["collect"].episodes  # type: ignore[attr-defined]
 
 
 def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_there() -> None:
-    steps = curriculum.steps_of(Session(""), "Pong", Sources(preset="quick"), rounds=3)
+    steps = chains_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), Sources(preset="quick"))[0].steps
     assert [step.stage for step in steps].count("train-vae") == 1
     told = {(step.round, step.stage): step for step in steps}
     assert str(told[2, "collect"]) == "Pong collect, round 2"
@@ -76,16 +149,8 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
 
 
 def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) -> None:
-    tables = {
-        "collect": "episodes = 12\nsize = 32",
-        "train-vae": "steps = 30\nbatch = 16\nlatent = 4\nvalidate_every = 10",
-        "train-mdnrnn": "steps = 40\nbatch = 8\nseq_len = 8\nhidden = 16\nvalidate_every = 20",
-        "train-controller": "popsize = 6\nmax_generations = 3\nvalidate_every = 2\nvalidation_episodes = 3",
-        "dream": "dreams = 4\nmax_steps = 20\nframes = 8\ncontext = 4",
-        "evaluate": "episodes = 4",
-    }
     config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in tables.items()))
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
     words = ("curriculum", "--envs", TINY, "--rounds", "2", "--config", str(config))
     done = run(tmp_path, *words)
     assert f"{TINY}, round 2" in done.stdout
@@ -99,3 +164,24 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
     assert len(log[0]["validation"]) == 3
     again = run(tmp_path, *words)
     assert again.stderr.count(": up to date: ") == 11
+
+
+def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    words = ("curriculum", "--envs", TINY, "--config", str(config))
+    first = run(tmp_path, *words, "--keep", "artifacts")
+    assert "--keep artifacts freed" in first.stderr
+    assert not list((tmp_path / "data").glob("*.zarr"))
+    assert not (tmp_path / "runs" / SLUG / "latents").exists()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / SLUG).rglob("weights.safetensors")}
+    assert len(before) == 3
+    again = run(tmp_path, *words, "--keep", "artifacts")
+    assert "up to date; its episodes or latents were not kept" in again.stderr
+    assert again.stdout == first.stdout
+    changed = run(tmp_path, *words, "--max-generations", "2", "--keep", "data")
+    assert "collect: made" in changed.stderr  # the same episodes again, so that V and M stay
+    assert "train-vae: up to date" in changed.stderr
+    assert "max_generations 3 -> 2" in changed.stderr
+    assert (tmp_path / "data" / f"{SLUG}.zarr").exists()
+    assert not (tmp_path / "runs" / SLUG / "latents").exists()

@@ -1,0 +1,141 @@
+"""An environment's chain: which stages, where, and with which settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stages import collect, dream, evaluate, train_controller, train_mdnrnn, train_vae
+from stages.options import Sources
+from stages.session import Plan, Result, Session
+from wm.artifacts.manifest import sha256_json
+from wm.envs.catalogue import find
+from wm.settings import COMMANDS, CURRICULA, CurriculumSettings, Settings, VaeSettings
+
+STAGES: dict[str, Callable[[Session, Any], Result]] = {
+    "collect": collect.collect,
+    "train-vae": train_vae.train_vae,
+    "train-mdnrnn": train_mdnrnn.train_mdnrnn,
+    "train-controller": train_controller.train_controller,
+    "dream": dream.dream,
+    "evaluate": evaluate.evaluate,
+}
+PLANS: dict[str, Callable[[Session, Any], Plan]] = {
+    "collect": collect.plan,
+    "train-vae": train_vae.plan,
+    "train-mdnrnn": train_mdnrnn.plan,
+    "train-controller": train_controller.plan,
+    "dream": dream.plan,
+    "evaluate": evaluate.plan,
+}
+_RECIPES = {
+    "train-vae": train_vae.RECIPE,
+    "train-mdnrnn": train_mdnrnn.RECIPE,
+    "train-controller": train_controller.RECIPE,
+    "dream": dream.RECIPE,
+    "evaluate": evaluate.RECIPE,
+}
+_ARTIFACTS = {
+    "train-vae": ("vae",),
+    "train-mdnrnn": ("latents", "mdnrnn"),
+    "train-controller": ("controller",),
+    "dream": ("dream",),
+    "evaluate": ("evaluation/controller", "evaluation/random"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage in an environment's chain: where, and with which settings."""
+
+    stage: str
+    session: Session
+    settings: Settings
+    round: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.session.env} {self.stage}" + (f", round {self.round}" if self.round > 1 else "")
+
+    @property
+    def places(self) -> list[Path]:
+        """What it writes."""
+        if self.stage == "collect":
+            return [self.session.data_path]
+        return [self.session.run_path / name for name in _ARTIFACTS[self.stage]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """All steps of an environment."""
+
+    env: str
+    steps: list[Step]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that decides what comes of it, known before anything is made."""
+        decided = [
+            {
+                "stage": step.stage,
+                "recipe": _RECIPES.get(step.stage, 0),
+                "settings": step.settings.that_change_results(),
+                "episodes": getattr(step.settings, "episodes", None),
+                "seed": step.session.seed,
+            }
+            for step in self.steps
+        ]
+        return sha256_json({"env": self.env, "steps": decided})
+
+    @property
+    def datasets(self) -> list[Path]:
+        """The episodes of every round."""
+        return [step.session.data_path for step in self.steps if step.stage == "collect"]
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run of every round."""
+        return list(dict.fromkeys(step.session.run_path for step in self.steps if step.stage != "collect"))
+
+
+def env_names(settings: CurriculumSettings) -> list[str]:
+    """The environments in order, each one checked. Raises UsageProblem for an unknown one."""
+    names = [name.strip() for name in settings.envs.split(",") if name.strip()] or list(CURRICULA[settings.name])
+    for name in names:
+        find(name)
+    return list(dict.fromkeys(names))
+
+
+def chains_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Chain]:
+    """The chain of every environment. A later round has a run of its own, `runs/<Env>.round2`: it collects with the
+    controller of the round before into `data/<Env>.round2.zarr`, and goes on with the same V from its M and its C."""
+    return [Chain(env, _steps(session.for_env(env), settings, sources)) for env in env_names(settings)]
+
+
+def _steps(here: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
+    chosen = stage_settings(sources, here.env)
+    budget = {"max_generations": settings.max_generations, "max_hours": settings.max_hours}
+    budget |= {"budget_steps": settings.max_steps}
+    given = {name: value for name, value in budget.items() if value}
+    chosen["train-controller"] = replace(chosen["train-controller"], **given)
+    data, folder = here.data_path, here.run_path
+    found = [Step(stage, here, chosen[stage]) for stage in STAGES]
+    datasets = [data]
+    for number in range(2, settings.rounds + 1):
+        before = here
+        datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
+        here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
+        again = chosen | {"collect": replace(chosen["collect"], policy="controller")}  # type: ignore[call-arg]
+        for name in ("train-mdnrnn", "train-controller"):
+            again[name] = replace(chosen[name], from_=str(before.run_path))  # type: ignore[call-arg]
+        places = {"collect": replace(before, data=(datasets[-1],))}
+        found += [Step(name, places.get(name, here), again[name], number) for name in STAGES if name != "train-vae"]
+    return found
+
+
+def stage_settings(sources: Sources, env: str) -> dict[str, Settings]:
+    """The settings of every stage for an environment. V trains on the episodes that were collected."""
+    chosen = {stage: sources.resolve(stage, COMMANDS[stage], env)[0] for stage in STAGES}
+    vae, episodes = chosen["train-vae"], chosen["collect"].episodes  # type: ignore[attr-defined]
+    assert isinstance(vae, VaeSettings)
+    chosen["train-vae"] = replace(vae, episodes=vae.episodes or episodes)
+    return chosen

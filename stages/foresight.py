@@ -1,0 +1,232 @@
+"""What a curriculum will take, told before it starts: short probes on this machine, a line for every stage."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from stages import console, train_mdnrnn, train_vae
+from stages.chains import PLANS, Chain, Step, chains_of
+from stages.curriculum import size_of
+from stages.options import Sources
+from stages.players import SLOTS
+from stages.session import Plan, Session
+from wm.actions import ActionSpace
+from wm.artifacts.budget import show_size
+from wm.envs.catalogue import EnvRecipe
+from wm.errors import MissingInput, MissingPackage
+from wm.models.eye import Eye
+from wm.models.mdnrnn import MdnRnn
+from wm.models.vae import build
+from wm.settings import (
+    CollectSettings,
+    ControllerSettings,
+    CurriculumSettings,
+    DreamSettings,
+    EvaluateSettings,
+    MdnRnnSettings,
+    VaeSettings,
+)
+
+PROBED = 200  # steps of the environment
+SHORTEST = 0.1  # of the longest episode: what an early candidate may play
+PLAYING = 450_000_000  # bytes of memory of a process with V, M and C
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """Plans by environment, which environments lack a package, and what there is room for."""
+
+    plans: dict[str, list[Plan]]
+    missing: dict[str, str]
+    budget: int | None
+
+    @property
+    def disk(self) -> int:
+        """Bytes that will be added in all, with what the greediest stage needs meanwhile."""
+        every = [plan for plans in self.plans.values() for plan in plans]
+        return sum(plan.disk for plan in every) + max((plan.scratch for plan in every), default=0)
+
+    @property
+    def memory(self) -> int:
+        """The most that one stage needs."""
+        return max((plan.memory for plans in self.plans.values() for plan in plans), default=0)
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """The least and the most."""
+        spans = [plan.seconds for plans in self.plans.values() for plan in plans]
+        return sum(low for low, _ in spans), sum(high for _, high in spans)
+
+    def objections(self) -> list[str]:
+        """Why it would not fit."""
+        found = [f"{env}: {why}" for env, why in self.missing.items()]
+        free = shutil.disk_usage(Path.cwd()).free
+        if self.disk > free:
+            found.append(f"the disk has {show_size(free)} left, and about {show_size(self.disk)} will be needed")
+        if self.budget is not None and self.disk > self.budget:
+            left = show_size(max(self.budget, 0))
+            found.append(f"--disk-budget leaves {left}, and about {show_size(self.disk)} will be needed")
+        memory = psutil.virtual_memory().available
+        if self.memory > memory:
+            found.append(f"{show_size(memory)} of memory are free, and about {show_size(self.memory)} will be needed")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "environments": {env: [plan.as_json() for plan in plans] for env, plans in self.plans.items()},
+            "disk_bytes": self.disk,
+            "memory_bytes": self.memory,
+            "seconds": list(self.seconds),
+            "objections": self.objections(),
+        }
+
+
+def foresee(session: Session, settings: CurriculumSettings, sources: Sources) -> Foreseen:
+    """The plan of every stage, whether its inputs are there or not."""
+    chains = chains_of(session, settings, sources)
+    plans, missing = dict[str, list[Plan]](), dict[str, str]()
+    for chain in chains:
+        try:
+            plans[chain.env] = _plans(chain)
+        except MissingPackage as error:
+            missing[chain.env] = str(error)
+    used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs))
+    return Foreseen(plans, missing, None if session.disk_limit is None else session.disk_limit - used)
+
+
+def table_of(foreseen: Foreseen) -> str:
+    """The plan for people, and what speaks against it."""
+    rows = [
+        [env, plan.stage, plan.what, _size(plan.disk), _size(plan.memory), _span(plan.seconds)]
+        for env, plans in foreseen.plans.items()
+        for plan in plans
+    ]
+    rows.append(["all", "", "", _size(foreseen.disk), _size(foreseen.memory), _span(foreseen.seconds)])
+    lines = [console.table(["environment", "stage", "what", "disk", "memory", "time"], rows)]
+    lines.append("estimates from short probes on this machine; how long C takes depends on how long its episodes last")
+    lines += [f"will not fit: {objection}" for objection in foreseen.objections()]
+    return "\n".join(lines)
+
+
+def _size(size: int) -> str:
+    return show_size(size) if size else "-"
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    low, high = (console.show_time(value) for value in seconds)
+    return ("-" if high == "0 s" else low) if low == high else f"{low} to {high}"
+
+
+def _plans(chain: Chain) -> list[Plan]:
+    """Every step's plan: its own where its inputs are there, else one for what the steps before it will leave."""
+    found: list[Plan] = []
+    world: _World | None = None
+    for step in chain.steps:
+        try:
+            found.append(PLANS[step.stage](step.session, step.settings))
+        except MissingInput:
+            world = world or _World.of(chain)
+            rows = sum(plan.rows for plan in found if plan.stage == "collect")
+            found.append(world.foresee(step, rows))
+    return found
+
+
+@dataclass(frozen=True)
+class _World:
+    """What is known of an environment before anything is made: its frames, its actions, and what a step takes."""
+
+    shape: tuple[int, ...]
+    width: int
+    latent: int
+    longest: int
+    seconds: float
+
+    @classmethod
+    def of(cls, chain: Chain) -> "_World":
+        """Play a little, and time V and M on the way C will use them."""
+        settings = {step.stage: step.settings for step in reversed(chain.steps)}
+        collect, vae, mdnrnn = (settings[name] for name in ("collect", "train-vae", "train-mdnrnn"))
+        assert isinstance(collect, CollectSettings)
+        assert isinstance(vae, VaeSettings)
+        assert isinstance(mdnrnn, MdnRnnSettings)
+        env = EnvRecipe(chain.env, collect.size, collect.gray, collect.actions, collect.render).make()
+        space = ActionSpace.of(env.action_space)
+        frame, _ = env.reset(seed=0)
+        env.action_space.seed(0)
+        began = time.monotonic()
+        for _ in range(PROBED):
+            frame, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                frame, _ = env.reset()
+        stepping = (time.monotonic() - began) / PROBED
+        limit = env.spec.max_episode_steps if env.spec is not None else None
+        env.close()
+        model = build(vae.vae, collect.size, frame.shape[2], vae.latent).requires_grad_(False)
+        memory = MdnRnn(vae.latent, space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
+        frames = torch.from_numpy(np.repeat(frame[None], SLOTS, 0))
+        seen = torch.zeros(SLOTS, 1, vae.latent + space.width)
+        eye = Eye(model)
+        with torch.inference_mode():
+            seeing = _timed(lambda: eye.see(frames)) / SLOTS
+            remembering = _timed(lambda: memory.lstm(seen)) / SLOTS
+        longest = limit or 10 * EnvRecipe(chain.env).spec().rows_per_episode
+        return cls(frame.shape, space.width, vae.latent, longest, stepping + seeing + remembering)
+
+    def foresee(self, step: Step, rows: int) -> Plan:
+        """The plan of a stage whose inputs will be there in time."""
+        settings, session = step.settings, step.session
+        if isinstance(settings, VaeSettings):
+            return train_vae.foresee(session, settings, self.shape, rows)
+        if isinstance(settings, MdnRnnSettings):
+            return train_mdnrnn.foresee(session, settings, self.latent, self.width, rows)
+        workers = session.processes
+        if isinstance(settings, CollectSettings):  # of a later round: the controller plays, as long as it may
+            steps = (settings.episodes * rows / 10, float(settings.episodes * (settings.max_steps or self.longest)))
+            plan = self._playing(step, steps, f"{settings.episodes} episodes of the controller", 0)
+            return replace(plan, rows=round(steps[0]), disk=round(steps[0] * 200))
+        if isinstance(settings, ControllerSettings):
+            what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
+            return self._playing(step, _search_steps(settings, self.longest), what, 500_000)
+        if isinstance(settings, DreamSettings):
+            episodes = settings.means * settings.real_episodes + settings.dreams
+            most = episodes * min(settings.max_steps, self.longest)
+            plan = self._playing(step, (SHORTEST * most, float(most)), f"a comparison over {episodes} real episodes", 0)
+            seconds = (plan.seconds[0] + 5, plan.seconds[1] + 30)
+            return replace(plan, disk=4_000_000, seconds=seconds, memory=PLAYING * workers + 300_000_000)
+        assert isinstance(settings, EvaluateSettings)
+        most = 2 * settings.episodes * self.longest
+        what = f"{settings.episodes} test episodes, and as many of the random policy"
+        return self._playing(step, (SHORTEST * most, 2.0 * most), what, 50_000)
+
+    def _playing(self, step: Step, steps: tuple[float, float], what: str, disk: int) -> Plan:
+        workers = step.session.processes
+        low, high = (count * self.seconds / workers for count in steps)
+        return Plan(step.stage, step.places[0], what, disk, workers * PLAYING, (low, high))
+
+
+def _search_steps(settings: ControllerSettings, longest: int) -> tuple[float, float]:
+    """The least and the most real steps of a search."""
+    validations = (settings.max_generations // settings.validate_every + 1) * settings.validation_episodes * longest
+    episode = min(settings.max_steps or longest, longest)
+    late = (2 + settings.late_episodes * min(settings.late_steps, longest / episode)) / 3
+    most = late * settings.max_generations * settings.popsize * settings.episodes_per_eval * episode
+    total = validations + (most if settings.in_ == "real" else 0)
+    if settings.budget_steps:
+        total = min(total, settings.budget_steps)
+    return SHORTEST * total, float(total)
+
+
+def _timed(call: Callable[[], Any], times: int = 20) -> float:
+    call()
+    began = time.monotonic()
+    for _ in range(times):
+        call()
+    return (time.monotonic() - began) / times

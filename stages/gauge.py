@@ -1,0 +1,56 @@
+"""Memory and disk in use while a stage runs: looked at twice a second by a thread."""
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from wm.artifacts import durable
+from wm.artifacts.budget import show_size
+
+SECONDS = 0.5
+
+
+class Gauge:
+    """Watches this process with its children, and some folders, as a context manager. `memory` and `disk` are the most
+    that was seen, in bytes; shared pages count once for each process."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.memory, self.disk, self.left = 0, 0, 0
+        self._folders, self._process = folders, psutil.Process()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "Gauge":
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def __str__(self) -> str:
+        return f"{show_size(self.memory)} of memory, {show_size(self.left)} on disk"
+
+    def _watch(self) -> None:
+        while not self._over.wait(SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        found = 0
+        with contextlib.suppress(psutil.Error):  # a child may end between the two calls
+            for process in (self._process, *self._process.children(recursive=True)):
+                found += process.memory_info().rss
+        self.memory = max(self.memory, found)
+        sizes = []
+        for folder in self._folders:
+            for place in (folder, folder.with_name(folder.name + ".partial")):
+                with contextlib.suppress(OSError):  # it may be renamed between the two calls
+                    sizes.append(durable.folder_size(place) if place.is_dir() else 0)
+        self.left = sum(sizes)
+        self.disk = max(self.disk, self.left)
