@@ -108,11 +108,18 @@ def env_names(settings: CurriculumSettings) -> list[str]:
 def chains_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Chain]:
     """The chain of every environment. A later round has a run of its own, `runs/<Env>.round2`: it collects with the
     controller of the round before into `data/<Env>.round2.zarr`, and goes on with the same V from its M and its C."""
-    return [Chain(env, _steps(session.for_env(env), settings, sources)) for env in env_names(settings)]
+    found: list[Chain] = []
+    for env in env_names(settings):
+        start = found[-1].runs[0] if found and settings.warm_start else None
+        found.append(Chain(env, _steps(session.for_env(env), settings, sources, start)))
+    return found
 
 
-def _steps(here: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
+def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start: Path | None) -> list[Step]:
     chosen = stage_settings(sources, here.env)
+    if start is not None:
+        for name in ("train-vae", "train-mdnrnn"):
+            chosen[name] = replace(chosen[name], from_=str(start), matching=True)  # type: ignore[call-arg]
     budget = {"max_generations": settings.max_generations, "max_hours": settings.max_hours}
     budget |= {"budget_steps": settings.max_steps}
     given = {name: value for name, value in budget.items() if value}

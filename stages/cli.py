@@ -245,8 +245,8 @@ def curriculum(**options: Any) -> None:
             click.echo(table_of(foreseen))
         return
     call.stop.install()
-    verdicts = stage.curriculum(call.session, settings, call.sources)
-    pages = stage.summarize(verdicts)
+    verdicts = stage.curriculum(call.session, settings, call.sources, click.get_current_context().obj)
+    pages = stage.summarize(verdicts) if settings.report else ()
     if call.as_json:
         told = {verdict.env: verdict.as_json() for verdict in verdicts}
         console.print_json({"environments": told, "report": [str(page) for page in pages]})
@@ -269,7 +269,8 @@ def _fail(message: str, code: int) -> int:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only our own bugs show a traceback."""
     try:
-        wm.main(arguments, prog_name="wm", standalone_mode=False)
+        words = sys.argv[1:] if arguments is None else arguments
+        wm.main(words, prog_name="wm", standalone_mode=False, obj=words)
     except click.exceptions.Exit as finished:
         return int(finished.exit_code)
     except click.UsageError as error:

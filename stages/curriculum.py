@@ -2,6 +2,7 @@
 not done again, so the same command continues after a kill."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from stages.gauge import Gauge
 from stages.options import Sources
 from stages.report import report
 from stages.session import Session
+from stages.side_by_side import run_side_by_side
 from stages.verdicts import Verdict, recorded
 from wm.artifacts import durable
 from wm.artifacts.budget import show_size
@@ -18,10 +20,14 @@ from wm.errors import DiskProblem, Stopped, WmError
 from wm.settings import CurriculumSettings
 
 
-def curriculum(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Verdict]:
+def curriculum(
+    session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str] = ()
+) -> list[Verdict]:
     """Run every stage of every environment. One environment's failure is reported and the next one goes on, unless
-    `strict`; a full disk and a signal stop everything."""
+    `strict`; a full disk and a signal stop everything. `words` is the command line, for `jobs` side by side."""
     chains = chains_of(session, settings, sources)
+    if settings.jobs > 1 and len(chains) > 1:
+        return run_side_by_side(session, settings.jobs, settings.strict, words, chains)
     total, number, verdicts = sum(len(chain.steps) for chain in chains), 1, list[Verdict]()
     for chain in chains:
         verdict = _before(chain) or _run(chain, chains, number, total)

@@ -21,6 +21,12 @@ from wm.workers import PATIENCE, Workers
 if TYPE_CHECKING:
     from wm.envs.catalogue import EnvRecipe
 
+_DEPENDENTS = {
+    "vae": ("latents", "mdnrnn", "controller", "dream", "evaluation"),
+    "latents": ("mdnrnn", "controller", "dream", "evaluation"),
+    "mdnrnn": ("controller", "dream", "evaluation"),
+    "controller": ("dream", "evaluation"),
+}
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma")
 
 
@@ -150,7 +156,7 @@ class Session:
     ) -> Run:
         """The run of an artifact of this environment; the seed counts as a setting."""
         chosen = {"seed": self.seed, **settings} if seeded else settings
-        return Run(self.run_path, name, Recipe(kind, version_, chosen, inputs))
+        return Run(self.run_path, name, Recipe(kind, version_, chosen, inputs), _DEPENDENTS.get(kind, ()))
 
     def provenance(self, began: float, env: "EnvRecipe | None" = None) -> dict[str, Any]:
         """Versions, commit, device, wall time and command, and who drew the frames: recorded beside a result, not part

@@ -15,7 +15,7 @@ from stages.datasets import open_datasets, parts_of
 from stages.encode import check_frames, encode, latents_run, read_latents
 from stages.probing import velocities
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
-from stages.starting import load_start, start_fingerprint
+from stages.starting import adopted, load_start, start_fingerprint
 from stages.trained import SHAPE, TrainedVae, load_vae
 from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable, runs
@@ -56,7 +56,8 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
 def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
     inputs |= start_fingerprint(settings, "mdnrnn")
-    return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.that_change_results(), inputs)
+    run = session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.that_change_results(), inputs)
+    return adopted(run, settings)
 
 
 def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:

@@ -15,7 +15,7 @@ from stages import console
 from stages.datasets import fingerprints, open_datasets, parts_of
 from stages.probing import judge, probe, spread_rows
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
-from stages.starting import load_start, start_fingerprint
+from stages.starting import adopted, load_start, start_fingerprint
 from stages.trained import SHAPE
 from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable
@@ -44,7 +44,8 @@ PICTURED = 5
 
 def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     inputs = fingerprints(datasets) | start_fingerprint(settings, "vae")
-    return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.that_change_results(), inputs)
+    run = session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.that_change_results(), inputs)
+    return adopted(run, settings)
 
 
 def _model(shape: tuple[int, ...], settings: VaeSettings, seed: int) -> Vae:

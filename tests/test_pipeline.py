@@ -67,7 +67,7 @@ def test_a_changed_setting_redoes_only_what_depends_on_it_and_says_what_changed(
     folder = tmp_path / "copy"
     shutil.copytree(chain, folder)
     done = run(folder, *arguments("train-vae", "--latent", "5"))
-    assert "latent 4 -> 5; the old one moves to the archive" in done.stderr
+    assert "vae: latent 4 -> 5; latents, mdnrnn, controller, dream, evaluation depend on it; the old one" in done.stderr
     done = subprocess.run(
         command(*arguments("train-controller")), cwd=folder, env=environment(), capture_output=True, text=True
     )

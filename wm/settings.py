@@ -129,6 +129,9 @@ class GradientSettings(Settings):
     from_: str = setting(
         "", "Run whose weights to go on from, such as runs/Pong; empty: from scratch.", flag=True, result=False
     )
+    matching: bool = setting(
+        False, "With --from, take the weights whose shapes match, instead of refusing others.", added=True
+    )
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
     patience: int = setting(10, "End after this many validations without a better one; 0: never.", low=0)
     held_out: float = setting(0.1, "Share of the episodes held out for validation.", low=0.01, high=0.5)
@@ -343,7 +346,19 @@ class CurriculumSettings(Settings):
         flag=True,
         result=False,
     )
+    warm_start: bool = setting(
+        False, "V and M go on from the environment before, where shapes match.", flag=True, result=False
+    )
+    jobs: int = setting(
+        1, "Environments at a time; they share the cores, and none starts warm.", low=1, high=8, flag=True, result=False
+    )
     strict: bool = setting(False, "Stop at the first environment that fails.", flag=True, result=False)
+    report: bool = setting(True, "Write a page about all of them at the end.", flag=True, result=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.jobs > 1 and self.warm_start:
+            raise UsageProblem(f"--jobs {self.jobs} and --warm-start exclude each other; leave one of them out.")
 
 
 COMMANDS: dict[str, type[Settings]] = {

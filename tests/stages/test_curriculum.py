@@ -185,3 +185,33 @@ def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
     assert "max_generations 3 -> 2" in changed.stderr
     assert (tmp_path / "data" / f"{SLUG}.zarr").exists()
     assert not (tmp_path / "runs" / SLUG / "latents").exists()
+
+
+def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    envs = f"{TINY},{TINY.replace('Tiny', 'Fragile')}"
+    words = ("curriculum", "--envs", envs, "--config", str(config))
+    together = run(tmp_path, *words, "--jobs", "2", WM_TEST_BREAK="raise:none:")
+    assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: made", together.stderr, re.M)
+    assert together.stdout.count("preview, n=4") == 2
+    assert (tmp_path / "runs" / "report.html").exists()
+    alone = run(tmp_path, *words, WM_TEST_BREAK="raise:none:")
+    assert alone.stderr.count(": up to date: ") == 12
+
+
+def test_the_next_environment_begins_with_the_weights_of_the_one_before(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    other = TINY.replace("Tiny", "Fragile")
+    broken = {"WM_TEST_BREAK": "raise:none:"}
+    words = ("curriculum", "--envs", f"{TINY},{other}", "--config", str(config), "--warm-start")
+    run(tmp_path, *words, **broken)
+    slug = SLUG.replace("Tiny", "Fragile")
+    made = json.loads((tmp_path / "runs" / slug / "vae" / "manifest.json").read_text())["recipe"]
+    assert made["settings"]["matching"] is True
+    assert "start" in made["inputs"]
+    again = run(tmp_path, "train-vae", "--env", other, "--config", str(config), **broken)
+    assert "up to date" in again.stdout  # its start is not thrown away
+    longer = run(tmp_path, "train-vae", "--env", other, "--config", str(config), "--steps", "31", **broken)
+    assert "made" in longer.stdout

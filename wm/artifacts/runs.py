@@ -81,11 +81,13 @@ def copy(artifact: Artifact, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """The place of one artifact: `name` inside `root` (runs/Pong), such as `vae` or `evaluation/random`."""
+    """The place of one artifact: `name` inside `root` (runs/Pong), such as `vae` or `evaluation/random`; `dependents`
+    are kinds of artifacts that are made from it."""
 
     root: Path
     name: str
     recipe: Recipe
+    dependents: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -132,7 +134,8 @@ class Run:
                     "drop the option to archive it, or choose another --name."
                 )
             if why:
-                say(f"{self.name}: {why}; the old one moves to the archive")
+                depend = f"; {', '.join(self.dependents)} depend on it" if self.dependents else ""
+                say(f"{self.name}: {why}{depend}; the old one moves to the archive")
             restored = self._restore_archived()
             if restored is None:
                 resumed = self._open_partial()

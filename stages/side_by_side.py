@@ -1,0 +1,76 @@
+"""`wm curriculum --jobs N`: N environments at a time, each a curriculum of its own in a process of its own."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import IO
+
+from stages import console
+from stages.chains import Chain
+from stages.session import Session
+from stages.verdicts import Verdict, recorded
+from wm.errors import DiskProblem, WmError
+
+LOOK_SECONDS = 0.3
+
+
+def run_side_by_side(
+    session: Session, jobs: int, strict: bool, words: Sequence[str], chains: list[Chain]
+) -> list[Verdict]:
+    """Run every chain by the command line `words`, narrowed to its environment and its share of the machine. A signal
+    is passed on, and every process ends as it would alone; a full disk ends them all."""
+    share = [f"--workers={max(session.processes // jobs, 1)}", "--jobs=1", "--no-report", "--json"]
+    if session.disk_limit is not None:
+        share.append(f"--disk-budget={session.disk_limit // len(chains)}")
+    running: list[subprocess.Popen[str]] = []
+    lock, over = threading.Lock(), threading.Event()
+
+    def run(chain: Chain) -> Verdict | None:
+        with lock:
+            if over.is_set():
+                return None
+            command = [sys.executable, "-m", "stages", *words, f"--envs={chain.env}", *share]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            running.append(process)
+        assert process.stderr is not None
+        last = _pass_on(chain.env, process.stderr)
+        code = process.wait()
+        if code == 0:
+            return recorded(chain) or Verdict(chain, failure=WmError("its record is gone"))
+        if strict or code == DiskProblem.exit_code:
+            over.set()
+        failure = WmError(last.removeprefix("wm: "))
+        failure.exit_code = code
+        return Verdict(chain, failure=failure)
+
+    def stop() -> None:
+        with lock:
+            over.set()
+            for process in running:
+                process.terminate()
+
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(run, chain) for chain in chains]
+        stopped = False
+        while wait(futures, LOOK_SECONDS).not_done:
+            if (session.stop() or over.is_set()) and not stopped:
+                stopped = True
+                stop()
+    session.stop.raise_if_stopped()
+    verdicts = [verdict for future in futures if (verdict := future.result()) is not None]
+    for verdict in verdicts:
+        if verdict.failure is not None and verdict.failure.exit_code == DiskProblem.exit_code:
+            raise DiskProblem(str(verdict.failure))
+    return verdicts
+
+
+def _pass_on(env: str, lines: IO[str]) -> str:
+    """Show what a process says, with its environment before it; returns the last line."""
+    last = ""
+    for line in lines:
+        last = line.strip()
+        if last:
+            console.say(f"{env} | {last}")
+    return last
