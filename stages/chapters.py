@@ -159,14 +159,14 @@ def _cost(chapter: Chapter) -> Iterator[Block]:
         rows.append([name, console.show_time(_seconds(artifact)), size, made["finished"]])
     yield Table(["artifact", "wall time", "on disk", "finished"], rows)
     curves = []
-    for name, label in (("vae", "V"), ("mdnrnn", "M")):
+    for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C")):
         logged = [line for line in metrics.read(chapter.folder(name)) if "rss_anon_mb" in line]
         if logged:
             last = logged[-1]["step"] or 1
             curves.append(
                 Curve(label, [line["step"] / last for line in logged], [line["rss_anon_mb"] for line in logged])
             )
-    caption = "Memory of the process (anonymous pages) while V and M were trained."
+    caption = "Memory of the process (anonymous pages) while V, M and C were trained."
     yield Chart(charts.lines(curves, "share of the training", "MB"), caption)
     latest = max(chapter.artifacts.values(), key=lambda artifact: artifact.manifest["provenance"]["finished"])
     made = latest.manifest["provenance"]

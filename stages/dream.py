@@ -31,6 +31,7 @@ from wm.report.films import can_film, film
 from wm.report.pictures import animation, film_strip
 from wm.seeding import generator, integer
 from wm.settings import DreamSettings
+from wm.training.metrics import show_picture
 
 RECIPE = 2
 FIDELITY = "fidelity.json"
@@ -125,6 +126,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
             f"(temperature {settings.temperature:g}, after {settings.context} real steps)",
         )
         durable.write_bytes(builder.folder / "dream.png", strip)
+        show_picture(builder.folder, 0, "dream", strip)
         artifact = builder.publish(metrics, session.provenance(began, inputs.vae.env))
     if not _ranks(metrics):
         console.say(

@@ -14,6 +14,7 @@ from wm.artifacts import durable
 from wm.evolution.history import History
 from wm.evolution.search import Search, digest, replay
 from wm.settings import ControllerSettings
+from wm.training.metrics import MetricsLog
 
 LOG = "generations.jsonl"
 
@@ -47,6 +48,7 @@ class Evolution:
                 replay(search, line["candidates"], line["returns"])
             self._take(line, search)
         label = f"train-controller {self.session.env}"
+        self._metrics = MetricsLog(self.folder, self.history.generation)
         if self.history.lines:
             console.say(f"{label}: goes on at generation {search.generation}")
         elif warm:
@@ -58,6 +60,7 @@ class Evolution:
                 mean = float(np.mean(self.history.lines[-1]["returns"]))
                 best = "none yet" if self.history.best is None else f"{self.history.best_score:.1f}"
                 progress.update(search.generation, mean=f"{mean:.1f}", validated=best)
+        self._metrics.close()
 
     def _generation(self, search: Search) -> None:
         began, number, candidates = time.monotonic(), search.generation, search.ask()
@@ -90,6 +93,11 @@ class Evolution:
         line["seconds"] = round(time.monotonic() - began, 3)
         durable.append_line(self.folder / LOG, json.dumps(line))
         self._take(line, search)
+        told = {"env_steps": float(self.history.env_steps)}
+        for name in ("returns", "validation"):
+            if line.get(name):
+                told |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
+        self._metrics.write(line["generation"], told)
 
     def _take(self, line: dict[str, Any], search: Search) -> None:
         self.history.add(line, search.mean)

@@ -250,7 +250,9 @@ def _write(
         ("error x 4", error_map(validation[chosen], drawn[chosen])),
     ]
     title = f"{env}: reconstructions of held-out frames, with their squared error"
-    durable.write_bytes(folder / "reconstructions.png", film_strip(rows, captions, title))
+    strip = film_strip(rows, captions, title)
+    durable.write_bytes(folder / "reconstructions.png", strip)
+    metrics_file.show_picture(folder, settings.steps, "reconstructions", strip)
     lines = metrics_file.read(folder)
     curves = [
         Curve(name, [line["step"] for line in lines if key in line], [line[key] for line in lines if key in line])

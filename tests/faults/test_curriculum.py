@@ -1,0 +1,72 @@
+"""A curriculum killed again and again ends as one that was left alone."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG, TINY, command, environment, run
+from tests.stages.test_curriculum import SMALLEST
+
+KILLS = 20
+TIMES = {"training_wall_seconds"}  # in a score, what depends on the clock
+
+
+def made(folder: Path) -> dict[str, str]:
+    """Fingerprints of all artifacts, and digests of episodes, latents, weights and scores."""
+    found = {}
+    for path in sorted((folder / "runs" / SLUG).rglob("*")):
+        name = str(path.relative_to(folder))
+        if "archive" in path.parts:
+            continue
+        if path.name == "manifest.json":
+            found[name] = json.loads(path.read_text())["fingerprint"]
+        elif path.name == "score.json":
+            score = json.loads(path.read_text())
+            found[name] = json.dumps({key: value for key, value in score.items() if key not in TIMES})
+        elif path.suffix == ".safetensors" or path.name in ("model.json", "fidelity.json") or "latents.zarr" in name:
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    for path in sorted((folder / "data" / f"{SLUG}.zarr").rglob("*")):
+        if path.is_file() and path.name not in ("provenance.jsonl", ".index.json"):  # who made it; a cache
+            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    tables = SMALLEST | {
+        "train-vae": "steps = 300\nbatch = 16\nlatent = 4\nvalidate_every = 20",
+        "train-mdnrnn": "steps = 300\nbatch = 8\nseq_len = 8\nhidden = 16\nvalidate_every = 20",
+        "train-controller": "popsize = 6\nmax_generations = 30\nvalidate_every = 5\nvalidation_episodes = 3",
+    }
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in tables.items()))
+    words = ("curriculum", "--envs", TINY, "--config", str(config))
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    alone.mkdir()
+    killed.mkdir()
+    began = time.monotonic()
+    run(alone, *words)
+    whole = time.monotonic() - began
+    moments, deaths = random.Random(0), 0
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            command(*words), cwd=killed, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            process.wait(moments.uniform(1.0, whole / 3))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            deaths += 1
+        process.wait()
+    last = run(killed, *words)
+    assert deaths >= KILLS // 2, "the curriculum was over before it could be killed"
+    assert TINY in last.stdout
+    assert made(killed) == made(alone)
+    assert not list((killed / "runs").rglob("*.partial"))
