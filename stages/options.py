@@ -40,7 +40,8 @@ def settings_options(group: type[Settings]) -> Callable[[F], F]:
             shown = f"{item.metadata['sentence']}  [default: {item.default}]"
             name = option_name(item)
             if item.type is bool:
-                option = click.option(f"{name}/--no-{name[2:]}", item.name, default=None, help=shown)
+                off = item.metadata["off"] or f"--no-{name[2:]}"
+                option = click.option(f"{name}/{off}", item.name, default=None, help=shown)
             else:
                 choices = item.metadata["choices"]
                 kind = click.Choice(choices) if choices else _TYPES[item.type]

@@ -30,8 +30,10 @@ def setting(
     flag: bool = False,
     result: bool = True,
     added: bool = False,
+    off: str = "",
 ) -> T:
-    """Declare a setting: its default, a sentence for the help, its bounds, and whether it has a flag."""
+    """Declare a setting: its default, a sentence for the help, its bounds, and whether it has a flag (`off` names the
+    one that turns it off, if not `--no-...`)."""
     metadata = {
         "sentence": sentence,
         "low": low,
@@ -40,6 +42,7 @@ def setting(
         "flag": flag,
         "result": result,
         "added": added,
+        "off": off,
     }
     declared: T = field(default=default, metadata=metadata)
     return declared
@@ -347,7 +350,11 @@ class CurriculumSettings(Settings):
         result=False,
     )
     warm_start: bool = setting(
-        False, "V and M go on from the environment before, where shapes match.", flag=True, result=False
+        False,
+        "V and M go on from the environment before, where shapes match.",
+        flag=True,
+        result=False,
+        off="--from-scratch",
     )
     jobs: int = setting(
         1, "Environments at a time; they share the cores, and none starts warm.", low=1, high=8, flag=True, result=False
