@@ -20,7 +20,7 @@ from stages.session import Plan, Session
 from wm.actions import ActionSpace
 from wm.artifacts.budget import show_size
 from wm.envs.catalogue import EnvRecipe
-from wm.errors import MissingInput, MissingPackage
+from wm.errors import DiskProblem, MissingInput, MissingPackage
 from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import build
@@ -41,17 +41,28 @@ PLAYING = 450_000_000  # bytes of memory of a process with V, M and C
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Plans by environment, which environments lack a package, and what there is room for."""
+    """Plans by environment, which environments lack a package, what there is room for, and what is kept."""
 
     plans: dict[str, list[Plan]]
     missing: dict[str, str]
     budget: int | None
+    keep: str = "all"
 
     @property
     def disk(self) -> int:
-        """Bytes that will be added in all, with what the greediest stage needs meanwhile."""
-        every = [plan for plans in self.plans.values() for plan in plans]
-        return sum(plan.disk for plan in every) + max((plan.scratch for plan in every), default=0)
+        """Bytes that will be added at most, with what the greediest stage needs meanwhile. What is not kept of an
+        environment is gone before the next one begins."""
+        most, stays, scratch = 0, 0, 0
+        for plans in self.plans.values():
+            total = sum(plan.disk for plan in plans)
+            most = max(most, stays + total)
+            stays += total - sum(self._goes(plan) for plan in plans)
+            scratch = max(scratch, *(plan.scratch for plan in plans))
+        return most + scratch
+
+    def _goes(self, plan: Plan) -> int:
+        data = plan.disk if plan.stage == "collect" and self.keep == "artifacts" else 0
+        return data + (plan.latents if self.keep != "all" else 0)
 
     @property
     def memory(self) -> int:
@@ -64,19 +75,32 @@ class Foreseen:
         spans = [plan.seconds for plans in self.plans.values() for plan in plans]
         return sum(low for low, _ in spans), sum(high for _, high in spans)
 
-    def objections(self) -> list[str]:
-        """Why it would not fit."""
-        found = [f"{env}: {why}" for env, why in self.missing.items()]
-        free = shutil.disk_usage(Path.cwd()).free
+    def too_large(self) -> str:
+        """Why it would not fit on the disk; empty if it does."""
+        free, need = shutil.disk_usage(Path.cwd()).free, show_size(self.disk)
         if self.disk > free:
-            found.append(f"the disk has {show_size(free)} left, and about {show_size(self.disk)} will be needed")
+            return f"all stages need about {need} of disk, and {show_size(free)} are free"
         if self.budget is not None and self.disk > self.budget:
-            left = show_size(max(self.budget, 0))
-            found.append(f"--disk-budget leaves {left}, and about {show_size(self.disk)} will be needed")
+            return f"all stages need about {need} of disk, and --disk-budget leaves {show_size(max(self.budget, 0))}"
+        return ""
+
+    def objections(self) -> list[str]:
+        """Whatever speaks against it: the disk, packages that are missing, little memory."""
+        found = [f"{env} will fail: {why}" for env, why in self.missing.items()]
+        if self.too_large():
+            found.append(self.too_large())
         memory = psutil.virtual_memory().available
         if self.memory > memory:
-            found.append(f"{show_size(memory)} of memory are free, and about {show_size(self.memory)} will be needed")
+            found.append(f"a stage needs about {show_size(self.memory)} of memory, and {show_size(memory)} are free")
         return found
+
+    def require(self) -> None:
+        """Raise DiskProblem if it would not fit on the disk."""
+        if why := self.too_large():
+            raise DiskProblem(
+                f"{why}; free some space, raise --disk-budget, take fewer environments, or --keep artifacts and one "
+                "environment at a time."
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -99,7 +123,7 @@ def foresee(session: Session, settings: CurriculumSettings, sources: Sources) ->
         except MissingPackage as error:
             missing[chain.env] = str(error)
     used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs))
-    return Foreseen(plans, missing, None if session.disk_limit is None else session.disk_limit - used)
+    return Foreseen(plans, missing, None if session.disk_limit is None else session.disk_limit - used, settings.keep)
 
 
 def table_of(foreseen: Foreseen) -> str:
@@ -112,7 +136,7 @@ def table_of(foreseen: Foreseen) -> str:
     rows.append(["all", "", "", _size(foreseen.disk), _size(foreseen.memory), _span(foreseen.seconds)])
     lines = [console.table(["environment", "stage", "what", "disk", "memory", "time"], rows)]
     lines.append("estimates from short probes on this machine; how long C takes depends on how long its episodes last")
-    lines += [f"will not fit: {objection}" for objection in foreseen.objections()]
+    lines += [f"warning: {objection}" for objection in foreseen.objections()]
     return "\n".join(lines)
 
 

@@ -33,7 +33,7 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma
 @dataclass(frozen=True)
 class Plan:
     """What a stage would do, for `--dry-run`: sentences, bytes that stay on `disk`, those that are needed meanwhile
-    (`scratch`), memory and seconds, and of episodes how many `rows`."""
+    (`scratch`), memory and seconds, of episodes how many `rows`, and how many of the bytes are `latents`."""
 
     stage: str
     target: Path
@@ -43,6 +43,7 @@ class Plan:
     seconds: tuple[float, float]
     rows: int = 0
     scratch: int = 0
+    latents: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

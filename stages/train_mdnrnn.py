@@ -100,6 +100,7 @@ def foresee(session: Session, settings: MdnRnnSettings, latent: int, width: int,
         (seconds, seconds),
         rows,
         scratch=12 * size,
+        latents=rows * latent * 4,
     )
 
 

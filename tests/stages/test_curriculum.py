@@ -1,18 +1,19 @@
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stages import chains, curriculum
-from stages.chains import STAGES, chains_of, env_names, stage_settings
+from stages import chains, curriculum, foresight
+from stages.chains import STAGES, Chain, chains_of, env_names, stage_settings
 from stages.evolving import logged
 from stages.options import Sources
-from stages.session import Result, Session
+from stages.session import Plan, Result, Session
 from stages.verdicts import Verdict, closing
-from tests.conftest import SLUG, TINY, run
-from wm.errors import BadData, DiskProblem, UsageProblem
+from tests.conftest import SLUG, TINY, command, environment, run
+from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.settings import ControllerSettings, CurriculumSettings
 
 SMALLEST = {
@@ -215,3 +216,44 @@ def test_the_next_environment_begins_with_the_weights_of_the_one_before(tmp_path
     assert "up to date" in again.stdout  # its start is not thrown away
     longer = run(tmp_path, "train-vae", "--env", other, "--config", str(config), "--steps", "31", **broken)
     assert "made" in longer.stdout
+
+
+def test_every_stage_is_foreseen_before_anything_is_made_and_too_much_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    words = ("curriculum", "--envs", TINY, "--config", str(config), "--rounds", "2")
+    told = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
+    stages = [plan["stage"] for plan in told["environments"][TINY]]
+    assert stages == [*STAGES, *(name for name in STAGES if name != "train-vae")]
+    assert all(plan["memory_bytes"] > 0 and plan["seconds"][1] > 0 for plan in told["environments"][TINY])
+    assert told["disk_bytes"] > 10_000
+    words = ("curriculum", "--envs", TINY, "--config", str(config), "--disk-budget", "20kB")
+    refused = subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert refused.returncode == 74
+    assert "--disk-budget leaves 20.0 kB; free some space" in refused.stderr
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_package_is_told_before_the_others_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plans(chain: Chain) -> list[Plan]:
+        if chain.env == "Pong":
+            raise MissingPackage("Pong needs a package that is not installed; run `pip install ale-py`.")
+        return [Plan("collect", Path("d"), "", 10, 10, (1, 1))]
+
+    monkeypatch.setattr(foresight, "_plans", plans)
+    found = foresight.foresee(Session(""), CurriculumSettings(envs="Pong,CartPole"), Sources())
+    assert found.objections() == [
+        "Pong will fail: Pong needs a package that is not installed; run `pip install ale-py`."
+    ]
+    found.require()
+
+
+def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
+    def plans(env: str) -> list[Plan]:
+        collected = Plan("collect", Path(env), "", 600, 1, (1, 1))
+        return [collected, Plan("train-mdnrnn", Path(env), "", 100, 1, (1, 1), scratch=50, latents=80)]
+
+    every = {env: plans(env) for env in ("a", "b", "c")}
+    disk = {keep: foresight.Foreseen(every, {}, None, keep).disk for keep in ("all", "data", "artifacts")}
+    assert disk == {"all": 2150, "data": 1990, "artifacts": 790}
