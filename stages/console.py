@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -15,12 +15,17 @@ from tqdm import tqdm
 from wm.errors import Stopped
 
 PLAIN_SECONDS = 10.0
-_manners = {"quiet": False}
+_manners: dict[str, Any] = {"quiet": False, "in_use": None}
 
 
 def be_quiet() -> None:
     """Leave out progress and news; warnings, errors and results stay."""
     _manners["quiet"] = True
+
+
+def tell_in_use(told: Callable[[], str] | None) -> None:
+    """Let progress say what memory and disk are in use; None: no more."""
+    _manners["in_use"] = told
 
 
 class Progress:
@@ -38,6 +43,8 @@ class Progress:
     def update(self, done: int, **figures: str) -> None:
         """`done` of the total is done; `figures` are shown beside it."""
         step, self._done = done - self._done, done
+        if _manners["in_use"] is not None:
+            figures["using"] = _manners["in_use"]()
         if self._bar is not None:
             self._bar.set_postfix(figures, refresh=False)
             self._bar.update(step)

@@ -8,6 +8,7 @@ from types import TracebackType
 
 import psutil
 
+from stages import console
 from wm.artifacts import durable
 from wm.artifacts.budget import show_size
 
@@ -15,11 +16,12 @@ SECONDS = 0.5
 
 
 class Gauge:
-    """Watches this process with its children, and some folders, as a context manager. `memory` and `disk` are the most
-    that was seen, in bytes; shared pages count once for each process."""
+    """Watches this process with its children, and some folders, as a context manager, and lets progress tell. `memory`
+    and `disk` are the most that was seen, in bytes, `left` what the folders hold now; shared pages count once for each
+    process."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.memory, self.disk, self.left = 0, 0, 0
+        self.memory, self.disk, self.left, self._now = 0, 0, 0, 0
         self._folders, self._process = folders, psutil.Process()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -27,9 +29,11 @@ class Gauge:
     def __enter__(self) -> "Gauge":
         self._look()
         self._thread.start()
+        console.tell_in_use(lambda: f"{show_size(self._now)} of memory, {show_size(self.left)} on disk")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        console.tell_in_use(None)
         self._over.set()
         self._thread.join()
         self._look()
@@ -46,7 +50,7 @@ class Gauge:
         with contextlib.suppress(psutil.Error):  # a child may end between the two calls
             for process in (self._process, *self._process.children(recursive=True)):
                 found += process.memory_info().rss
-        self.memory = max(self.memory, found)
+        self._now, self.memory = found, max(self.memory, found)
         sizes = []
         for folder in self._folders:
             for place in (folder, folder.with_name(folder.name + ".partial")):
