@@ -237,6 +237,7 @@ def curriculum(**options: Any) -> None:
     from stages.foresight import foresee, table_of
     from stages.verdicts import closing
 
+    console.say("short probes, to tell what this will take here ...")
     foreseen = foresee(call.session, settings, call.sources)
     if call.dry_run:
         if call.as_json:

@@ -37,6 +37,7 @@ from wm.settings import (
 PROBED = 200  # steps of the environment
 SHORTEST = 0.1  # of the longest episode: what an early candidate may play
 PLAYING = 450_000_000  # bytes of memory of a process with V, M and C
+HELD = 400_000_000  # what the curriculum's own process holds besides: torch, and what trainings before left to it
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _plans(chain: Chain) -> list[Plan]:
             world = world or _World.of(chain)
             rows = sum(plan.rows for plan in found if plan.stage == "collect")
             found.append(world.foresee(step, rows))
-    return found
+    return [plan if plan.stage == "train-vae" else replace(plan, memory=plan.memory + HELD) for plan in found]
 
 
 @dataclass(frozen=True)
@@ -211,24 +212,23 @@ class _World:
             return train_vae.foresee(session, settings, self.shape, rows)
         if isinstance(settings, MdnRnnSettings):
             return train_mdnrnn.foresee(session, settings, self.latent, self.width, rows)
-        workers = session.processes
         if isinstance(settings, CollectSettings):  # of a later round: the controller plays, as long as it may
             steps = (settings.episodes * rows / 10, float(settings.episodes * (settings.max_steps or self.longest)))
             plan = self._playing(step, steps, f"{settings.episodes} episodes of the controller", 0)
             return replace(plan, rows=round(steps[0]), disk=round(steps[0] * 200))
         if isinstance(settings, ControllerSettings):
             what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
-            return self._playing(step, _search_steps(settings, self.longest), what, 500_000)
+            return self._playing(step, _search_steps(settings, self.longest), what, 200_000)
         if isinstance(settings, DreamSettings):
             episodes = settings.means * settings.real_episodes + settings.dreams
             most = episodes * min(settings.max_steps, self.longest)
             plan = self._playing(step, (SHORTEST * most, float(most)), f"a comparison over {episodes} real episodes", 0)
             seconds = (plan.seconds[0] + 5, plan.seconds[1] + 30)
-            return replace(plan, disk=4_000_000, seconds=seconds, memory=PLAYING * workers + 300_000_000)
+            return replace(plan, disk=2_000_000, seconds=seconds)
         assert isinstance(settings, EvaluateSettings)
         most = 2 * settings.episodes * self.longest
         what = f"{settings.episodes} test episodes, and as many of the random policy"
-        return self._playing(step, (SHORTEST * most, 2.0 * most), what, 50_000)
+        return self._playing(step, (SHORTEST * most, 2.0 * most), what, 10_000)
 
     def _playing(self, step: Step, steps: tuple[float, float], what: str, disk: int) -> Plan:
         workers = step.session.processes

@@ -102,4 +102,5 @@ def judge(readings: dict[str, Reading], env: EnvRecipe, require: float) -> str:
             )
         if r2 < GOOD:
             console.say(f"warning: {told}; {GOOD} is good")
-    return "a linear probe of a sampled z reads " + ", ".join(f"{name} {r.r2:.2f}" for name, r in readings.items())
+    told = ", ".join(f"{name} {r.r2:.2f}" for name, r in readings.items() if not math.isnan(r.r2))
+    return f"a linear probe of a sampled z reads {told}" if told else "too few held-out frames to probe"

@@ -95,12 +95,12 @@ def foresee(session: Session, settings: MdnRnnSettings, latent: int, width: int,
         "train-mdnrnn",
         session.run_path / stage_name(session, "mdnrnn"),
         f"{settings.steps} steps of {settings.batch} x {settings.seq_len}",
-        size + rows * latent * 4 + 200_000,
+        size + rows * latent * 3 + 200_000,
         400_000_000 + 13 * size + rows * latent * 20,
         (seconds, seconds),
         rows,
         scratch=12 * size,
-        latents=rows * latent * 4,
+        latents=rows * latent * 3,
     )
 
 

@@ -105,8 +105,8 @@ def test_a_verdict_tells_a_threshold_reached_from_a_budget_spent() -> None:
         found = {"validation_return": best, "ended": ended}
         return str(Verdict(chain, [Result("train-controller", "made", Path("c"), "f", found, "", 1.0)]))
 
-    assert verdict(-16.5, "target") == "passed: validation -16.5, threshold -17"
-    assert verdict(-19.0, "generations") == "budget spent (generations): validation -19.0, threshold -17"
+    assert verdict(-16.5, "target") == "passed: validation -16.5, threshold -18"
+    assert verdict(-19.0, "generations") == "budget spent (generations): validation -19.0, threshold -18"
 
 
 def test_named_curricula_and_lists() -> None:

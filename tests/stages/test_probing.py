@@ -29,3 +29,8 @@ def test_a_label_that_is_not_read_at_all_only_warns_unless_it_is_required(capsys
 
 def test_without_labels_nothing_is_said() -> None:
     assert judge({}, EnvRecipe("MountainCar-v0"), 0.9) == ""
+
+
+def test_labels_of_which_there_are_too_few_are_not_told() -> None:
+    assert judge(readings(x=0.95, angle=math.nan), EnvRecipe("LunarLander"), 0.0).endswith("reads x 0.95")
+    assert judge(readings(x=math.nan), EnvRecipe("LunarLander"), 0.0) == "too few held-out frames to probe"
