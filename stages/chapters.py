@@ -144,7 +144,10 @@ def _search(chapter: Chapter) -> Iterator[Block]:
             curves.append(Curve(f"candidates ({where})", [line["generation"] for line in played], returns))
     baseline = chapter.score["random"]["mean"] if chapter.score else None
     level = ("random policy", baseline) if baseline is not None else None
-    caption = "The search's mean on its fixed validation episodes, with the 95 % interval, and the median candidate."
+    caption = (
+        "The search's mean on its fixed, whole validation episodes, with the 95 % interval, and the median candidate "
+        "on training episodes, which may be cut short."
+    )
     yield Chart(charts.lines(curves, "generation", "return", level=level), caption)
 
 
