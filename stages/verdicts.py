@@ -88,15 +88,18 @@ class Verdict:
         }
 
     def record(self) -> None:
-        """Keep it beside the artifacts of the last round."""
-        folder = durable.make_folder(self.chain.runs[-1])
-        durable.write_json(folder / RECORD, self.as_json())
+        """Keep it beside the artifacts of the last round, with what steps took that were up to date this time."""
+        path = durable.make_folder(self.chain.runs[-1]) / RECORD
+        found, before = self.as_json(), _read(path)
+        if before.get("fingerprint") == found["fingerprint"]:
+            found["took"] = before.get("took", {}) | found["took"]
+        durable.write_json(path, found)
 
 
 def recorded(chain: Chain) -> Verdict | None:
     """The verdict of the same chain, if all its artifacts still stand; its episodes may be gone."""
+    found = _read(chain.runs[-1] / RECORD)
     try:
-        found = json.loads((chain.runs[-1] / RECORD).read_bytes())
         if found["fingerprint"] != chain.fingerprint or found["verdict"].startswith("failed"):
             return None
         results = [_result(one) for one in found["results"]]
@@ -104,8 +107,16 @@ def recorded(chain: Chain) -> Verdict | None:
             if one.stage != "collect" and not _stands(one.path, one.fingerprint):
                 return None
         return Verdict(chain, results, found["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _stands(folder: Path, fingerprint: str) -> bool:

@@ -163,8 +163,12 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
     log = logged(tmp_path / "runs" / f"{SLUG}.round2" / "controller")
     assert log[0]["generation"] == 0  # where it goes on from is validated first
     assert len(log[0]["validation"]) == 3
+    record = tmp_path / "runs" / f"{SLUG}.round2" / "curriculum.json"
+    took = json.loads(record.read_text())["took"]
+    assert took[f"{TINY} train-vae"]["memory"] > 100_000_000
     again = run(tmp_path, *words)
     assert again.stderr.count(": up to date: ") == 11
+    assert json.loads(record.read_text())["took"] == took
 
 
 def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
