@@ -57,9 +57,6 @@ MEASURED = {
     "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
     "warm_start_vae": ("V's loss, begun with the weights of another game", "from scratch"),
     "warm_start_mdnrnn": ("M's error, begun with those of another game", "from scratch"),
-    "foresight_disk": ("the disk foretold for a curriculum, worst factor off", "exact"),
-    "foresight_memory": ("the memory of a stage, likewise", "exact"),
-    "foresight_seconds": ("the time of collect, V and M, likewise", "exact"),
 }
 
 _SIDES = ("ours", "reference")

@@ -22,7 +22,7 @@ from wm.envs.pixels import PixelEnv
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, rounded
 from wm.episodes.writer import Writer, create
-from wm.errors import DiskProblem, WorkerFailed
+from wm.errors import DiskProblem, WmError, WorkerFailed
 from wm.policies import blind_policy, pick_policy
 from wm.rollouts import Agent, Job, record
 from wm.seeding import episode_seed
@@ -81,7 +81,10 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     if policy == "brownian":
         blind_policy(policy, space, spec.walk_low)
         told += f" from {list(spec.walk_low)}" if spec.walk_low else ""
-    env.reset(seed=0)
+    try:
+        env.reset(seed=0)
+    except Exception as error:  # whatever an environment of somebody's raises
+        raise WmError(f"{session.env} broke when it was reset ({error!r}); mend the environment.") from error
     described = {
         "env": asdict(recipe),
         "env_id": spec.env_id,

@@ -20,7 +20,7 @@ from stages.session import Plan, Session
 from wm.actions import ActionSpace
 from wm.artifacts.budget import show_size
 from wm.envs.catalogue import EnvRecipe
-from wm.errors import DiskProblem, MissingInput, MissingPackage
+from wm.errors import DiskProblem, MissingInput, WmError
 from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import build
@@ -42,7 +42,7 @@ HELD = 400_000_000  # what the curriculum's own process holds besides: torch, an
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Plans by environment, which environments lack a package, what there is room for, and what is kept."""
+    """Plans by environment, which environments cannot be played and why, what there is room for, what is kept."""
 
     plans: dict[str, list[Plan]]
     missing: dict[str, str]
@@ -86,7 +86,7 @@ class Foreseen:
         return ""
 
     def objections(self) -> list[str]:
-        """Whatever speaks against it: the disk, packages that are missing, little memory."""
+        """Whatever speaks against it: the disk, packages that are missing, environments that break, little memory."""
         found = [f"{env} will fail: {why}" for env, why in self.missing.items()]
         if self.too_large():
             found.append(self.too_large())
@@ -121,7 +121,7 @@ def foresee(session: Session, settings: CurriculumSettings, sources: Sources) ->
     for chain in chains:
         try:
             plans[chain.env] = _plans(chain)
-        except MissingPackage as error:
+        except WmError as error:
             missing[chain.env] = str(error)
     used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs))
     return Foreseen(plans, missing, None if session.disk_limit is None else session.disk_limit - used, settings.keep)

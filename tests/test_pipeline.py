@@ -204,7 +204,7 @@ def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> No
     assert "preview, n=6" in done.stdout
     assert "dream.gif" in done.stdout
     again = run(tmp_path, *words)
-    assert again.stderr.count("up to date") == 6
+    assert again.stderr.count(": up to date: ") == 6
     assert again.stdout == done.stdout
 
 

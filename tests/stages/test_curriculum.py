@@ -149,6 +149,7 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
     assert told[1, "train-controller"].settings.from_ == ""  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
     config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
@@ -171,6 +172,7 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
     assert json.loads(record.read_text())["took"] == took
 
 
+@pytest.mark.slow
 def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
     config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
@@ -192,6 +194,7 @@ def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / SLUG / "latents").exists()
 
 
+@pytest.mark.slow
 def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
     config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
@@ -205,6 +208,7 @@ def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
     assert alone.stderr.count(": up to date: ") == 12
 
 
+@pytest.mark.slow
 def test_the_next_environment_begins_with_the_weights_of_the_one_before(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
     config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
@@ -261,3 +265,13 @@ def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
     every = {env: plans(env) for env in ("a", "b", "c")}
     disk = {keep: foresight.Foreseen(every, {}, None, keep).disk for keep in ("all", "data", "artifacts")}
     assert disk == {"all": 2150, "data": 1990, "artifacts": 790}
+
+
+def test_an_environment_that_breaks_when_it_is_probed_does_not_take_the_others_down(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    other = TINY.replace("Tiny", "Fragile")
+    words = ("curriculum", "--envs", f"{other},{TINY}", "--config", str(config), "--dry-run", "--json")
+    told = json.loads(run(tmp_path, *words, WM_TEST_BREAK="raise:any:").stdout)
+    assert len(told["environments"][TINY]) == 6
+    assert re.search(f"{other} will fail: .*the environment broke", told["objections"][0])
