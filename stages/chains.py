@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages import collect, dream, evaluate, train_controller, train_mdnrnn, train_vae
 from stages.options import Sources
@@ -12,35 +12,27 @@ from wm.artifacts.manifest import sha256_json
 from wm.envs.catalogue import find
 from wm.settings import COMMANDS, CURRICULA, CurriculumSettings, Settings, VaeSettings
 
-STAGES: dict[str, Callable[[Session, Any], Result]] = {
-    "collect": collect.collect,
-    "train-vae": train_vae.train_vae,
-    "train-mdnrnn": train_mdnrnn.train_mdnrnn,
-    "train-controller": train_controller.train_controller,
-    "dream": dream.dream,
-    "evaluate": evaluate.evaluate,
-}
-PLANS: dict[str, Callable[[Session, Any], Plan]] = {
-    "collect": collect.plan,
-    "train-vae": train_vae.plan,
-    "train-mdnrnn": train_mdnrnn.plan,
-    "train-controller": train_controller.plan,
-    "dream": dream.plan,
-    "evaluate": evaluate.plan,
-}
-_RECIPES = {
-    "train-vae": train_vae.RECIPE,
-    "train-mdnrnn": train_mdnrnn.RECIPE,
-    "train-controller": train_controller.RECIPE,
-    "dream": dream.RECIPE,
-    "evaluate": evaluate.RECIPE,
-}
-_ARTIFACTS = {
-    "train-vae": ("vae",),
-    "train-mdnrnn": ("latents", "mdnrnn"),
-    "train-controller": ("controller",),
-    "dream": ("dream",),
-    "evaluate": ("evaluation/controller", "evaluation/random"),
+
+class Stage(NamedTuple):
+    """How to run a stage and how to plan it, the version of its recipe, and the artifacts it leaves in a run."""
+
+    run: Callable[[Session, Any], Result]
+    plan: Callable[[Session, Any], Plan]
+    recipe: int
+    artifacts: tuple[str, ...]
+
+
+STAGES = {
+    "collect": Stage(collect.collect, collect.plan, 0, ()),
+    "train-vae": Stage(train_vae.train_vae, train_vae.plan, train_vae.RECIPE, ("vae",)),
+    "train-mdnrnn": Stage(train_mdnrnn.train_mdnrnn, train_mdnrnn.plan, train_mdnrnn.RECIPE, ("latents", "mdnrnn")),
+    "train-controller": Stage(
+        train_controller.train_controller, train_controller.plan, train_controller.RECIPE, ("controller",)
+    ),
+    "dream": Stage(dream.dream, dream.plan, dream.RECIPE, ("dream",)),
+    "evaluate": Stage(
+        evaluate.evaluate, evaluate.plan, evaluate.RECIPE, ("evaluation/controller", "evaluation/random")
+    ),
 }
 
 
@@ -61,7 +53,7 @@ class Step:
         """What it writes."""
         if self.stage == "collect":
             return [self.session.data_path]
-        return [self.session.run_path / name for name in _ARTIFACTS[self.stage]]
+        return [self.session.run_path / name for name in STAGES[self.stage].artifacts]
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,9 @@ class Chain:
         decided = [
             {
                 "stage": step.stage,
-                "recipe": _RECIPES.get(step.stage, 0),
+                "recipe": STAGES[step.stage].recipe,
                 "settings": step.settings.that_change_results(),
+                "from": getattr(step.settings, "from_", ""),
                 "episodes": getattr(step.settings, "episodes", None),
                 "seed": step.session.seed,
             }

@@ -1,6 +1,5 @@
 """What `wm report` says of a run: a section for every artifact there is, finished or under way."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +55,15 @@ class Chapter:
     @property
     def generations(self) -> list[dict[str, Any]]:
         """The lines of C's search so far."""
-        return _lines(self.folder("controller") / LOG)
+        return metrics.read(self.folder("controller"), LOG)
+
+    def validations(self, name: str) -> Curve | None:
+        """The search's mean on its fixed validation episodes with the 95 % interval, as a curve of this name."""
+        validated = [line for line in self.generations if len(line.get("validation", [])) > 1]
+        scores = [Score.of(np.array(line["validation"], float)) for line in validated]
+        low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
+        generations = [line["generation"] for line in validated]
+        return Curve(name, generations, [score.mean for score in scores], low, high) if validated else None
 
     def folder(self, name: str) -> Path:
         """Where an artifact stands, or where it is being made."""
@@ -105,8 +112,7 @@ def _outcome(chapter: Chapter) -> Iterator[Block]:
             continue
         score = artifact.metrics
         told = f"{Score(score['mean'], score['ci95'], 0)} over {score['episodes']} test episodes"
-        if "random" in score:
-            told += f"; the random policy {Score(score['random']['mean'], score['random']['ci95'], 0)}"
+        told += f"; the random policy {Score(score['random']['mean'], score['random']['ci95'], 0)}"
         told += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
         if score["preview"]:
             told += " Too few episodes to be quoted."
@@ -130,13 +136,8 @@ def _search(chapter: Chapter) -> Iterator[Block]:
             f"{found['best_generation']}, whose {found['validation_episodes']} validation episodes returned "
             f"{found['validation_return']:.1f}."
         )
-    curves = []
-    validated = [line for line in lines if len(line.get("validation", [])) > 1]
-    if validated:
-        scores = [Score.of(np.array(line["validation"], float)) for line in validated]
-        means = [score.mean for score in scores]
-        low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
-        curves.append(Curve("validation of the mean", [line["generation"] for line in validated], means, low, high))
+    validated = chapter.validations("validation of the mean")
+    curves = [validated] if validated else []
     for where in ("real", "dream"):
         played = [line for line in lines if line["in"] == where and line["returns"]]
         if played:
@@ -189,12 +190,3 @@ def _load(folder: Path, kind: str) -> Artifact | None:
         return runs.load(folder, kind, "")
     except WmError:
         return None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log that may be growing."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        return []
-    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]

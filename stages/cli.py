@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from stages import console, housekeeping
 from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
@@ -55,7 +56,8 @@ class _Invocation:
     """The shared options of one call, and what they become."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        if options["quick"] and options["preset"] not in (None, "quick"):
+        flag = click.get_current_context().get_parameter_source("preset") is ParameterSource.COMMANDLINE
+        if options["quick"] and flag and options["preset"] != "quick":
             raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
         preset = "quick" if options["quick"] else options["preset"]
         self.sources = Sources(preset, options["config"], tuple(options["assignments"]))

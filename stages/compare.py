@@ -3,28 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stages import console
 from stages.chapters import Chapter
 from stages.report import found_runs
 from wm.artifacts import durable
 from wm.artifacts.recipe import differences
 from wm.evolution.scores import Score
-from wm.report.curves import Curve, draw
+from wm.report.curves import draw
 
 
 def compare(paths: tuple[Path, ...], out: Path) -> list[dict[str, Any]]:
     """What is known of each run; the plot of their searches is written to `out`."""
     chapters = [Chapter.of(folder) for folder in found_runs(paths)]
-    curves = []
-    for chapter in chapters:
-        validated = [line for line in chapter.generations if len(line.get("validation", [])) > 1]
-        scores = [Score.of(np.array(line["validation"], float)) for line in validated]
-        generations = [line["generation"] for line in validated]
-        low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
-        if validated:
-            curves.append(Curve(str(chapter.run), generations, [score.mean for score in scores], low, high))
+    curves = [curve for chapter in chapters if (curve := chapter.validations(str(chapter.run)))]
     durable.make_folder(out.parent)
     durable.write_bytes(out, draw(curves, "validation of the search's mean", "generation", "return"))
     return [_facts(chapter) for chapter in chapters]
@@ -49,8 +40,7 @@ def _facts(chapter: Chapter) -> dict[str, Any]:
         figures["test return"] = str(Score(score["mean"], score["ci95"], 0))
         figures["test episodes"] = score["episodes"]
         figures["env steps"] = f"{score['env_steps']:,}"
-        if "random" in score:
-            figures["random policy"] = str(Score(score["random"]["mean"], score["random"]["ci95"], 0))
+        figures["random policy"] = str(Score(score["random"]["mean"], score["random"]["ci95"], 0))
     if vae := found.get("vae"):
         figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
         for name, reading in (vae.metrics.get("probe") or {}).items():

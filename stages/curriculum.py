@@ -16,8 +16,9 @@ from stages.side_by_side import run_side_by_side
 from stages.verdicts import Verdict, recorded
 from wm.artifacts import durable
 from wm.artifacts.budget import show_size
+from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
-from wm.settings import CurriculumSettings
+from wm.settings import CollectSettings, CurriculumSettings, MdnRnnSettings, VaeSettings
 
 
 def curriculum(
@@ -30,12 +31,16 @@ def curriculum(
         return run_side_by_side(session, settings.jobs, settings.strict, words, chains)
     total, number, verdicts = sum(len(chain.steps) for chain in chains), 1, list[Verdict]()
     for chain in chains:
-        verdict = _before(chain) or _run(chain, chains, number, total)
+        verdict = finished_before(chain)
+        if verdict is not None:
+            console.say(f"{chain.env}: up to date; its episodes or latents were not kept")
+        else:
+            verdict = _run(_startable(chain), chains, number, total)
         verdicts.append(verdict)
         number += len(chain.steps)
         verdict.record()
         if verdict.failure is None:
-            _shed(chain, settings.keep)
+            shed(chain, settings.keep)
         elif settings.strict:
             break
     return verdicts
@@ -51,14 +56,26 @@ def summarize(verdicts: list[Verdict]) -> tuple[Path, ...]:
         return ()
 
 
-def _before(chain: Chain) -> Verdict | None:
+def finished_before(chain: Chain) -> Verdict | None:
     """What came of this chain before, if its episodes were not kept: then its stages cannot look for themselves."""
     if all(path.exists() for path in chain.datasets) and all((run / "latents").exists() for run in chain.runs):
         return None
-    found = recorded(chain)
-    if found is not None:
-        console.say(f"{chain.env}: up to date; its episodes or latents were not kept")
-    return found
+    return recorded(chain)
+
+
+def _startable(chain: Chain) -> Chain:
+    """The chain without the start of the environment before it where that failed and left nothing to start from."""
+    steps, told = list[Step](), False
+    for step in chain.steps:
+        settings = step.settings
+        if isinstance(settings, VaeSettings | MdnRnnSettings) and settings.matching:
+            name = "vae" if isinstance(settings, VaeSettings) else "mdnrnn"
+            if not (Path(settings.from_) / name).is_dir():
+                if not told:
+                    console.say(f"{chain.env}: begins from scratch; {settings.from_} has no {name} to start from")
+                told, step = True, replace(step, settings=replace(settings, from_="", matching=False))
+        steps.append(step)
+    return replace(chain, steps=steps)
 
 
 def _run(chain: Chain, chains: list[Chain], number: int, total: int) -> Verdict:
@@ -69,7 +86,7 @@ def _run(chain: Chain, chains: list[Chain], number: int, total: int) -> Verdict:
         started = time.monotonic()
         try:
             with Gauge(step.places) as gauge:
-                result = STAGES[step.stage](_within_budget(step, chains), step.settings)
+                result = STAGES[step.stage].run(_within_budget(step, chains), step.settings)
         except (Stopped, DiskProblem):
             raise
         except WmError as error:
@@ -104,12 +121,19 @@ def size_of(path: Path) -> int:
     return durable.folder_size(path) if path.is_dir() else 0
 
 
-def _shed(chain: Chain, keep: str) -> None:
-    """Remove what need not stay of a finished environment. A dataset of somebody else's making is never touched: these
-    are the ones the chain collected."""
-    going = {"all": [], "data": [run / "latents" for run in chain.runs]}.get(keep)
-    if going is None:
-        going = [*chain.datasets, *(run / "latents" for run in chain.runs)]
+def shed(chain: Chain, keep: str) -> None:
+    """Remove what need not stay of a finished environment. A dataset that holds more episodes than the chain collects
+    is somebody's, and stays."""
+    going = [run / "latents" for run in chain.runs] if keep != "all" else []
+    for step in chain.steps if keep == "artifacts" else ():
+        if isinstance(step.settings, CollectSettings):
+            path = step.session.data_path
+            if path.is_dir() and (there := Dataset.open(path).episodes) > step.settings.episodes:
+                console.say(
+                    f"{chain.env}: {path} stays; it holds {there} episodes, {step.settings.episodes} were asked for"
+                )
+            else:
+                going.append(path)
     freed = sum(map(size_of, going))
     for path in going:
         durable.remove_folder(path)

@@ -32,7 +32,7 @@ def vision(title: str, made: Artifact | None, folder: Path) -> Iterator[Block]:
             yield Table(
                 ["a linear probe reads", "R2", "R2 untrained", "error", "frames"],
                 [
-                    [name, _number(r["r2"]), _number(r["untrained"]), _number(r["error"], 3), f"{r['rows']:,}"]
+                    [name, _number(r["r2"]), _number(r["untrained"]), _number(r["error"], ".3g"), f"{r['rows']:,}"]
                     for name, r in found["probe"].items()
                 ],
             )
@@ -57,7 +57,7 @@ def memory(title: str, made: Artifact | None, folder: Path) -> Iterator[Block]:
         yield Table(
             ["next latent, held-out episodes", "M", "linear", "persistence", "mean"],
             [
-                ["squared error", *(_number(found[name], 3) for name in
+                ["squared error", *(_number(found[name], ".3g") for name in
                  ("error", "error_linear", "error_persistence", "error_mean"))],
                 ["NLL per dimension", *(_number(found[name]) for name in
                  ("nll", "nll_linear", "nll_persistence", "nll_marginal"))],
@@ -130,5 +130,5 @@ def _curve(lines: list[dict[str, Any]], key: str, name: str, relative: bool = Fa
     return Curve(name, [step for step, _ in found], [value / first for _, value in found])
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:.{digits}g}" if digits > 2 else f"{value:.{digits}f}"
+def _number(value: float | None, form: str = ".2f") -> str:
+    return "–" if value is None else format(value, form)

@@ -12,8 +12,8 @@ import psutil
 import torch
 
 from stages import console, train_mdnrnn, train_vae
-from stages.chains import PLANS, Chain, Step, chains_of
-from stages.curriculum import size_of
+from stages.chains import STAGES, Chain, Step, chains_of
+from stages.curriculum import finished_before, size_of
 from stages.options import Sources
 from stages.players import SLOTS
 from stages.session import Plan, Session
@@ -45,7 +45,7 @@ class Foreseen:
     """Plans by environment, which environments cannot be played and why, what there is room for, what is kept."""
 
     plans: dict[str, list[Plan]]
-    missing: dict[str, str]
+    unplayable: dict[str, str]
     budget: int | None
     keep: str = "all"
 
@@ -87,7 +87,7 @@ class Foreseen:
 
     def objections(self) -> list[str]:
         """Whatever speaks against it: the disk, packages that are missing, environments that break, little memory."""
-        found = [f"{env} will fail: {why}" for env, why in self.missing.items()]
+        found = [f"{env} will fail: {why}" for env, why in self.unplayable.items()]
         if self.too_large():
             found.append(self.too_large())
         memory = psutil.virtual_memory().available
@@ -99,8 +99,7 @@ class Foreseen:
         """Raise DiskProblem if it would not fit on the disk."""
         if why := self.too_large():
             raise DiskProblem(
-                f"{why}; free some space, raise --disk-budget, take fewer environments, or --keep artifacts and one "
-                "environment at a time."
+                f"{why}; free some space, raise --disk-budget, take fewer environments, or give --keep artifacts."
             )
 
     def as_json(self) -> dict[str, Any]:
@@ -117,14 +116,15 @@ class Foreseen:
 def foresee(session: Session, settings: CurriculumSettings, sources: Sources) -> Foreseen:
     """The plan of every stage, whether its inputs are there or not."""
     chains = chains_of(session, settings, sources)
-    plans, missing = dict[str, list[Plan]](), dict[str, str]()
+    plans, unplayable = dict[str, list[Plan]](), dict[str, str]()
     for chain in chains:
         try:
             plans[chain.env] = _plans(chain)
         except WmError as error:
-            missing[chain.env] = str(error)
+            unplayable[chain.env] = str(error)
     used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs))
-    return Foreseen(plans, missing, None if session.disk_limit is None else session.disk_limit - used, settings.keep)
+    room = None if session.disk_limit is None else session.disk_limit - used
+    return Foreseen(plans, unplayable, room, settings.keep)
 
 
 def table_of(foreseen: Foreseen) -> str:
@@ -151,17 +151,31 @@ def _span(seconds: tuple[float, float]) -> str:
 
 
 def _plans(chain: Chain) -> list[Plan]:
-    """Every step's plan: its own where its inputs are there, else one for what the steps before it will leave."""
+    """Every step's plan: its own where its inputs are there and stay as they are, else one for what the steps before
+    it will leave."""
+    if finished_before(chain) is not None:
+        return [Plan(step.stage, step.places[0], "up to date", 0, 0, (0, 0)) for step in chain.steps]
     found: list[Plan] = []
     world: _World | None = None
+    changes = False  # something that later steps take will be made anew
     for step in chain.steps:
-        try:
-            found.append(PLANS[step.stage](step.session, step.settings))
-        except MissingInput:
+        plan = None if changes else _own_plan(step)
+        if plan is None:
             world = world or _World.of(chain)
             rows = sum(plan.rows for plan in found if plan.stage == "collect")
-            found.append(world.foresee(step, rows))
-    return [plan if plan.stage == "train-vae" else replace(plan, memory=plan.memory + HELD) for plan in found]
+            plan = world.foresee(step, rows)
+        changes = changes or (not plan.idle and step.stage not in ("dream", "evaluate"))
+        idle = plan.idle or plan.stage == "train-vae"
+        found.append(plan if idle else replace(plan, memory=plan.memory + HELD))
+    return found
+
+
+def _own_plan(step: Step) -> Plan | None:
+    """What the stage itself says; None if its inputs are not there."""
+    try:
+        return STAGES[step.stage].plan(step.session, step.settings)
+    except MissingInput:
+        return None
 
 
 @dataclass(frozen=True)
@@ -213,7 +227,8 @@ class _World:
         if isinstance(settings, MdnRnnSettings):
             return train_mdnrnn.foresee(session, settings, self.latent, self.width, rows)
         if isinstance(settings, CollectSettings):  # of a later round: the controller plays, as long as it may
-            steps = (settings.episodes * rows / 10, float(settings.episodes * (settings.max_steps or self.longest)))
+            most = float(settings.episodes * (settings.max_steps or self.longest))
+            steps = (min(rows, most), most)
             plan = self._playing(step, steps, f"{settings.episodes} episodes of the controller", 0)
             return replace(plan, rows=round(steps[0]), disk=round(steps[0] * 200))
         if isinstance(settings, ControllerSettings):

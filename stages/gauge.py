@@ -17,11 +17,10 @@ SECONDS = 0.5
 
 class Gauge:
     """Watches this process with its children, and some folders, as a context manager, and lets progress tell. `memory`
-    and `disk` are the most that was seen, in bytes, `left` what the folders hold now; shared pages count once for each
-    process."""
+    is the most that was seen, in bytes, `left` what the folders hold now; shared pages count once for each process."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.memory, self.disk, self.left, self._now = 0, 0, 0, 0
+        self.memory, self.left, self._now = 0, 0, 0
         self._folders, self._process = folders, psutil.Process()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -57,4 +56,3 @@ class Gauge:
                 with contextlib.suppress(OSError):  # it may be renamed between the two calls
                     sizes.append(durable.folder_size(place) if place.is_dir() else 0)
         self.left = sum(sizes)
-        self.disk = max(self.disk, self.left)

@@ -45,6 +45,11 @@ class Plan:
     scratch: int = 0
     latents: int = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.what.startswith("up to date")
+
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {

@@ -32,7 +32,13 @@ def run_side_by_side(
             if over.is_set():
                 return None
             command = [sys.executable, "-m", "stages", *words, f"--envs={chain.env}", *share]
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C reaches it once, through us
+            )
             running.append(process)
         assert process.stderr is not None
         last = _pass_on(chain.env, process.stderr)

@@ -62,7 +62,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         what += f" ({why})"
     steps = steps_real + (steps if settings.in_ == "real" else 0)
     span = (0.0, 0.0) if done else (steps / 1500 / workers / 3, steps / 150 / workers)
-    disk = (MEANS + 2) * controller.parameters * 4 + 200_000
+    disk = 0 if done else (MEANS + 2) * controller.parameters * 4 + 200_000
     return Plan("train-controller", run.folder, what, disk, workers * 450_000_000, span)
 
 

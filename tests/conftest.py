@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,12 +78,33 @@ SMALL = {
     "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
     "evaluate": ("--episodes", "6"),
 }  # fmt: skip
+SMALLEST = {
+    "collect": ("--episodes", "12", "--size", "32"),
+    "train-vae": ("--steps", "30", "--batch", "16", "--latent", "4", "--set", "validate_every=10"),
+    "train-mdnrnn": ("--steps", "40", "--batch", "8", "--seq-len", "8", "--hidden", "16",
+                     "--set", "validate_every=20"),
+    "train-controller": ("--popsize", "6", "--max-generations", "3", "--set", "validate_every=2",
+                         "--set", "validation_episodes=3"),
+    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
+    "evaluate": ("--episodes", "4"),
+}  # fmt: skip
 STAGES = list(SMALL)
 SLUG = "tests.tiny-Tiny-v0"
 
 
 def arguments(stage: str, *more: str) -> tuple[str, ...]:
     return (stage, "--env", TINY, *SMALL[stage], *more)
+
+
+def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -> str:
+    """The path of a config file that says for every stage what these flags say."""
+    tables = []
+    for stage, options in stages.items():
+        pairs = zip(options[::2], options[1::2], strict=True)
+        lines = [text if name == "--set" else f"{name[2:].replace('-', '_')} = {text}" for name, text in pairs]
+        tables.append("\n".join([f"[{stage}]", *lines]))
+    (folder / "small.toml").write_text("\n".join(tables) + "\n")
+    return str(folder / "small.toml")
 
 
 def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

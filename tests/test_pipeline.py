@@ -13,7 +13,7 @@ import psutil
 import pytest
 from PIL import Image
 
-from tests.conftest import ROOT, SLUG, SMALL, STAGES, TINY, arguments, command, environment, run
+from tests.conftest import ROOT, SLUG, SMALL, STAGES, TINY, arguments, command, environment, run, small_config
 from wm.artifacts import manifest
 
 
@@ -194,9 +194,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
 
 
 def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> None:
-    tables = [f"[{stage}]\n" + "".join(line + "\n" for line in toml_of(SMALL[stage])) for stage in STAGES]
-    (tmp_path / "small.toml").write_text("\n".join(tables))
-    words = ("curriculum", "--envs", TINY, "--config", "small.toml")
+    words = ("curriculum", "--envs", TINY, "--config", small_config(tmp_path, SMALL))
     kill_when(tmp_path, lambda: started(tmp_path, "train-vae"), *words)
     done = run(tmp_path, *words)
     assert "[1/6]" in done.stderr
@@ -206,11 +204,6 @@ def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> No
     again = run(tmp_path, *words)
     assert again.stderr.count(": up to date: ") == 6
     assert again.stdout == done.stdout
-
-
-def toml_of(options: tuple[str, ...]) -> list[str]:
-    pairs = list(zip(options[::2], options[1::2], strict=True))
-    return [value if name == "--set" else f"{name[2:].replace('-', '_')} = {value}" for name, value in pairs]
 
 
 def test_the_repository_holds_no_generated_files() -> None:

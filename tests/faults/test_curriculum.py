@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG, TINY, command, environment, run
-from tests.stages.test_curriculum import SMALLEST
+from tests.conftest import SLUG, SMALLEST, TINY, command, environment, run, small_config
 
 KILLS = 20
 TIMES = {"training_wall_seconds"}  # in a score, what depends on the clock
@@ -39,14 +38,14 @@ def made(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    tables = SMALLEST | {
-        "train-vae": "steps = 300\nbatch = 16\nlatent = 4\nvalidate_every = 20",
-        "train-mdnrnn": "steps = 300\nbatch = 8\nseq_len = 8\nhidden = 16\nvalidate_every = 20",
-        "train-controller": "popsize = 6\nmax_generations = 30\nvalidate_every = 5\nvalidation_episodes = 3",
-    }
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in tables.items()))
-    words = ("curriculum", "--envs", TINY, "--config", str(config))
+    longer = {
+        "train-vae": ("--steps", "300", *SMALLEST["train-vae"][2:-2], "--set", "validate_every=20"),
+        "train-mdnrnn": ("--steps", "300", *SMALLEST["train-mdnrnn"][2:]),
+        "train-controller": ("--popsize", "6", "--max-generations", "30", "--set", "validate_every=5",
+                             "--set", "validation_episodes=3"),
+    }  # fmt: skip
+    config = small_config(tmp_path, SMALLEST | longer)
+    words = ("curriculum", "--envs", TINY, "--config", config)
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()

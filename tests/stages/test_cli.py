@@ -191,3 +191,13 @@ def test_help_does_not_import_torch() -> None:
     done = subprocess.run([command()[0], "-c", code], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Example: wm train-vae" in done.stdout
+
+
+def test_quick_given_by_hand_beats_a_preset_of_the_surroundings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WM_PRESET", "laptop")
+    words = ("collect", "--env", "Pong", "--quick")
+    assert run([*words, "--print-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"]["source"] == "preset quick"
+    assert "--quick is --preset quick, but --preset is laptop" in refused(capsys, 64, *words, "--preset", "laptop")

@@ -1,29 +1,21 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stages import chains, curriculum, foresight
+from stages import curriculum, foresight
 from stages.chains import STAGES, Chain, chains_of, env_names, stage_settings
 from stages.evolving import logged
 from stages.options import Sources
 from stages.session import Plan, Result, Session
 from stages.verdicts import Verdict, closing
-from tests.conftest import SLUG, TINY, command, environment, run
+from tests.conftest import SLUG, SMALL, TINY, command, environment, run, small_config, write_dataset
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.settings import ControllerSettings, CurriculumSettings
-
-SMALLEST = {
-    "collect": "episodes = 12\nsize = 32",
-    "train-vae": "steps = 30\nbatch = 16\nlatent = 4\nvalidate_every = 10",
-    "train-mdnrnn": "steps = 40\nbatch = 8\nseq_len = 8\nhidden = 16\nvalidate_every = 20",
-    "train-controller": "popsize = 6\nmax_generations = 3\nvalidate_every = 2\nvalidation_episodes = 3",
-    "dream": "dreams = 4\nmax_steps = 20\nframes = 8\ncontext = 4",
-    "evaluate": "episodes = 4",
-}
 
 
 def score(session: Session, settings: object) -> Result:
@@ -44,12 +36,16 @@ def fail(session: Session, settings: object) -> Result:
     return train(session, settings)
 
 
+def acting(monkeypatch: pytest.MonkeyPatch, **actors: Any) -> None:
+    """Stages that do nothing, but for those given."""
+    for name, stage in list(STAGES.items()):
+        monkeypatch.setitem(STAGES, name, stage._replace(run=actors.get(name.replace("-", "_"), train)))
+
+
 def play(monkeypatch: pytest.MonkeyPatch, folder: Path, first: object = train, **settings: Any) -> list[Verdict]:
     """A curriculum of Pong and Breakout whose stages do nothing, the first of them as given."""
-    stages = dict.fromkeys(STAGES, train) | {"collect": first, "evaluate": score}
+    acting(monkeypatch, collect=first, evaluate=score)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(chains, "STAGES", stages)
-    monkeypatch.setattr(curriculum, "STAGES", stages)
     return curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), Sources())
 
 
@@ -87,10 +83,8 @@ def test_the_budget_holds_for_all_environments_together(tmp_path: Path, monkeypa
 
     (tmp_path / "data" / "Pong.zarr").mkdir(parents=True)
     (tmp_path / "data" / "Pong.zarr" / "part").write_bytes(bytes(300_000))
-    stages = dict.fromkeys(STAGES, train) | {"collect": see}
+    acting(monkeypatch, collect=see)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(chains, "STAGES", stages)
-    monkeypatch.setattr(curriculum, "STAGES", stages)
     session = Session("", disk_limit=1_000_000)
     curriculum.curriculum(session, CurriculumSettings(envs="Pong,Breakout"), Sources())
     assert left["Pong"] == 1_000_000  # its own episodes are counted where they are written
@@ -151,9 +145,8 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
 
 @pytest.mark.slow
 def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
-    words = ("curriculum", "--envs", TINY, "--rounds", "2", "--config", str(config))
+    config = small_config(tmp_path)
+    words = ("curriculum", "--envs", TINY, "--rounds", "2", "--config", config)
     done = run(tmp_path, *words)
     assert f"{TINY}, round 2" in done.stdout
     assert "V is taken over from" in done.stderr
@@ -174,9 +167,8 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
-    words = ("curriculum", "--envs", TINY, "--config", str(config))
+    config = small_config(tmp_path)
+    words = ("curriculum", "--envs", TINY, "--config", config)
     first = run(tmp_path, *words, "--keep", "artifacts")
     assert "--keep artifacts freed" in first.stderr
     assert not list((tmp_path / "data").glob("*.zarr"))
@@ -196,10 +188,9 @@ def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    config = small_config(tmp_path)
     envs = f"{TINY},{TINY.replace('Tiny', 'Fragile')}"
-    words = ("curriculum", "--envs", envs, "--config", str(config))
+    words = ("curriculum", "--envs", envs, "--config", config)
     together = run(tmp_path, *words, "--jobs", "2", WM_TEST_BREAK="raise:none:")
     assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: made", together.stderr, re.M)
     assert together.stdout.count("preview, n=4") == 2
@@ -210,32 +201,30 @@ def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_next_environment_begins_with_the_weights_of_the_one_before(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    config = small_config(tmp_path)
     other = TINY.replace("Tiny", "Fragile")
     broken = {"WM_TEST_BREAK": "raise:none:"}
-    words = ("curriculum", "--envs", f"{TINY},{other}", "--config", str(config), "--warm-start")
+    words = ("curriculum", "--envs", f"{TINY},{other}", "--config", config, "--warm-start")
     run(tmp_path, *words, **broken)
     slug = SLUG.replace("Tiny", "Fragile")
     made = json.loads((tmp_path / "runs" / slug / "vae" / "manifest.json").read_text())["recipe"]
     assert made["settings"]["matching"] is True
     assert "start" in made["inputs"]
-    again = run(tmp_path, "train-vae", "--env", other, "--config", str(config), **broken)
+    again = run(tmp_path, "train-vae", "--env", other, "--config", config, **broken)
     assert "up to date" in again.stdout  # its start is not thrown away
-    longer = run(tmp_path, "train-vae", "--env", other, "--config", str(config), "--steps", "31", **broken)
+    longer = run(tmp_path, "train-vae", "--env", other, "--config", config, "--steps", "31", **broken)
     assert "made" in longer.stdout
 
 
 def test_every_stage_is_foreseen_before_anything_is_made_and_too_much_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
-    words = ("curriculum", "--envs", TINY, "--config", str(config), "--rounds", "2")
+    config = small_config(tmp_path)
+    words = ("curriculum", "--envs", TINY, "--config", config, "--rounds", "2")
     told = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
     stages = [plan["stage"] for plan in told["environments"][TINY]]
     assert stages == [*STAGES, *(name for name in STAGES if name != "train-vae")]
     assert all(plan["memory_bytes"] > 0 and plan["seconds"][1] > 0 for plan in told["environments"][TINY])
     assert told["disk_bytes"] > 10_000
-    words = ("curriculum", "--envs", TINY, "--config", str(config), "--disk-budget", "20kB")
+    words = ("curriculum", "--envs", TINY, "--config", config, "--disk-budget", "20kB")
     refused = subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert refused.returncode == 74
     assert "--disk-budget leaves 20.0 kB; free some space" in refused.stderr
@@ -268,10 +257,59 @@ def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
 
 
 def test_an_environment_that_breaks_when_it_is_probed_does_not_take_the_others_down(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text("\n".join(f"[{name}]\n{values}" for name, values in SMALLEST.items()))
+    config = small_config(tmp_path)
     other = TINY.replace("Tiny", "Fragile")
-    words = ("curriculum", "--envs", f"{other},{TINY}", "--config", str(config), "--dry-run", "--json")
+    words = ("curriculum", "--envs", f"{other},{TINY}", "--config", config, "--dry-run", "--json")
     told = json.loads(run(tmp_path, *words, WM_TEST_BREAK="raise:any:").stdout)
     assert len(told["environments"][TINY]) == 6
     assert re.search(f"{other} will fail: .*the environment broke", told["objections"][0])
+
+
+def test_a_dataset_that_holds_more_than_the_curriculum_collected_is_not_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = chains_of(Session(""), CurriculumSettings(envs=TINY), Sources(assignments=()))[0]
+    step = chain.steps[0]
+    data = write_dataset(tmp_path / "mine.zarr", 4)
+    for asked, left in ((3, True), (4, False)):
+        settings = replace(step.settings, episodes=asked)  # type: ignore[call-arg]
+        own = replace(step, session=replace(step.session, data=(data,), run=tmp_path / "run"), settings=settings)
+        curriculum.shed(Chain(TINY, [own]), "artifacts")
+        assert data.exists() is left
+    assert "stays; it holds 4 episodes, 3 were asked for" in capsys.readouterr().err
+
+
+def test_a_warm_start_from_an_environment_that_failed_begins_from_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = {}
+
+    def see(session: Session, settings: Any) -> Result:
+        seen[session.env] = settings.from_
+        return train(session, settings)
+
+    acting(monkeypatch, collect=fail, train_vae=see, evaluate=score)
+    monkeypatch.chdir(tmp_path)
+    curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout", warm_start=True), Sources())
+    assert seen == {"Breakout": ""}
+    assert capsys.readouterr().err.count("Breakout: begins from scratch; runs/Pong has no vae to start from") == 1
+
+
+def test_where_a_chain_starts_from_is_part_of_what_it_is() -> None:
+    def fingerprint(**settings: Any) -> str:
+        return chains_of(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), Sources())[1].fingerprint
+
+    assert fingerprint() != fingerprint(warm_start=True)
+    before = CurriculumSettings(envs="CartPole,Breakout", warm_start=True)
+    assert chains_of(Session(""), before, Sources())[1].fingerprint != fingerprint(warm_start=True)
+
+
+def test_what_follows_a_change_is_not_foreseen_as_up_to_date(chain: Path) -> None:
+    config = small_config(chain, SMALL)
+
+    def plans(*assignments: str) -> list[bool]:
+        told = run(chain, "curriculum", "--envs", TINY, "--config", config, "--dry-run", "--json", *assignments).stdout
+        return [plan["what"].startswith("up to date") for plan in json.loads(told)["environments"][TINY]]
+
+    assert plans() == [True] * 6
+    assert plans("--max-generations", "7") == [True, True, True, False, False, False]

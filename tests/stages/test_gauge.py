@@ -7,7 +7,7 @@ from stages import console
 from stages.gauge import SECONDS, Gauge
 
 
-def test_it_sees_the_most_memory_and_disk_and_what_is_left(tmp_path: Path) -> None:
+def test_it_sees_the_most_memory_and_what_is_left_on_disk(tmp_path: Path) -> None:
     place = tmp_path / "vae"
     with Gauge([place]) as gauge:
         before = gauge.memory
@@ -16,11 +16,11 @@ def test_it_sees_the_most_memory_and_disk_and_what_is_left(tmp_path: Path) -> No
         making.mkdir()
         (making / "checkpoint").write_bytes(bytes(3_000_000))
         time.sleep(3 * SECONDS)
+        assert 3_000_000 <= gauge.left < 3_100_000
         del held
         (making / "checkpoint").write_bytes(bytes(1_000_000))
         making.rename(place)
     assert gauge.memory - before > 150_000_000
-    assert gauge.disk >= 3_000_000
     assert 1_000_000 <= gauge.left < 1_100_000
 
 

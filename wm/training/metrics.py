@@ -85,11 +85,11 @@ class MetricsLog:
         self._board.close()
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    """All whole lines of a folder's metrics."""
+def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
+    """All whole lines of a folder's metrics, or of another log that may be growing."""
     lines = []
     try:
-        text = (folder / NAME).read_text(encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
     except OSError:
         return []
     for line in text.splitlines():
