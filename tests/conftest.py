@@ -1,16 +1,21 @@
 """A tiny world: a real gymnasium environment whose frames are cheap, registered in every process that needs it."""
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
+from stages import cli, console
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
@@ -108,9 +113,20 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
 
 
 def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(*words), cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=240
-    )
+    """A command that succeeds, in this process: half of a short command's time is the import of torch."""
+    told, said = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment(**variables)),
+        mock.patch.dict(console._manners),
+        contextlib.redirect_stdout(told),
+        contextlib.redirect_stderr(said),
+    ):
+        code = cli.run(list(words))
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    done = subprocess.CompletedProcess(words, code, told.getvalue(), said.getvalue())
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
