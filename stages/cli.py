@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from stages import console, housekeeping
-from stages.options import Sources, config_lines, disk_limit, settings_options, shared_options
+from stages.options import Sources, config_lines, settings_options, shared_options, size_limit
 from stages.session import Plan, Result, Session
 from wm.artifacts.budget import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
@@ -17,6 +17,7 @@ from wm.settings import (
     CollectSettings,
     ControllerSettings,
     CurriculumSettings,
+    DreamerSettings,
     DreamSettings,
     EvaluateSettings,
     MdnRnnSettings,
@@ -47,8 +48,10 @@ def wm() -> None:
       wm train-controller --env Pong C           -> runs/Pong/controller
       wm dream --env Pong            a dream     -> runs/Pong/dream
       wm evaluate --env Pong         a score     -> runs/Pong/evaluation
-    Or all of them: wm curriculum. What came of it: wm report, compare. What there is: wm ls, info, view, verify,
-    export, clean. Whether this machine has what it takes: wm doctor.
+    Instead of V, M and C:
+      wm train-dreamer --env Pong    a Dreamer   -> runs/Pong/dreamer
+    Or all of them: wm curriculum. What came of it: wm report, compare, memory. What there is: wm ls, info, view,
+    verify, export, clean. Whether this machine has what it takes: wm doctor.
     """
 
 
@@ -68,7 +71,12 @@ class _Invocation:
         self.stop = console.Stop()
         shared = {name: options[name] for name in _SHARED if name in options}
         self.session = Session(
-            env=options.get("env", ""), disk_limit=disk_limit(options["disk_budget"]), stop=self.stop, **shared
+            env=options.get("env", ""),
+            disk_limit=size_limit(options["disk_budget"]),
+            memory_limit=size_limit(options.get("memory_limit")),
+            snapshot=options.get("snapshot", False),
+            stop=self.stop,
+            **shared,
         )
 
     def show_config(self, settings: Settings, origin: dict[str, str]) -> None:
@@ -137,7 +145,7 @@ def collect(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options("workers")
+@shared_options("workers", trains=True)
 @settings_options(VaeSettings)
 def train_vae(**options: Any) -> None:
     """Train V, which compresses a frame into a latent z.
@@ -154,7 +162,7 @@ def train_vae(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options("workers")
+@shared_options("workers", trains=True)
 @settings_options(MdnRnnSettings)
 def train_mdnrnn(**options: Any) -> None:
     """Train M, which predicts the next z, the reward and the end. Encodes the episodes first if need be.
@@ -171,7 +179,7 @@ def train_mdnrnn(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options("device")
+@shared_options("device", trains=True)
 @settings_options(ControllerSettings)
 def train_controller(**options: Any) -> None:
     """Evolve C, a linear policy on [mean z, h], in the real environment or in the dream.
@@ -205,6 +213,25 @@ def dream(**options: Any) -> None:
 
 
 @wm.command()
+@shared_options("workers", presets="dreamer", trains=True)
+@settings_options(DreamerSettings)
+def train_dreamer(**options: Any) -> None:
+    """Learn a world model, an actor and a critic while playing.
+
+    With --data, the world model first learns from collected episodes; with --steps 0, from them alone.
+
+    Example: wm train-dreamer --env Catch --preset nano
+    """
+
+    def find() -> tuple[Stage, Planner]:
+        from stages import train_dreamer as stage
+
+        return stage.train_dreamer, stage.plan
+
+    _run_stage("train-dreamer", DreamerSettings, options, find)
+
+
+@wm.command()
 @shared_options("data", "name", "seed", "device")
 @settings_options(EvaluateSettings)
 def evaluate(**options: Any) -> None:
@@ -222,7 +249,7 @@ def evaluate(**options: Any) -> None:
 
 
 @wm.command()
-@shared_options("env", "data", "run", "name")
+@shared_options("env", "data", "run", "name", trains=True)
 @settings_options(CurriculumSettings)
 def curriculum(**options: Any) -> None:
     """Run the whole chain for several environments; what is up to date is not done again.

@@ -9,8 +9,10 @@ import numpy as np
 
 from stages import console
 from stages.candidates import Evaluation
+from stages.guard import MemoryGuard
 from stages.session import Session
 from wm.artifacts import durable
+from wm.errors import MemoryProblem
 from wm.evolution.history import History
 from wm.evolution.search import Search, digest, replay
 from wm.settings import ControllerSettings
@@ -49,6 +51,7 @@ class Evolution:
             self._take(line, search)
         label = f"train-controller {self.session.env}"
         self._metrics = MetricsLog(self.folder, self.history.generation)
+        self._guard = MemoryGuard(self.session, self.folder, self.settings.max_generations)
         if self.history.lines:
             console.say(f"{label}: goes on at generation {search.generation}")
         elif warm:
@@ -97,7 +100,9 @@ class Evolution:
         for name in ("returns", "validation"):
             if line.get(name):
                 told |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
-        self._metrics.write(line["generation"], told)
+        if alarm := self._guard.look(self._metrics.write(line["generation"], told)):
+            self._metrics.close()
+            raise MemoryProblem(f"train-controller {self.session.env}: {alarm}")
 
     def _take(self, line: dict[str, Any], search: Search) -> None:
         self.history.add(line, search.mean)

@@ -1,5 +1,5 @@
-"""The commands that look at what there is and look after it: ls, info, verify, view, report, compare, export, clean,
-doctor. Imports nothing heavy."""
+"""The commands that look at what there is and look after it: ls, info, verify, view, report, compare, memory, export,
+clean, doctor. Imports nothing heavy."""
 
 from pathlib import Path
 
@@ -206,4 +206,22 @@ def clean(
         click.echo(f"{show_size(size)} more with --{kind}: {KINDS[kind]}")
 
 
-COMMANDS = (ls, info, verify, view, report, compare, export, clean, doctor)
+@click.command()
+@_paths
+@_as_json
+def memory(paths: tuple[Path, ...], as_json: bool) -> None:
+    """Say whether the memory of a training grew, where and why, with a plot beside its metrics.
+
+    Example: wm memory runs/Pong
+    """
+    from stages.memory import memory as find
+    from stages.memory import table_of
+
+    facts = [fact for path in paths or (Path("runs"),) for fact in find(path)]
+    if as_json:
+        console.print_json({"trainings": facts})
+    else:
+        click.echo(table_of(facts))
+
+
+COMMANDS = (ls, info, verify, view, report, compare, memory, export, clean, doctor)

@@ -25,9 +25,23 @@ S = TypeVar("S", bound=Settings)
 _TYPES: dict[Any, Any] = {int: int, float: float, str: str}
 
 
-def preset_names() -> list[str]:
-    """The presets that come with the package."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+def preset_names(of: str = "") -> list[str]:
+    """The presets that come with the package, with those that are `of` one command alone."""
+    own = (PRESETS / of).glob("*.toml") if of else ()
+    return sorted(path.stem for path in PRESETS.glob("*.toml")) + sorted(path.stem for path in own)
+
+
+def _preset_path(name: str) -> Path:
+    found = next(PRESETS.rglob(f"{name}.toml"), None)
+    assert found is not None, name  # the option offers those that are there
+    return found
+
+
+def _preset_option(of: str = "") -> Callable[[F], F]:
+    return click.option(
+        "--preset", type=click.Choice(preset_names(of)), default=None, envvar="WM_PRESET",
+        help="A table of settings for how much time there is.",
+    )  # fmt: skip
 
 
 def settings_options(group: type[Settings]) -> Callable[[F], F]:
@@ -79,10 +93,7 @@ _SHARED = {
         "--workers", type=click.IntRange(min=0), default=0, envvar="WM_WORKERS",
         help="Processes that play; 0: one per core.",
     ),
-    "preset": click.option(
-        "--preset", type=click.Choice(preset_names()), default=None, envvar="WM_PRESET",
-        help="A table of settings for how much time there is.",
-    ),
+    "preset": _preset_option(),
     "quick": click.option("--quick", is_flag=True, help="The same as --preset quick."),
     "config": click.option(
         "--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
@@ -105,15 +116,25 @@ _SHARED = {
         "--print-config", is_flag=True, help="Print every setting and where it came from."
     ),
 }  # fmt: skip
+_TRAINING = {
+    "memory_limit": click.option(
+        "--memory-limit", default=None, envvar="WM_MEMORY_LIMIT", metavar="SIZE",
+        help="Bytes of memory that a training and its processes may use, such as 2GB; it ends with a checkpoint.",
+    ),
+    "snapshot": click.option(
+        "--snapshot", is_flag=True, help="Write what is in memory twice, so that wm memory can tell what grew."
+    ),
+}  # fmt: skip
 
 
-def shared_options(*left_out: str) -> Callable[[F], F]:
-    """Options that mean the same for every command, less those that would mean nothing for this one."""
+def shared_options(*left_out: str, presets: str = "", trains: bool = False) -> Callable[[F], F]:
+    """Options that mean the same for every command, less those that would mean nothing for this one; `presets` are the
+    command's own, beside everybody's; one that `trains` can be held to some memory."""
 
     def decorate(function: F) -> F:
-        for name, option in reversed(_SHARED.items()):
+        for name, option in reversed((_SHARED | (_TRAINING if trains else {})).items()):
             if name not in left_out:
-                function = option(function)
+                function = (_preset_option(presets) if name == "preset" else option)(function)
         return function
 
     return decorate
@@ -141,7 +162,7 @@ class Sources:
                 origin[item.name] = source
 
         if self.preset is not None:
-            take(_table(PRESETS / f"{self.preset}.toml", command, env), f"preset {self.preset}")
+            take(_table(_preset_path(self.preset), command, env), f"preset {self.preset}")
         if self.config is not None:
             take(_table(self.config, command, env), str(self.config))
         for item in dataclasses.fields(group):
@@ -200,8 +221,8 @@ def _convert(item: "dataclasses.Field[Any]", value: Any, source: str) -> Any:
         raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {_TYPES[item.type].__name__}.") from None
 
 
-def disk_limit(text: str | None) -> int | None:
-    """`--disk-budget` in bytes."""
+def size_limit(text: str | None) -> int | None:
+    """`--disk-budget` or `--memory-limit` in bytes."""
     return None if text is None else parse_size(text)
 
 

@@ -16,6 +16,7 @@ from wm.artifacts.budget import DiskBudget, show_size
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.errors import MissingPackage, UsageProblem
+from wm.training.memory import hold_to_device
 from wm.workers import PATIENCE, Workers
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class Session:
     device: str = "auto"
     workers: int = 0
     disk_limit: int | None = None
+    memory_limit: int | None = None
+    snapshot: bool = False
     keep_current: bool = False
     stop: console.Stop = field(default_factory=console.Stop)
 
@@ -199,9 +202,10 @@ def pick_device(asked: str) -> str:
 
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if asked == "auto":
-        return "cuda" if present["cuda"] else "mps" if present["mps"] else "cpu"
+        asked = "cuda" if present["cuda"] else "mps" if present["mps"] else "cpu"
     if not present[asked]:
         raise MissingPackage(f"--device is {asked} but this torch sees none; use --device cpu or auto.")
+    hold_to_device()
     return asked
 
 

@@ -167,8 +167,9 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             clip=settings.clip, accumulate=settings.accumulate,
         )  # fmt: skip
         figures = train_to_best(
-            session, builder.folder, f"train-vae {session.env}", trainer, validate, batches.about, settings
-        )
+            session, builder.folder, f"train-vae {session.env}", trainer, validate, batches.about, settings,
+            lambda: batches.nbytes,
+        )  # fmt: skip
         metrics: dict[str, Any] = {
             **figures,
             "mean_picture_error": _mean_picture_error(validation),

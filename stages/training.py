@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from stages import console
+from stages.guard import MemoryGuard
 from stages.session import Session
 from wm.artifacts.runs import SCRATCH
-from wm.errors import BadData, UsageProblem
+from wm.errors import BadData, MemoryProblem, UsageProblem
 from wm.settings import GradientSettings
 from wm.training.checkpoint import Checkpoints
 from wm.training.loop import Loss, Trainer
+from wm.training.memory import optimizer_bytes
 from wm.training.metrics import MetricsLog
 from wm.training.precision import Precision, allow_tf32, pick
 
@@ -72,19 +74,26 @@ def train_to_best(
     validate: Callable[[], dict[str, float]],
     about: Callable[[int], str],
     settings: GradientSettings,
+    buffers: Callable[[], int] = lambda: 0,
 ) -> dict[str, float]:
     """Train from the last checkpoint in `folder`, leaving the best weights in the model.
 
     `validate()["validation_loss"]` is the score; after `settings.patience` validations without a better one training
-    ends. `about(number)` tells what is in a batch. Returns the figures of the best checkpoint and the speed. On
-    Stopped the current step is saved first. Raises BadData if the loss is not finite even at half the rate.
+    ends. `about(number)` tells what is in a batch, `buffers` how many bytes of data are held. Returns the figures of
+    the best checkpoint and the speed. On Stopped, and on MemoryProblem, the current step is saved first. Raises
+    BadData if the loss is not finite even at half the rate.
     """
     checkpoints = Checkpoints(folder / SCRATCH, trainer)
     begun = bool(checkpoints.points())
     step = start = checkpoints.resume()
     if start:
         console.say(f"{label}: goes on at step {start} of {settings.steps}")
-    log = MetricsLog(folder, start if begun else -1)
+    guard = MemoryGuard(session, folder, settings.steps)
+
+    def held() -> int:
+        return buffers() + optimizer_bytes(trainer.optimizer)
+
+    log = MetricsLog(folder, start if begun else -1, held)
 
     def save() -> None:
         scores = validate()
@@ -104,20 +113,23 @@ def train_to_best(
         while step < settings.steps and not _ended(checkpoints, step, settings):
             metrics = trainer.step(step)
             step += 1
-            stopping = session.stop.signal is not None and step < settings.steps
+            stopping, alarm = session.stop.signal is not None and step < settings.steps, ""
             due = step % settings.validate_every == 0 or step == settings.steps or stopping
             if due or step % LOG_EVERY == 0:
                 count, first = trainer.take_skipped()
                 if count > MOST_SKIPPED:
                     step = _go_back(label, trainer, checkpoints, first, count, about)
                     log.close()
-                    log = MetricsLog(folder, step)
+                    log = MetricsLog(folder, step, held)
                     continue
                 skipped += count
                 figures = {name: value.item() for name, value in metrics.items()}
-                log.write(step, figures)
-            if due:
+                alarm = guard.look(log.write(step, figures))
+            if due or alarm:
                 save()
+            if alarm:
+                log.close()
+                raise MemoryProblem(f"{label}: {alarm}")
             if stopping:
                 log.close()
                 session.stop.raise_if_stopped()

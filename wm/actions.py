@@ -50,6 +50,15 @@ class ActionSpace:
         """Zeros for `rows` stored actions: (rows,) int32, or (rows, dimensions) float32."""
         return np.zeros(rows, np.int32) if self.discrete else np.zeros((rows, self.width), np.float32)
 
+    def decode(self, encoded: NDArray[np.float32]) -> NDArray[Any]:
+        """The actions of (..., width) encoded ones: the inverse of `encode`, what is outside the box moved to its
+        edge."""
+        if self.discrete:
+            return encoded.argmax(-1)
+        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        found: NDArray[np.float32] = low + (np.clip(encoded, -1, 1) + 1) / 2 * (high - low)
+        return found
+
     def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
         """(..., width) float32: one-hot, or the box scaled to [-1, 1]."""
         if self.discrete:

@@ -47,6 +47,12 @@ class DiskProblem(WmError):
     exit_code = 74
 
 
+class MemoryProblem(WmError):
+    """The machine's memory does not suffice, or is being used up."""
+
+    exit_code = 71
+
+
 class Locked(WmError):
     """Another process is writing the same thing."""
 

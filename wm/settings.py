@@ -26,7 +26,7 @@ def setting(
     *,
     low: float | None = None,
     high: float | None = None,
-    choices: tuple[str, ...] | None = None,
+    choices: tuple[Any, ...] | None = None,
     flag: bool = False,
     result: bool = True,
     added: bool = False,
@@ -74,7 +74,7 @@ def check(item: "dataclasses.Field[Any]", value: Any) -> None:
     low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
     name = option_name(item)
     if choices is not None and value not in choices:
-        raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+        raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:
         raise UsageProblem(f"{name} is {value}; expected at least {low:g}.")
     if high is not None and not value <= high:
@@ -318,6 +318,66 @@ class EvaluateSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DreamerSettings(Settings):
+    """`wm train-dreamer`: a recurrent state-space model with actor and critic, learned while it plays."""
+
+    steps: int = setting(100_000, "Environment steps to play; 0: learn from --data alone.", low=0, flag=True)
+    num_envs: int = setting(2, "Environments played side by side.", low=1, high=64, flag=True)
+    capacity: int = setting(50_000, "Steps that the replay holds, in memory and on disk.", low=64, flag=True)
+    warmup: int = setting(
+        1024,
+        "Environment steps until actor and critic learn too, not the world model alone.",
+        low=0,
+        flag=True,
+    )
+    train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, flag=True)
+    pretrain: int = setting(2000, "With --data: updates of the world model on it before the play.", low=1, flag=True)
+    prefill: int = setting(256, "Environment steps before the first update.", low=1)
+    batch: int = setting(8, "Windows per update.", low=1, flag=True)
+    seq_len: int = setting(32, "Steps per window.", low=2, flag=True)
+    horizon: int = setting(15, "Steps imagined from every state.", low=1)
+    starts: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
+    decoded: float = setting(0.25, "Share of the frames that the decoder draws in an update.", low=0.01, high=1)
+    entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
+    world_rate: float = setting(3e-4, "Adam's step size for the world model.", low=1e-8, high=1)
+    behaviour_rate: float = setting(1e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
+    precision: str = setting(
+        "auto",
+        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        choices=("auto", "fp32", "bf16"),
+        flag=True,
+    )
+    size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 84, 96, 128))
+    gray: bool = setting(True, "See one gray channel instead of three colours.")
+    stack: int = setting(1, "Newest frames that are seen at once.", low=1, high=8)
+    encoder: str = setting("conv", "conv halves frames; nature is Mnih's, for 84 pixels.", choices=("conv", "nature"))
+    deter: int = setting(256, "Numbers that the GRU carries on.", low=8)
+    hidden: int = setting(128, "Units between the parts of the recurrent model.", low=8)
+    stoch: int = setting(32, "Latents.", low=1)
+    classes: int = setting(16, "Categories of each latent; 0: Gaussian ones.", low=0)
+    depth: int = setting(16, "Channels of the first convolution.", low=2)
+    units: int = setting(128, "Units of a head's layers.", low=8)
+    layers: int = setting(2, "Layers of a head.", low=1, high=8)
+    bins: int = setting(63, "Bins of reward and value; odd.", low=3, high=511)
+    part_rows: int = setting(4096, "Steps between checkpoints; each writes a part of the replay.", low=16, result=False)
+    log_every: int = setting(500, "Environment steps between lines of metrics.jsonl.", low=1, result=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.size == 84) != (self.encoder == "nature"):
+            raise UsageProblem(
+                f"size is {self.size} and encoder {self.encoder!r}; nature is for 84 pixels, conv for the other sizes."
+            )
+        if self.bins % 2 == 0:
+            raise UsageProblem(f"bins is {self.bins}; expected an odd number, so that one of them is 0.")
+        if self.capacity < self.num_envs * self.seq_len:
+            raise UsageProblem(
+                f"--capacity is {self.capacity}; expected at least a window of {self.seq_len} steps for each of "
+                f"{self.num_envs} environments."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CurriculumSettings(Settings):
     """`wm curriculum`: the whole chain, one environment after the other."""
 
@@ -375,5 +435,6 @@ COMMANDS: dict[str, type[Settings]] = {
     "train-controller": ControllerSettings,
     "dream": DreamSettings,
     "evaluate": EvaluateSettings,
+    "train-dreamer": DreamerSettings,
     "curriculum": CurriculumSettings,
 }

@@ -133,6 +133,14 @@ NAMED = _named(
         rows_per_episode=500,
         protocol="500-step limit",
     ),
+    EnvSpec(
+        "Catch",
+        "wm.envs.catch:Catch-v0",
+        package="gymnasium",
+        pip="gymnasium",
+        rows_per_episode=8,
+        protocol="7 steps",
+    ),
 )
 
 

@@ -101,6 +101,12 @@ class FrameBatches:
                 filled += chunk.rows
         self._order, self._group = order, number
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the frames that are decoded now."""
+        held = [vars(self)[name] for name in ("_all", "_buffer") if name in vars(self)]
+        return sum(frames.nbytes for frames in held)
+
     def about(self, step: int) -> str:
         """Which batch a step has, in words."""
         return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"

@@ -72,7 +72,7 @@ class Dataset:
         """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence."""
         recipe = read_root(path)
         parts = committed_parts(path)
-        for first, last in unexplained_gaps(path, parts):
+        for first, last in unexplained_gaps(path, parts, bool(recipe.get("evicts"))):
             raise BadData(
                 f"{path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
                 f"them again, or `wm verify {path} --repair` to go on without them."
@@ -162,11 +162,12 @@ def gaps(parts: Sequence[Part]) -> list[Range]:
     return [(end, part.first) for end, part in zip(ends, parts, strict=False) if end < part.first]
 
 
-def unexplained_gaps(path: Path, parts: Sequence[Part]) -> list[Range]:
-    """Gaps whose episodes do not lie in quarantine."""
+def unexplained_gaps(path: Path, parts: Sequence[Part], evicts: bool = False) -> list[Range]:
+    """Gaps whose episodes do not lie in quarantine, nor, if it is a replay that `evicts`, are older than the rest."""
     held = [named for name in _names(path / QUARANTINE) if (named := part_range(name.partition(".")[0]))]
     covered = {episode for first, last in held for episode in range(first, last)}
-    return [(first, last) for first, last in gaps(parts) if not covered.issuperset(range(first, last))]
+    found = [(first, last) for first, last in gaps(parts) if not covered.issuperset(range(first, last))]
+    return [(first, last) for first, last in found if not (evicts and first == 0)]
 
 
 def read_root(path: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def check(path: Path) -> list[Checked]:
     names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
     found += [_check_part(path / name, recipe) for name in names]
     if not any(checked.problem for checked in found):
-        for first, last in unexplained_gaps(path, committed_parts(path)):
+        for first, last in unexplained_gaps(path, committed_parts(path), bool(read_root(path).get("evicts"))):
             why = f"{path} has lost episodes {first} to {last - 1}."
             found.append(Checked(path / part_name(first, last), 0, why))
     return found

@@ -27,6 +27,11 @@ class FramesTogether:
     def __init__(self, sources: Sequence[FrameBatches]) -> None:
         self._sources = sources
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the frames that are decoded now."""
+        return sum(source.nbytes for source in self._sources)
+
     def at(self, step: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The batch of a step, in the first rows of `out`."""
         filled = 0

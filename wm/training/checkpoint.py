@@ -8,16 +8,34 @@ generator has to be saved.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_file
 from wm.training import weights
-from wm.training.loop import Trainer
 
 KEEP_LAST = 2
+
+
+class Continued(Protocol):
+    """What a checkpoint holds: a model, its optimizer, and the rest as plain values."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The weights."""
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Its state."""
+
+    def state(self) -> dict[str, Any]:
+        """What continues it besides weights and optimizer."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +64,10 @@ class Point:
 
 
 class Checkpoints:
-    """Checkpoints of a training in a folder; the lowest `validation_loss` is the best."""
+    """Checkpoints of a training in a folder; the lowest `validation_loss` is the best, and stays if `keep_best`."""
 
-    def __init__(self, folder: Path, trainer: Trainer) -> None:
-        self.folder, self.trainer = folder, trainer
+    def __init__(self, folder: Path, trainer: Continued, keep_best: bool = True) -> None:
+        self.folder, self.trainer, self._keep_best = folder, trainer, keep_best
         self.model, self.optimizer = trainer.model, trainer.optimizer
         durable.make_folder(folder)
         durable.sweep(folder)
@@ -76,9 +94,9 @@ class Checkpoints:
         weights.save(point.tensors, tensors)
         record = {"step": step, "scores": scores, "state": point.state, "sha256": sha256_file(point.tensors)}
         durable.write_json(point.record, record)
-        best = self.best()
+        best = self.best().step if self._keep_best else -1
         for old in self.points()[:-KEEP_LAST]:
-            if old.step != best.step:
+            if old.step != best:
                 old.record.unlink(missing_ok=True)
                 old.tensors.unlink(missing_ok=True)
 

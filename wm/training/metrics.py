@@ -4,27 +4,17 @@ import importlib.util
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from PIL import Image
 
 from wm.artifacts import durable
+from wm.training.memory import Meter
 
 NAME = "metrics.jsonl"
-
-
-def anonymous_memory() -> int:
-    """RssAnon of this process in bytes (RSS where /proc is missing): page cache is not a leak."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return int(psutil.Process().memory_info().rss)
 
 
 class Board:
@@ -63,20 +53,22 @@ def show_picture(folder: Path, step: int, name: str, png: bytes) -> None:
 
 
 class MetricsLog:
-    """Appends metrics by step. Opened at a step, it drops later lines and a torn last one: nothing stands twice."""
+    """Appends metrics by step, with the memory in use; `buffers` tells how many bytes long-lived buffers hold. Opened
+    at a step, it drops later lines and a torn last one: nothing stands twice."""
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path, step: int, buffers: Callable[[], int] = lambda: 0) -> None:
         self._path = folder / NAME
         kept = [line for line in read(folder) if line["step"] <= step]
         durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        self._board = Board(folder, step)
+        self._board, self._meter, self._buffers = Board(folder, step), Meter(folder), buffers
 
-    def write(self, step: int, values: dict[str, float]) -> None:
-        """Append one line: the step, the values, and the memory in use."""
-        line = {"step": step, **values, "rss_anon_mb": round(anonymous_memory() / 1e6, 1)}
+    def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
+        """Append one line, and return it: the step, the values, the memory in use, and which process it was."""
+        line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._board.scalars(step, line)
+        return line
 
     def close(self) -> None:
         """Make the file durable."""

@@ -1,0 +1,220 @@
+"""Learning while playing: steps of a few environments, updates between them, a checkpoint with every part written."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from stages.session import Session
+from wm.actions import ActionSpace
+from wm.envs.catalogue import EnvRecipe
+from wm.episodes.replay import Journal, Ring, Steps
+from wm.errors import WmError
+from wm.models.dreamer.learner import Dreamer, Learner
+from wm.models.dreamer.rssm import State
+from wm.models.dreamer.world import Batch
+from wm.seeding import episode_seed, generator, integer
+from wm.settings import DreamerSettings
+from wm.training.checkpoint import Checkpoints
+from wm.training.staging import Staging
+
+REMEMBERED = 100  # episodes whose returns are averaged
+
+
+class Moment(NamedTuple):
+    """What the next step needs: the frames that are seen, the state before them and the actions that led to them."""
+
+    frames: NDArray[np.uint8]
+    state: State
+    actions: Tensor
+    first: Tensor
+
+
+@dataclass
+class Counts:
+    """How far it is; plain values that a checkpoint holds. `began` is the step at which updates began, -1: not yet."""
+
+    steps: int = 0
+    updates: int = 0
+    pretrained: int = 0
+    began: int = -1
+    episodes: int = 0
+    begun: int = 0
+
+
+class Updates:
+    """Batches from a ring and what is learned from them. Batch and noise follow from the seed and the number of the
+    update, so nothing of chance has to be saved."""
+
+    def __init__(self, session: Session, settings: DreamerSettings, learner: Learner, device: torch.device) -> None:
+        self.learner, self._seed, self._settings, self._device = learner, session.seed, settings, device
+        form = learner.model.form
+        self._shape = (settings.batch, settings.seq_len, form.size, form.size, form.planes)
+        self._staging = Staging(self._shape, device)
+        self._source = torch.Generator(device)
+
+    def __call__(self, ring: Ring, number: int, behave: bool) -> dict[str, Tensor]:
+        """Update number `number`; its figures are still on the device."""
+        s = self._settings
+        random = generator(self._seed, "dreamer", "batch", number)
+        steps = ring.sample(s.batch, s.seq_len, random, s.stack, self._staging.empty())
+        self._source.manual_seed(integer(self._seed, "dreamer", "update", number))
+        batch = to_batch(steps, self._staging.send(s.batch), self._device)
+        return self.learner.update(batch, self._source, behave)
+
+
+def to_batch(steps: Steps, frames: Tensor, device: torch.device) -> Batch:
+    """Tensors on the device; a window's first step counts as an episode's first."""
+    first = steps.first.astype(np.float32)
+    first[:, 0] = 1
+    rest = (steps.actions, steps.rewards, first, steps.terminal.astype(np.float32))
+    return Batch(frames, *(torch.from_numpy(column).to(device) for column in rest))
+
+
+class Online:
+    """A Dreamer that plays `num_envs` environments and learns from its replay. It is what a checkpoint continues:
+    weights, optimizer, counts, and which pieces of the replay on disk are whose."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: DreamerSettings,
+        learner: Learner,
+        env: EnvRecipe,
+        journal: Journal,
+        checkpoints: Path,
+        device: torch.device,
+    ) -> None:
+        self.model: nn.Module = learner.model
+        self.optimizer = learner.optimizer
+        self.counts = Counts()
+        self.returns: deque[float] = deque(maxlen=REMEMBERED)
+        self._session, self._settings, self._device = session, settings, device
+        self._dreamer: Dreamer = learner.model
+        self._recipe, self._journal, self._ring = env, journal, journal.ring
+        self._envs = [env.make() for _ in range(settings.num_envs)]
+        self.space = ActionSpace.of(self._envs[0].action_space)
+        self._totals = np.zeros(settings.num_envs)
+        self._learn = Updates(session, settings, learner, device)
+        self._source = torch.Generator(device)
+        self._checkpoints = Checkpoints(checkpoints, self, keep_best=False)
+        self._resumed = False
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides weights and optimizer."""
+        return {
+            "counts": vars(self.counts),
+            "returns": list(self.returns),
+            "replay": {"upto": self._journal.next, "lanes": {str(k): lane for k, lane in self._journal.lanes.items()}},
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue: the ring is read from disk once; episodes that were open are over."""
+        self.counts = Counts(**state["counts"])
+        self.returns = deque(state["returns"], REMEMBERED)
+        lanes = {int(index): lane for index, lane in state["replay"]["lanes"].items()}
+        self._journal.restore(state["replay"]["upto"], lanes)
+
+    def resume(self) -> bool:
+        """Load the last checkpoint, if there is one."""
+        found = bool(self._checkpoints.resume())
+        if not found:
+            self._journal.restore(0, {})
+        return found
+
+    def checkpoint(self) -> None:
+        """Everything so far survives from here on."""
+        self._journal.commit()
+        place = self.counts.steps + self.counts.pretrained
+        self._checkpoints.save(place, {"validation_loss": 0.0})
+        self._journal.evict()
+
+    def pretrain(self, ring: Ring, until: int) -> Iterator[dict[str, Tensor]]:
+        """Updates of the world model on collected episodes."""
+        while self.counts.pretrained < until:
+            figures = self._learn(ring, self.counts.updates, behave=False)
+            self.counts.updates += 1
+            self.counts.pretrained += 1
+            yield figures
+
+    def play(self) -> Iterator[dict[str, Tensor]]:
+        """Steps and updates until all steps are played; yields the figures of the last update after every step."""
+        if self.counts.steps >= self._settings.steps:
+            return
+        moment, figures = self._begin(), dict[str, Tensor]()
+        while self.counts.steps < self._settings.steps:
+            moment = self._step(moment)
+            for _ in range(self._due()):
+                behave = self.counts.steps >= self._settings.warmup
+                figures = self._learn(self._ring, self.counts.updates, behave)
+                self.counts.updates += 1
+            yield figures
+
+    def _due(self) -> int:
+        """Updates that the steps so far have paid for."""
+        counts, settings = self.counts, self._settings
+        if counts.began < 0:
+            ready = counts.steps >= settings.prefill and self._ring.starts(settings.seq_len).sum() > 0
+            if not ready:
+                return 0
+            counts.began = counts.steps
+        paid = (counts.steps - counts.began) * settings.train_ratio / (settings.batch * settings.seq_len)
+        return int(paid) - (counts.updates - counts.pretrained)
+
+    def _begin(self) -> Moment:
+        size, stack = self._ring.columns["frames"].shape[2:], self._settings.stack
+        frames = np.zeros((len(self._envs), *size[:2], size[2] * stack), np.uint8)
+        for lane in range(len(self._envs)):
+            self._reset(lane, frames)
+        state, actions = self._dreamer.begin(len(self._envs))
+        return Moment(frames, state, actions, torch.ones(len(self._envs), device=self._device))
+
+    def _reset(self, lane: int, frames: NDArray[np.uint8]) -> None:
+        seed = episode_seed("train", self._session.seed, "dreamer", self.counts.begun)
+        self.counts.begun += 1
+        frame, _ = self._guarded(lambda: self._envs[lane].reset(seed=seed))
+        frames[lane] = np.concatenate([frame] * self._settings.stack, -1)
+        self._totals[lane] = 0
+        self._ring.begin(lane, frame, seed)
+        self._journal.noted(lane)
+
+    def _step(self, moment: Moment) -> Moment:
+        """One step of every environment."""
+        self._source.manual_seed(integer(self._session.seed, "dreamer", "act", self.counts.steps))
+        seen = torch.from_numpy(moment.frames).to(self._device)
+        actions, state = self._dreamer.act(seen, moment.state, moment.actions, moment.first, self._source, explore=True)
+        chosen = self.space.decode(actions.cpu().numpy())
+        frames, first = moment.frames.copy(), np.zeros(len(self._envs), np.float32)
+        for lane, env in enumerate(self._envs):
+            action = chosen[lane].item() if self.space.discrete else chosen[lane]
+            frame, reward, terminated, truncated, _ = self._guarded(partial(env.step, action))
+            self._ring.add(lane, frame, action, float(reward), bool(terminated))
+            self._journal.noted(lane)
+            self._totals[lane] += float(reward)
+            self.counts.steps += 1
+            frames[lane] = np.concatenate([frames[lane][..., frame.shape[-1] :], frame], -1)
+            if terminated or truncated:
+                self.returns.append(float(self._totals[lane]))
+                self.counts.episodes += 1
+                self._reset(lane, frames)
+                first[lane] = 1
+        return Moment(frames, state, actions, torch.from_numpy(first).to(self._device))
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:  # whatever an environment of somebody's raises
+            told = f"{self._recipe.name} broke while it was played ({error!r}); mend the environment."
+            raise WmError(told) from error
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()

@@ -1,0 +1,361 @@
+"""`wm train-dreamer`: a world model, an actor and a critic, learned while they play."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages import console
+from stages.guard import MemoryGuard
+from stages.imagination import open_loop_strip
+from stages.online import Online, to_batch
+from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.trained import SHAPE
+from wm.actions import ActionSpace
+from wm.artifacts import durable, locks
+from wm.artifacts.budget import show_size
+from wm.artifacts.runs import SCRATCH, Artifact, Run
+from wm.envs.catalogue import EnvRecipe
+from wm.episodes.dataset import Dataset, read_root
+from wm.episodes.replay import Journal, Ring, fill
+from wm.episodes.writer import create
+from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
+from wm.models.dreamer.form import Form
+from wm.models.dreamer.learner import Dreamer, Learner
+from wm.report.curves import Curve, draw
+from wm.seeding import generator, integer
+from wm.settings import DreamerSettings
+from wm.training import metrics as metrics_file
+from wm.training import weights
+from wm.training.memory import optimizer_bytes
+from wm.training.metrics import MetricsLog
+from wm.training.precision import Precision, pick
+
+RECIPE = 1
+FACTOR = 12  # bytes of weights, gradients and Adam's two moments for every 4 of weights, less the weights
+ACTIVATION = 30  # bytes of activations, forward and backward, for every byte of a batch's frames in float32
+
+
+def _env(session: Session, settings: DreamerSettings) -> EnvRecipe:
+    return EnvRecipe(session.env, settings.size, settings.gray)
+
+
+def _run(session: Session, settings: DreamerSettings) -> Run:
+    inputs = {f"data-{path.stem}": Dataset.open(path).fingerprint for path in session.data}
+    name = stage_name(session, "dreamer")
+    return session.make_run(name, "dreamer", RECIPE, settings.that_change_results(), inputs)
+
+
+def replay_path(session: Session) -> Path:
+    """Where what is played is written behind the play."""
+    name = stage_name(session, "dreamer")
+    return Path("data") / f"{session.run_path.name}.{name.replace('/', '-')}.zarr"
+
+
+def form_of(settings: DreamerSettings, space: ActionSpace) -> Form:
+    """The networks that the settings ask for."""
+    chosen = {name: getattr(settings, name) for name in Form.__dataclass_fields__ if hasattr(settings, name)}
+    return Form(channels=1 if settings.gray else 3, action=space.width, discrete=space.discrete, **chosen)
+
+
+def _model(form: Form, seed: int) -> Dreamer:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "dreamer", "init"))
+        return Dreamer(form)
+
+
+def _space(env: EnvRecipe) -> ActionSpace:
+    made = env.make()
+    made.close()
+    return ActionSpace.of(made.action_space)
+
+
+def plan(session: Session, settings: DreamerSettings) -> Plan:
+    """What `train_dreamer` would do, with the time of a few real updates."""
+    run = _run(session, settings)
+    if run.current() is not None:
+        return Plan("train-dreamer", run.folder, "up to date", 0, 0, (0, 0))
+    env = _env(session, settings)
+    form = form_of(settings, _space(env))
+    model = _model(form, session.seed)
+    device = torch.device(pick_device(session.device))
+    ring = Ring(1, settings.seq_len, (form.size, form.size, form.channels), ActionSpace(count=1))
+    learner = learner_of(model.to(device), settings, pick(settings.precision, device))
+    took = _seconds_per_update(learner, ring, settings, device)
+    updates = settings.steps * settings.train_ratio / (settings.batch * settings.seq_len)
+    updates += settings.pretrain if session.data else 0
+    low = updates * took
+    what = f"{settings.steps} steps of {settings.num_envs} environments, {updates:,.0f} updates"
+    parameters = 4 * sum(parameter.numel() for parameter in model.parameters())
+    memory = _ring_bytes(settings, form) + FACTOR * parameters // 4 + _activations(settings, form) + 400_000_000
+    disk = _bound(settings, form) + parameters
+    return Plan("train-dreamer", run.folder, what, disk, memory, (low, 1.5 * low + settings.steps / 200),
+                scratch=9 * parameters)  # fmt: skip
+
+
+def _seconds_per_update(learner: Learner, ring: Ring, settings: DreamerSettings, device: torch.device) -> float:
+    form, took = learner.model.form, []
+    ring.begin(0, np.zeros((form.size, form.size, form.channels), np.uint8), 0)
+    for _ in range(settings.seq_len - 1):
+        ring.add(0, np.zeros((form.size, form.size, form.channels), np.uint8), 0, 0.0, False)
+    steps = ring.sample(settings.batch, settings.seq_len, generator(0, "probe"), settings.stack)
+    batch = to_batch(steps, torch.from_numpy(steps.frames).to(device), device)
+    batch = batch._replace(actions=torch.zeros(*batch.first.shape, form.action, device=device))
+    for number in range(4):
+        began = time.monotonic()
+        learner.update(batch, torch.Generator(device).manual_seed(number), behave=True)["kl"].item()
+        took.append(time.monotonic() - began)
+    return min(took)
+
+
+def _ring_bytes(settings: DreamerSettings, form: Form) -> int:
+    return settings.capacity * (form.size**2 * form.channels + 40)
+
+
+def _activations(settings: DreamerSettings, form: Form) -> int:
+    return ACTIVATION * 4 * settings.batch * settings.seq_len * form.size**2 * form.channels
+
+
+def _bound(settings: DreamerSettings, form: Form) -> int:
+    """Bytes on disk that the replay cannot exceed: frames that do not compress at all."""
+    parts = -(-settings.capacity // settings.part_rows) + 2
+    return parts * settings.part_rows * (form.size**2 * form.channels + 64)
+
+
+def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) -> Learner:
+    """What optimises the model as the settings say."""
+    return Learner(
+        model,
+        precision.cast,
+        horizon=settings.horizon,
+        entropy=settings.entropy,
+        decoded=settings.decoded,
+        starts=settings.starts,
+        world_rate=settings.world_rate,
+        behaviour_rate=settings.behaviour_rate,
+    )
+
+
+def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
+    """Learn from collected episodes, if some are given, then while playing; publish the last weights.
+
+    Killed anywhere, it goes on from the last checkpoint: weights, optimizer, counts and replay as they were, the
+    episodes that were open played anew.
+    """
+    began = time.monotonic()
+    if not settings.steps and not session.data:
+        raise UsageProblem("--steps is 0 and there is no --data; give steps to play or episodes to learn from.")
+    run = _run(session, settings)
+    if (current := run.current()) is not None:
+        return up_to_date("train-dreamer", current, _summary(current))
+    env = _env(session, settings)
+    space = _space(env)
+    form = form_of(settings, space)
+    _require_memory(settings, form)
+    path = replay_path(session)
+    session.budget(path).require(_bound(settings, form), 0, f"a replay of {settings.capacity} steps")
+    device = torch.device(pick_device(session.device))
+    precision = pick(settings.precision, device)
+    with run.build(session.keep_current, console.say) as builder, locks.exclusive(path):
+        if builder.restored is not None:
+            return up_to_date("train-dreamer", builder.restored, _summary(builder.restored), "restored")
+        model = _model(form, session.seed).to(device)
+        learner = learner_of(model, settings, precision)
+        ring = Ring(settings.num_envs, settings.capacity, (form.size, form.size, form.channels), space)
+        recipe = _recipe(session, env, space)
+        _make_replay(path, recipe, builder.resumed)
+        journal = Journal(path, recipe, ring, settings.part_rows, settings.capacity + settings.part_rows)
+        online = Online(session, settings, learner, env, journal, builder.folder / SCRATCH, device)
+        resumed = online.resume()
+        if resumed:
+            console.say(f"train-dreamer {session.env}: goes on at step {online.counts.steps} of {settings.steps}")
+        place = online.counts.steps + online.counts.pretrained
+        held = [ring]
+
+        def buffers() -> int:
+            return sum(part.nbytes for part in held) + optimizer_bytes(learner.optimizer)
+
+        log = MetricsLog(builder.folder, place if resumed else -1, buffers)
+        guard = MemoryGuard(session, builder.folder, settings.steps + (settings.pretrain if session.data else 0))
+        if session.data:
+            held.append(_collected(session, settings, form, space))
+            _pretrain(session, settings, online, log, guard, held[-1])
+            held.pop()
+        _play(session, settings, online, log, guard, journal)
+        log.close()
+        online.close()
+        model.cpu().eval().requires_grad_(False)
+        shown = ring if len(ring) else _collected(session, settings, form, space)
+        _write(builder.folder, session, model, env, space, shown, settings)
+        artifact = builder.publish(
+            _metrics(builder.folder, online, settings, precision), session.provenance(began, env)
+        )
+    return made("train-dreamer", builder, artifact, _summary(artifact))
+
+
+def _recipe(session: Session, env: EnvRecipe, space: ActionSpace) -> dict[str, Any]:
+    spec = env.spec()
+    return {
+        "env": asdict(env),
+        "env_id": spec.env_id,
+        "crop": None,
+        "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,
+        "action_space": space.as_json(),
+        "labels": [],
+        "policy": "dreamer",
+        "max_steps": 0,
+        "seed": session.seed,
+        "evicts": True,
+    }
+
+
+def _make_replay(path: Path, recipe: dict[str, Any], resumed: bool) -> None:
+    """A dataset for the replay; one that another training left is replaced. Raises UsageProblem if it is none."""
+    if path.exists():
+        try:
+            found = read_root(path)
+        except WmError:
+            found = {}
+        if not found.get("evicts"):
+            raise UsageProblem(f"{path} is no replay; move it away, or give --name.")
+        if resumed and found == recipe:
+            return
+        console.say(f"{path}: the replay of another training is replaced")
+        durable.remove_folder(path)
+    create(path, recipe)
+
+
+def _require_memory(settings: DreamerSettings, form: Form) -> None:
+    import psutil
+
+    need, free = _ring_bytes(settings, form), psutil.virtual_memory().available
+    if need > free:
+        raise MemoryProblem(
+            f"--capacity is {settings.capacity}, which takes {show_size(need)} of memory, and {show_size(free)} are "
+            "free; give a smaller one."
+        )
+
+
+def _collected(session: Session, settings: DreamerSettings, form: Form, space: ActionSpace) -> Ring:
+    """The newest steps of --data, up to the capacity."""
+    datasets = [Dataset.open(path) for path in session.data]
+    for dataset in datasets:
+        if dataset.frame_shape != (form.size, form.size, form.channels) or dataset.actions != space:
+            raise RecipeMismatch(
+                f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions.width} actions; expected "
+                f"{(form.size, form.size, form.channels)} and {space.width}. Collect it with --size {form.size}"
+                f"{' --gray' if form.channels == 1 else ''}, or give --set gray=... and size=... to suit it."
+            )
+    rows = sum(dataset.rows for dataset in datasets)
+    if rows > settings.capacity:
+        console.say(f"train-dreamer {session.env}: of {rows:,} collected steps the last {settings.capacity:,} are used")
+    ring = Ring(1, min(rows, settings.capacity), (form.size, form.size, form.channels), space)
+    for dataset in datasets:
+        for part in dataset.parts:
+            fill(ring, dataset, part, {})
+    return ring
+
+
+def _pretrain(
+    session: Session, settings: DreamerSettings, online: Online, log: MetricsLog, guard: MemoryGuard, ring: Ring
+) -> None:
+    start = online.counts.pretrained
+    if start >= settings.pretrain:
+        return
+    label = f"train-dreamer {session.env} (collected)"
+    with console.progress(label, settings.pretrain, "updates", start) as progress:
+        for figures in online.pretrain(ring, settings.pretrain):
+            done, alarm = online.counts.pretrained, ""
+            if done % settings.log_every == 0 or done == settings.pretrain:
+                told = {name: value.item() for name, value in figures.items()}
+                alarm = guard.look(log.write(done, told))
+                progress.update(done, **{name: f"{told[name]:.4g}" for name in ("picture", "kl")})
+            stopping = session.stop.signal is not None
+            if done % settings.part_rows == 0 or done == settings.pretrain or stopping or alarm:
+                online.checkpoint()
+            _give_up(session, log, alarm)
+            if stopping:
+                log.close()
+                session.stop.raise_if_stopped()
+
+
+def _play(
+    session: Session, settings: DreamerSettings, online: Online, log: MetricsLog, guard: MemoryGuard, journal: Journal
+) -> None:
+    counts, logged = online.counts, online.counts.steps
+    label = f"train-dreamer {session.env}"
+    with console.progress(label, settings.steps, "steps", counts.steps) as progress:
+        for figures in online.play():
+            over, alarm = counts.steps >= settings.steps, ""
+            if counts.steps - logged >= settings.log_every or over:
+                logged = counts.steps
+                told = {name: value.item() for name, value in figures.items()}
+                told |= {"updates": counts.updates, "episodes": counts.episodes, "replay": len(journal.ring)}
+                if online.returns:
+                    told["episode_return"] = float(np.mean(online.returns))
+                alarm = guard.look(log.write(counts.steps + counts.pretrained, told))
+                shown = {name: f"{told[name]:.4g}" for name in ("episode_return", "picture", "kl") if name in told}
+                progress.update(counts.steps, **shown)
+            stopping = session.stop.signal is not None and not over
+            if journal.due or stopping or over or alarm:
+                online.checkpoint()
+            _give_up(session, log, alarm)
+            if stopping:
+                log.close()
+                session.stop.raise_if_stopped()
+
+
+def _give_up(session: Session, log: MetricsLog, alarm: str) -> None:
+    if alarm:
+        log.close()
+        raise MemoryProblem(f"train-dreamer {session.env}: {alarm}")
+
+
+def _metrics(folder: Path, online: Online, settings: DreamerSettings, precision: Precision) -> dict[str, Any]:
+    lines, counts = metrics_file.read(folder), online.counts
+    told = [line for line in lines if "picture" in line]
+    return {
+        "env_steps": counts.steps,
+        "updates": counts.updates,
+        "episodes": counts.episodes,
+        "training_return": float(np.mean(online.returns)) if online.returns else None,
+        "training_episodes": len(online.returns),
+        **{name: told[-1][name] for name in ("picture", "reward", "end", "kl") if told},
+        "first_picture": told[0]["picture"] if told else None,
+        "parameters": sum(parameter.numel() for parameter in online.model.parameters()),
+        "precision": precision.name,
+        "capacity": settings.capacity,
+    }
+
+
+def _write(
+    folder: Path,
+    session: Session,
+    model: Dreamer,
+    env: EnvRecipe,
+    space: ActionSpace,
+    ring: Ring,
+    settings: DreamerSettings,
+) -> None:
+    weights.save(folder / weights.WEIGHTS, model.state_dict())
+    shape = {"env": asdict(env), "action_space": space.as_json(), "form": asdict(model.form)}
+    durable.write_json(folder / SHAPE, shape)
+    lines = metrics_file.read(folder)
+    curves = []
+    for name, key in (("mean of the last 100 training episodes", "episode_return"),):
+        known = [line for line in lines if key in line]
+        curves.append(Curve(name, [line["step"] for line in known], [line[key] for line in known]))
+    durable.write_bytes(folder / "returns.png", draw(curves, f"{session.env}: Dreamer", "environment step", "return"))
+    if (strip := open_loop_strip(model, ring, settings.stack)) is not None:
+        durable.write_bytes(folder / "open-loop.png", strip)
+
+
+def _summary(artifact: Artifact) -> str:
+    found = artifact.metrics
+    told = f"{found['env_steps']:,} env steps, {found['updates']:,} updates"
+    if found["training_return"] is not None:
+        told += f"; the last {found['training_episodes']} training episodes returned {found['training_return']:.2f}"
+    return told + f"; picture error {found['picture']:.1f} a frame ({found['first_picture']:.1f} at first)"

@@ -1,0 +1,134 @@
+"""Layers that all parts share: dense blocks, convolutions for frames and back, and the two-hot head."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from wm.models.dreamer.form import Form
+
+EPS = 1e-3
+
+
+def dense(inputs: int, outputs: int) -> nn.Sequential:
+    """Linear, LayerNorm, SiLU."""
+    return nn.Sequential(nn.Linear(inputs, outputs, bias=False), nn.LayerNorm(outputs, EPS), nn.SiLU())
+
+
+def mlp(inputs: int, units: int, layers: int, outputs: int, zero: bool = False) -> nn.Sequential:
+    """Dense blocks and a linear layer; `zero` makes its first guess 0 whatever it sees."""
+    blocks = [dense(inputs if number == 0 else units, units) for number in range(layers)]
+    last = nn.Linear(units, outputs)
+    if zero:
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+    return nn.Sequential(*blocks, last)
+
+
+class PixelNorm(nn.LayerNorm):
+    """LayerNorm over the channels of every pixel of (N, C, H, W); free of copies in channels_last."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def _strides(form: Form) -> list[tuple[int, int, int, int]]:
+    """(kernel, stride, padding, channels) of every convolution, from frame to code."""
+    if form.encoder == "nature":  # Mnih et al. 2015, for 84 x 84
+        return [(8, 4, 0, 32), (4, 2, 0, 64), (3, 1, 0, 64)]
+    halvings = {32: 3, 64: 4, 96: 4, 128: 5}[form.size]
+    return [(4, 2, 1, form.depth * 2**number) for number in range(halvings)]
+
+
+def _side(form: Form) -> int:
+    side = form.size
+    for kernel, stride, padding, _ in _strides(form):
+        side = (side + 2 * padding - kernel) // stride + 1
+    return side
+
+
+class Encoder(nn.Module):
+    """(N, H, W, P) uint8 frames -> (N, width)."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        planes = form.planes
+        for kernel, stride, padding, channels in _strides(form):
+            layers += [nn.Conv2d(planes, channels, kernel, stride, padding, bias=False), PixelNorm(channels, EPS)]
+            layers.append(nn.SiLU())
+            planes = channels
+        self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.width = planes * _side(form) ** 2
+
+    def forward(self, frames: Tensor) -> Tensor:
+        x = frames.permute(0, 3, 1, 2).float() / 255 - 0.5
+        code: Tensor = self.layers(x)
+        return code.permute(0, 2, 3, 1).flatten(1)
+
+
+class Decoder(nn.Module):
+    """(N, features) -> (N, H, W, C): the newest frame, from -0.5 to 0.5 where training went well."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        strides = _strides(form)
+        self._side, self._planes = _side(form), strides[-1][-1]
+        self.enter = nn.Linear(form.feature, self._planes * self._side**2)
+        layers: list[nn.Module] = []
+        for number in range(len(strides) - 1, -1, -1):
+            kernel, stride, padding, planes = strides[number]
+            last = number == 0
+            channels = form.channels if last else strides[number - 1][-1]
+            layers.append(nn.ConvTranspose2d(planes, channels, kernel, stride, padding, bias=last))
+            if not last:
+                layers += [PixelNorm(channels, EPS), nn.SiLU()]
+        self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.enter(features).view(-1, self._side, self._side, self._planes).permute(0, 3, 1, 2)
+        picture: Tensor = self.layers(x)
+        return picture.permute(0, 2, 3, 1)
+
+
+def symlog(x: Tensor) -> Tensor:
+    """sign(x) ln(|x| + 1)."""
+    return x.sign() * x.abs().log1p()
+
+
+def symexp(x: Tensor) -> Tensor:
+    """The inverse of symlog."""
+    return x.sign() * x.abs().expm1()
+
+
+class TwoHot(nn.Module):
+    """A number told as a distribution over bins that are symexp-spaced: `loss` to learn it, `value` its mean.
+
+    An odd number of bins, symmetric about 0, so that the untrained head says exactly 0.
+    """
+
+    edges: Tensor
+
+    def __init__(self, inputs: int, units: int, layers: int, bins: int) -> None:
+        super().__init__()
+        self.layers = mlp(inputs, units, layers, bins, zero=True)
+        self.register_buffer("edges", symexp(torch.linspace(-20, 20, bins)), persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Log-probabilities of the bins, in float32."""
+        return functional.log_softmax(self.layers(features).float(), -1)
+
+    def value(self, logs: Tensor) -> Tensor:
+        """The mean. Chances of opposite bins are subtracted first: their values reach 5e8 and would cancel badly."""
+        chances, half = logs.exp(), len(self.edges) // 2
+        above, below = chances[..., half + 1 :], chances[..., :half].flip(-1)
+        return ((above - below) * self.edges[half + 1 :]).sum(-1)
+
+    def loss(self, logs: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy with the two bins that enclose the target, each in proportion to its closeness."""
+        target = target.clamp(self.edges[0], self.edges[-1])
+        upper = torch.searchsorted(self.edges, target).clamp(1, len(self.edges) - 1)
+        lower = upper - 1
+        low, high = self.edges[lower], self.edges[upper]
+        share = (target - low) / (high - low)
+        chosen = [logs.gather(-1, place.unsqueeze(-1)).squeeze(-1) for place in (lower, upper)]
+        return -(chosen[0] * (1 - share) + chosen[1] * share)

@@ -1,0 +1,125 @@
+"""Memory and disk in use, as numbers by name, cheap enough to be logged with every line of metrics.
+
+RssAnon, not RSS: pages of files that the kernel keeps are not a leak. `unexplained` is what RssAnon has grown by since
+the first reading, less what known buffers have; it stays near 0 in a healthy process, whatever it fills.
+"""
+
+import contextlib
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from wm.artifacts import durable
+
+MB = 1e6
+CUDA_SHARE = 0.95  # of the device that a process may take where the driver would rather spill than refuse
+_PROC = Path("/proc")
+
+
+def anonymous_memory() -> int:
+    """RssAnon of this process in bytes (RSS where /proc is missing)."""
+    return _mapped()[0]
+
+
+def _mapped() -> tuple[int, int]:
+    """RssAnon and RssFile of this process in bytes."""
+    try:
+        told = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())
+        return tuple(int(told[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))  # type: ignore[return-value]
+    except (OSError, KeyError):
+        return int(psutil.Process().memory_info().rss), 0
+
+
+def children_memory() -> int:
+    """Bytes that processes started by this one hold beside what is shared."""
+    total = 0
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        for thread in os.listdir(_PROC / "self/task"):
+            for child in (_PROC / f"self/task/{thread}/children").read_text().split():
+                with contextlib.suppress(OSError):  # it may have ended meanwhile
+                    resident, shared = (_PROC / child / "statm").read_text().split()[1:3]
+                    total += (int(resident) - int(shared)) * page
+    except (OSError, ValueError):
+        with contextlib.suppress(psutil.Error):
+            total = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
+    return total
+
+
+class Meter:
+    """Reads what is in use; `folder` is the artifact whose bytes on disk are counted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._first = folder, 0
+        self._read = False
+
+    def read(self, buffers: int) -> dict[str, float]:
+        """Numbers by name; `buffers` are the bytes that long-lived buffers are known to hold now."""
+        anonymous, mapped = _mapped()
+        if not self._read:
+            self._first, self._read = anonymous - buffers, True
+        found = {
+            "rss_anon_mb": anonymous / MB,
+            "rss_file_mb": mapped / MB,
+            "children_mb": children_memory() / MB,
+            "buffers_mb": buffers / MB,
+            "unexplained_mb": (anonymous - buffers - self._first) / MB,
+            "memory_free_mb": psutil.virtual_memory().available / MB,
+            "disk_mb": durable.folder_size(self._folder) / MB,
+            "disk_free_mb": shutil.disk_usage(self._folder).free / MB,
+        }
+        return {name: round(value, 3) for name, value in (found | cuda_memory()).items()}
+
+
+def cuda_memory() -> dict[str, float]:
+    """The CUDA allocator's own counters; empty where no CUDA is in use. What NVML says of a process is not asked:
+    under WDDM and WSL2 it answers -1 for everybody."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return {}
+    stats: dict[str, Any] = torch.cuda.memory_stats()
+    free, total = torch.cuda.mem_get_info()
+    found = {
+        "cuda_allocated_mb": stats.get("allocated_bytes.all.current", 0) / MB,
+        "cuda_reserved_mb": stats.get("reserved_bytes.all.current", 0) / MB,
+        "cuda_retries": stats.get("num_alloc_retries", 0),
+        "cuda_free_mb": free / MB,
+        "cuda_total_mb": total / MB,
+    }
+    for pool in ("small", "large"):
+        found[f"cuda_active_{pool}_mb"] = stats.get(f"active_bytes.{pool}_pool.current", 0) / MB
+        found[f"cuda_blocks_{pool}"] = stats.get(f"active.{pool}_pool.current", 0)
+    return found
+
+
+def spills() -> bool:
+    """Whether this machine's driver pages device memory out to the host instead of refusing: Windows and WSL2."""
+    return os.name == "nt" or "microsoft" in platform.release().lower()
+
+
+def hold_to_device() -> None:
+    """Where the driver would spill, let the allocator refuse before it does."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and spills():
+        torch.cuda.set_per_process_memory_fraction(CUDA_SHARE)
+
+
+def optimizer_bytes(optimizer: Any) -> int:
+    """Weights, gradients and moments that an optimizer holds on the CPU, in bytes."""
+    total = 0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            held = [parameter, parameter.grad, *optimizer.state.get(parameter, {}).values()]
+            total += sum(_bytes(tensor) for tensor in held)
+    return total
+
+
+def _bytes(tensor: Any) -> int:
+    if tensor is None or not hasattr(tensor, "element_size") or tensor.device.type != "cpu":
+        return 0
+    return int(tensor.numel() * tensor.element_size())
