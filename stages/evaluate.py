@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from stages import console
-from stages.players import Player, jobs_for_testing, play_jobs, play_random, share_out
+from stages.players import DreamerPlayer, Player, jobs_for_testing, play_dreamer, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, check_name, made, up_to_date
 from stages.showing import film_episodes, show_episode
-from stages.trained import TrainedController, TrainedMdnRnn, TrainedVae, load_all
+from stages.trained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, load_all, load_dreamer
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
@@ -36,9 +36,22 @@ def _controller_run(session: Session, settings: EvaluateSettings, controller: Tr
     return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
 
 
+def _dreamer_run(session: Session, settings: EvaluateSettings, dreamer: TrainedDreamer) -> Run:
+    inputs = {"dreamer": dreamer.artifact.fingerprint}
+    name = "evaluation/" + check_name("--controller", settings.who)
+    return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
+
+
+def _load_dreamer(session: Session, settings: EvaluateSettings) -> TrainedDreamer:
+    named = "" if settings.who == "dreamer" else f" --name {settings.who}"
+    return load_dreamer(session.run_path / settings.who, session.command("train-dreamer") + named)
+
+
 def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
         return _random_run(session, settings, EnvRecipe(session.env))
+    if settings.agent == "dreamer":
+        return _dreamer_run(session, settings, _load_dreamer(session, settings))
     return _controller_run(session, settings, load_all(session, settings.controller)[2])
 
 
@@ -58,13 +71,19 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     if settings.agent == "random":
         found = evaluate_random(session, settings, EnvRecipe(session.env))
         return replace(found, table=_table(found.metrics))
+    dreams = settings.agent == "dreamer"
+
+    def player() -> Player | DreamerPlayer:
+        if dreams:
+            return dreamer_of(_load_dreamer(session, settings))
+        return player_of(*load_all(session, settings.controller))
+
     if settings.visualize:
-        show_episode(session, player_of(*load_all(session, settings.controller)), jobs_for_testing(1)[0])
-    found = evaluate_controller(session, settings)
+        show_episode(session, player(), jobs_for_testing(1)[0])
+    found = evaluate_dreamer(session, settings) if dreams else evaluate_controller(session, settings)
     films: list[Path] = []
     if settings.record_video:
-        player = player_of(*load_all(session, settings.controller))
-        films = film_episodes(session, settings, player, jobs_for_testing(settings.record_video))
+        films = film_episodes(session, settings, player(), jobs_for_testing(settings.record_video))
     return replace(found, table=_table(found.metrics), pictures=found.pictures + films)
 
 
@@ -105,6 +124,40 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
         }
         durable.write_json(builder.folder / SCORES, metrics)
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
+    return made("evaluate", builder, artifact, _summary(artifact))
+
+
+def dreamer_of(trained: TrainedDreamer) -> DreamerPlayer:
+    """The Dreamer in the environment as gymnasium draws it."""
+    env = replace(trained.env, render="gymnasium")
+    return DreamerPlayer(env, trained.artifact.folder, trained.artifact.fingerprint)
+
+
+def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
+    """A Dreamer on the test episodes, after the random policy."""
+    began = time.monotonic()
+    trained = _load_dreamer(session, settings)
+    run = _dreamer_run(session, settings, trained)
+    baseline = evaluate_random(session, settings, trained.env)
+    if (current := run.current()) is not None:
+        return up_to_date("evaluate", current, _summary(current))
+    session.budget(run.folder).require(1_000_000, 0, "evaluation")
+    with run.build(session.keep_current, console.say) as builder:
+        if builder.restored is not None:
+            return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
+        with session.open_workers() as workers:
+            shares = share_out(jobs_for_testing(settings.episodes), workers.count)
+            tasks = [(dreamer_of(trained), part) for share in shares for part in _portions(share)]
+            outcomes = _gather(session, settings, "the Dreamer", workers, play_dreamer, tasks)
+        metrics = _metrics(session, settings, outcomes) | {
+            "agent": "dreamer",
+            "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
+            "env_steps": trained.artifact.metrics["env_steps"],
+            "protocol": _protocol(trained.env) + ", likeliest actions",
+            "training_wall_seconds": _wall(trained.artifact),
+        }
+        durable.write_json(builder.folder / SCORES, metrics)
+        artifact = builder.publish(metrics, session.provenance(began, trained.env))
     return made("evaluate", builder, artifact, _summary(artifact))
 
 

@@ -189,7 +189,7 @@ class Online:
         """One step of every environment."""
         self._source.manual_seed(integer(self._session.seed, "dreamer", "act", self.counts.steps))
         seen = torch.from_numpy(moment.frames).to(self._device)
-        actions, state = self._dreamer.act(seen, moment.state, moment.actions, moment.first, self._source, explore=True)
+        actions, state = self._dreamer.act(seen, moment.state, moment.actions, moment.first, self._source)
         chosen = self.space.decode(actions.cpu().numpy())
         frames, first = moment.frames.copy(), np.zeros(len(self._envs), np.float32)
         for lane, env in enumerate(self._envs):

@@ -18,8 +18,8 @@ from wm.seeding import episode_seed
 from wm.workers import beat
 
 if TYPE_CHECKING:
-    from stages.trained import Form
-    from wm.agents import VmcAgent
+    from stages.trained import Form, TrainedDreamer
+    from wm.agents import DreamerAgent, VmcAgent
 
 SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
 
@@ -34,6 +34,15 @@ class Player:
     form: "Form"
     fingerprint: str
     parameters: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class DreamerPlayer:
+    """A Dreamer in its folder."""
+
+    env: EnvRecipe
+    folder: Path
+    fingerprint: str
 
 
 def find_player(session: Session) -> Player:
@@ -62,10 +71,23 @@ def _models(player: Player) -> tuple[Any, Any, Any]:
     return vae.model, memory_of(mdnrnn, player.form), controller_for(mdnrnn, player.form, player.env)
 
 
-def build_agent(player: Player, slots: int, candidates: NDArray[np.float32] | None = None) -> "VmcAgent":
-    """V + M + C for `slots` episodes at a time, with the player's own parameters or with candidates' (N, P)."""
-    from wm.agents import VmcAgent
+@lru_cache(maxsize=2)
+def _dreamer(player: DreamerPlayer) -> "TrainedDreamer":
+    from stages.trained import load_dreamer
 
+    return load_dreamer(player.folder, "wm train-dreamer")
+
+
+def build_agent(
+    player: Player | DreamerPlayer, slots: int, candidates: NDArray[np.float32] | None = None
+) -> "VmcAgent | DreamerAgent":
+    """Who plays `slots` episodes at a time: a Dreamer, or V + M + C with the player's own parameters or with
+    candidates' (N, P)."""
+    from wm.agents import DreamerAgent, VmcAgent
+
+    if isinstance(player, DreamerPlayer):
+        trained = _dreamer(player)
+        return DreamerAgent(trained.model, trained.space, slots)
     vae, mdnrnn, controller = _models(player)
     if candidates is None:
         candidates = np.array([player.parameters], np.float32)
@@ -85,7 +107,12 @@ def play_jobs(
     return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, max_idle, beat))
 
 
-def build_env(player: Player) -> Any:
+def play_dreamer(player: DreamerPlayer, jobs: Sequence[Job]) -> list[Outcome]:
+    """Play jobs with a Dreamer in lockstep. Runs in a worker."""
+    return list(play(build_agent(player, SLOTS), _envs(player.env, SLOTS), jobs, beat=beat))
+
+
+def build_env(player: Player | DreamerPlayer) -> Any:
     """An environment of the player's, one of those kept in this process."""
     return _envs(player.env, SLOTS)[0]
 
@@ -113,7 +140,7 @@ def see_jobs(player: Player, jobs: Sequence[Job], max_steps: int) -> list[Seen]:
 
     agent, env, eye, found = build_agent(player, slots=1), build_env(player), Eye(build_vae(player)), []
     for job in jobs:
-        played = record(agent, env, job, agent.controller.space.column, max_steps, beat)
+        played = record(agent, env, job, agent.space.column, max_steps, beat)
         parts = np.array_split(played.frames, max(len(played.frames) // SLOTS, 1))
         means = np.concatenate([eye.see(torch.from_numpy(part)).numpy() for part in parts])
         found.append(Seen(means, played.actions, played.rewards, played.terminated))

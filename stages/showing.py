@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.players import Player, build_agent, build_env, build_vae
+from stages.players import DreamerPlayer, Player, build_agent, build_env, build_vae
 from stages.session import Session
 from wm.artifacts import durable
 from wm.models.vae import to_frames
@@ -36,18 +36,20 @@ class Filmed:
     returns: NDArray[np.float64]
 
 
-def film_job(player: Player, job: Job) -> Filmed:
+def film_job(player: Player | DreamerPlayer, job: Job) -> Filmed:
     """Play a job and keep what can be shown of it. Runs in a worker."""
     agent, env = build_agent(player, slots=1), build_env(player)
-    played = record(agent, env, job, agent.controller.space.column, beat=beat)
+    played = record(agent, env, job, agent.space.column, beat=beat)
     steps = np.arange(0, len(played.frames), -(-len(played.frames) // MOST_FRAMES))
     returns = np.concatenate([[0.0], np.cumsum(played.rewards[:-1], dtype=np.float64)])
     return Filmed(played.frames[steps], steps, returns[steps])
 
 
-def film_episodes(session: Session, settings: EvaluateSettings, player: Player, jobs: Sequence[Job]) -> list[Path]:
-    """Write an animation of each job to `videos/<controller>`; returns the files."""
-    folder = session.run_path / "videos" / settings.controller
+def film_episodes(
+    session: Session, settings: EvaluateSettings, player: Player | DreamerPlayer, jobs: Sequence[Job]
+) -> list[Path]:
+    """Write an animation of each job to `videos/<who plays>`; returns the files."""
+    folder = session.run_path / "videos" / settings.who
     durable.make_folder(folder)
     session.budget(folder).require(len(jobs) * 8_000_000, 0, f"{len(jobs)} films")
     written: list[Path] = []
@@ -65,7 +67,7 @@ def film_episodes(session: Session, settings: EvaluateSettings, player: Player, 
     return sorted(written)
 
 
-def show_episode(session: Session, player: Player, job: Job) -> None:
+def show_episode(session: Session, player: Player | DreamerPlayer, job: Job) -> None:
     """Play a job in a window, at most as fast as a film; where no window can be opened, say so."""
     if why := why_no_window():
         console.say(f"no window: {why}; --record-video makes films instead")
@@ -87,7 +89,9 @@ def show_episode(session: Session, player: Player, job: Job) -> None:
 
 
 @torch.inference_mode()
-def _panels(player: Player, frames: NDArray[np.uint8]) -> Panels:
+def _panels(player: Player | DreamerPlayer, frames: NDArray[np.uint8]) -> Panels:
+    if isinstance(player, DreamerPlayer):
+        return [("what the agent sees", frames)]
     vae = build_vae(player)
     seen = [to_frames(vae.decode(vae.encode(part)[0])).numpy() for part in torch.from_numpy(frames).split(64)]
     return [("what the agent sees", frames), ("what V makes of it", np.concatenate(seen))]

@@ -15,6 +15,8 @@ from wm.artifacts.runs import Artifact
 from wm.envs.catalogue import EnvRecipe
 from wm.errors import BadData, RecipeMismatch
 from wm.models.controller import Controller
+from wm.models.dreamer.form import Form as DreamerForm
+from wm.models.dreamer.learner import Dreamer
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae, build
 from wm.seeding import integer
@@ -52,6 +54,23 @@ class TrainedMdnRnn(Trained):
     @property
     def space(self) -> ActionSpace:
         """The actions it knows."""
+        return ActionSpace.from_json(self.shape["action_space"])
+
+
+@dataclass(frozen=True)
+class TrainedDreamer(Trained):
+    """World model, actor and critic."""
+
+    model: Dreamer
+
+    @property
+    def env(self) -> EnvRecipe:
+        """The environment it played."""
+        return EnvRecipe(**self.shape["env"])
+
+    @property
+    def space(self) -> ActionSpace:
+        """The actions it takes."""
         return ActionSpace.from_json(self.shape["action_space"])
 
 
@@ -120,6 +139,14 @@ def load_controller(folder: Path, make_it: str) -> TrainedController:
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
     return TrainedController(artifact, shape, model, form, parameters, tensors["means"].numpy())
+
+
+def load_dreamer(folder: Path, make_it: str) -> TrainedDreamer:
+    """A Dreamer from its artifact."""
+    artifact, shape, tensors = _load(folder, "dreamer", make_it)
+    model = Dreamer(DreamerForm(**shape["form"]))
+    _fill(model, tensors, folder)
+    return TrainedDreamer(artifact, shape, model)
 
 
 def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:

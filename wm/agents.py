@@ -1,5 +1,8 @@
-"""V + M + C as an agent: V encodes the frames of all slots, C acts on [mean z, h], M carries h on. Without M, C acts on
-the mean z alone."""
+"""Agents that play several episodes at a time.
+
+V + M + C: V encodes the frames of all slots, C acts on [mean z, h], M carries h on; without M, C acts on the mean z
+alone. Dreamer: the posterior of its world model is carried on, its actor acts on it.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from wm.actions import ActionSpace
 from wm.models.cell import Cell
 from wm.models.controller import SERVE_STEPS, Controller
+from wm.models.dreamer.learner import Dreamer
 from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import Vae
@@ -40,6 +45,11 @@ class VmcAgent:
         self._h, self._c = torch.zeros(2, slots, 0 if mdnrnn is None else mdnrnn.hidden)
         self._serving = [0] * slots
         self._lives: list[int | None] = [None] * slots
+
+    @property
+    def space(self) -> ActionSpace:
+        """The actions it takes."""
+        return self.controller.space
 
     def begin(self, slot: int, job: Job) -> None:
         """A new episode: h starts at zero."""
@@ -75,3 +85,31 @@ class VmcAgent:
             if self._serving[slot] > 0:
                 self._serving[slot] -= 1
                 actions[slot] = self.controller.serve
+
+
+class DreamerAgent:
+    """Acts for `slots` episodes at a time, always with the likeliest latents and action: what one slot does depends
+    neither on chance nor on the others."""
+
+    def __init__(self, model: Dreamer, space: ActionSpace, slots: int) -> None:
+        self.slots, self.space, self._model = slots, space, model
+        self._state, self._actions = model.begin(slots)
+        self._first = torch.ones(slots)
+        self._seen: NDArray[np.uint8] | None = None
+
+    def begin(self, slot: int, job: Job) -> None:
+        """A new episode: what came before is forgotten."""
+        self._first[slot] = 1
+
+    def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
+        """Actions for (slots, S, S, C) uint8 frames."""
+        whole = np.concatenate([frames] * self._model.form.stack, -1)
+        if self._seen is None:
+            self._seen = whole
+        new = self._first.numpy().astype(bool)
+        self._seen = np.concatenate([self._seen[..., frames.shape[-1] :], frames], -1)
+        self._seen[new] = whole[new]
+        seen = torch.from_numpy(self._seen)
+        self._actions, self._state = self._model.act(seen, self._state, self._actions, self._first, None)
+        self._first.zero_()
+        return self.space.decode(self._actions.numpy())

@@ -309,12 +309,18 @@ class EvaluateSettings(Settings):
     """`wm evaluate`: honest scores on test seeds in the unmodified environment."""
 
     episodes: int = setting(100, "Test episodes; under 100 the score is marked as a preview.", low=2, flag=True)
-    agent: str = setting("controller", "Who plays.", choices=("controller", "random"), flag=True)
-    controller: str = setting("controller", "Name of the controller that plays.", flag=True)
+    agent: str = setting("controller", "Who plays.", choices=("controller", "dreamer", "random"), flag=True)
+    controller: str = setting("controller", "Name of the controller, or of the Dreamer, that plays.", flag=True)
     record_video: int = setting(
         0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0, flag=True, result=False
     )
     visualize: bool = setting(False, "Show the first test episode in a window.", flag=True, result=False)
+
+    @property
+    def who(self) -> str:
+        """The name of the artifact that plays."""
+        named = self.controller != "controller"
+        return self.agent if self.agent == "random" or (self.agent == "dreamer" and not named) else self.controller
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from wm.training.precision import Precision
 
 def setup(folder: Path) -> tuple[Trainer, Checkpoints]:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    convolution = nn.Conv2d(4, 8, 2, padding=1).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = nn.Sequential(nn.Unflatten(1, (4, 1, 1)), convolution, nn.Tanh(), nn.Flatten(), nn.Linear(32, 1))
 
     def loss(batch: int) -> tuple[Tensor, dict[str, Tensor]]:
         drawn = torch.randn(8, 4, generator=torch.Generator().manual_seed(integer(0, batch)))

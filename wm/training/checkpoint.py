@@ -107,11 +107,12 @@ class Checkpoints:
             return 0
         tensors = self._read(points[-1])
         self._load_model(tensors, points[-1])
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, number, key = name.split(".", 2)
-                state.setdefault(int(number), {})[key] = tensor
+                state.setdefault(int(number), {})[key] = _laid_out_as(parameters[int(number)], tensor)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         self.trainer.load_state(points[-1].state)
@@ -134,3 +135,9 @@ class Checkpoints:
         prefix = "model."
         found = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         weights.load_into(self.model, found, str(point.tensors))
+
+
+def _laid_out_as(parameter: Tensor, moment: Tensor) -> Tensor:
+    """The moment in its parameter's memory format: files are contiguous, weights may be channels_last, and a fused Adam
+    pairs their elements by address."""
+    return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment

@@ -28,12 +28,14 @@ class Dreamer(nn.Module):
 
     @torch.inference_mode()
     def act(
-        self, frames: Tensor, state: State, action: Tensor, first: Tensor, source: torch.Generator, explore: bool
+        self, frames: Tensor, state: State, action: Tensor, first: Tensor, source: torch.Generator | None
     ) -> tuple[Tensor, State]:
-        """Encoded actions (N, A) for (N, H, W, P) frames, and the state to hand back with them."""
+        """Encoded actions (N, A) for (N, H, W, P) frames, and the state to hand back with them. Without a source of
+        chance the likeliest of everything is taken."""
         state = self.world.rssm.look(state, action, first, self.world.encoder(frames), source)
-        stats = self.behaviour.actor(state.features)
-        return (self.behaviour.actor.draw(stats, source) if explore else self.behaviour.actor.best(stats)), state
+        actor = self.behaviour.actor
+        stats = actor(state.features)
+        return (actor.best(stats) if source is None else actor.draw(stats, source)), state
 
 
 class Learner:

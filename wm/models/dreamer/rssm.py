@@ -87,7 +87,7 @@ class Rssm(nn.Module):
         deter = self.carry(state, action)
         return State(deter, self.draw(self.prior(deter), source))
 
-    def look(self, state: State, action: Tensor, first: Tensor, embed: Tensor, source: torch.Generator) -> State:
+    def look(self, state: State, action: Tensor, first: Tensor, embed: Tensor, source: torch.Generator | None) -> State:
         """The next state (N, ...), seen. Where an episode is at its first frame, what came before is forgotten."""
         state, action = self.forget(state, action, first, self.initial(len(first)))
         deter = self.carry(state, action)
@@ -118,8 +118,11 @@ class Rssm(nn.Module):
         state = State(torch.where(new, begin.deter, state.deter), torch.where(new, begin.stoch, state.stoch))
         return state, torch.where(new, torch.zeros_like(action), action)
 
-    def draw(self, stats: Tensor, source: torch.Generator) -> Tensor:
-        """A sample (..., S * K); gradients pass straight through a category's one-hot to its probabilities."""
+    def draw(self, stats: Tensor, source: torch.Generator | None) -> Tensor:
+        """A sample (..., S * K), the likeliest one without a source of chance; gradients pass straight through a
+        category's one-hot to its probabilities."""
+        if source is None:
+            return self._likeliest(stats)
         if not self.form.classes:
             mean, deviation = stats.unbind(-1)
             return mean + deviation * torch.randn(mean.shape, generator=source, device=mean.device)

@@ -1,0 +1,222 @@
+"""`wm train-dreamer` on the tiny world: it runs, continues, stays within its memory and its disk."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stages import guard
+from stages.guard import MemoryGuard
+from stages.session import Session
+from tests.conftest import SLUG, TINY, command, environment, run
+from wm.artifacts import durable
+from wm.episodes.dataset import Dataset
+from wm.training import metrics
+from wm.training.checkpoint import Checkpoints
+from wm.training.growth import judge
+
+SIZES = {
+    "size": 32, "deter": 16, "hidden": 12, "stoch": 4, "classes": 4, "depth": 4, "units": 12, "bins": 31, "starts": 2,
+    "horizon": 4, "prefill": 32, "part_rows": 128, "log_every": 20,
+}  # fmt: skip
+SETS = tuple(word for name, value in SIZES.items() for word in ("--set", f"{name}={value}"))
+REPLAY = f"data/{SLUG}.dreamer.zarr"
+
+
+def words(*more: str, steps: int = 400) -> tuple[str, ...]:
+    own = ("--steps", str(steps), "--capacity", "256", "--batch", "4", "--seq-len", "8", "--train-ratio", "4")
+    return ("train-dreamer", "--env", TINY, *own, "--warmup", "64", *SETS, *more)
+
+
+def weights(folder: Path) -> str:
+    manifest = json.loads((folder / "runs" / SLUG / "dreamer" / "manifest.json").read_text())
+    return str(manifest["files"]["weights.safetensors"]["sha256"])
+
+
+def refused(folder: Path, code: int, *more: str, **variables: str) -> str:
+    done = subprocess.run(command(*more), cwd=folder, env=environment(**variables), capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dreamer")
+    assert json.loads(run(folder, *words("--json")).stdout)["status"] == "made"
+    return folder
+
+
+def test_it_leaves_a_model_pictures_and_a_replay(trained: Path) -> None:
+    made = trained / "runs" / SLUG / "dreamer"
+    for name in ("returns.png", "open-loop.png"):
+        with Image.open(made / name) as picture:
+            assert picture.width > 200
+    found = json.loads((made / "manifest.json").read_text())["metrics"]
+    assert found["env_steps"] == 400
+    assert found["updates"] == (400 - 32) * 4 // (4 * 8)
+    assert np.isfinite(found["picture"])
+    assert Dataset.open(trained / REPLAY).rows >= 256
+    assert json.loads(run(trained, *words("--json")).stdout)["status"] == "up to date"
+
+
+def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
+    run(tmp_path, *words(steps=1300))
+    parts = list((tmp_path / REPLAY).glob("part-*"))
+    assert len(parts) <= 256 // 128 + 2
+    rows = Dataset.open(tmp_path / REPLAY).rows
+    assert 256 <= rows <= 256 + 3 * 128
+
+
+def test_it_can_be_scored_and_filmed(trained: Path) -> None:
+    score = json.loads(
+        run(trained, "evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "4", "--json").stdout
+    )
+    assert score["metrics"]["agent"] == "dreamer"
+    assert score["metrics"]["random"]["episodes"] == 4
+    other = run(
+        trained, "evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "4", "--json", "--record-video", "1",
+        WM_WORKERS="2",
+    )  # fmt: skip
+    assert json.loads(other.stdout)["metrics"]["returns"] == score["metrics"]["returns"]
+    assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(trained: Path, tmp_path: Path) -> None:
+    run(tmp_path, *words())
+    assert weights(tmp_path) == weights(trained)
+    run(tmp_path, *words("--seed", "1"))
+    assert weights(tmp_path) != weights(trained)
+
+
+def test_memory_is_told_with_every_line_and_judged(trained: Path) -> None:
+    lines = metrics.read(trained / "runs" / SLUG / "dreamer")
+    names = {"rss_anon_mb", "rss_file_mb", "children_mb", "buffers_mb", "unexplained_mb", "disk_mb", "disk_free_mb"}
+    assert all(names <= set(line) for line in lines)
+    (told,) = json.loads(run(trained, "memory", f"runs/{SLUG}/dreamer", "--json").stdout)["trainings"]
+    assert {row["phase"] for row in told["growth"]} == {"filling", "full"}
+    assert (trained / told["plot"]).exists()
+
+
+def test_killed_anywhere_it_goes_on_and_loses_no_more_than_the_open_part(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(*words(steps=1000)), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    partial = tmp_path / "runs" / SLUG / "dreamer.partial" / "checkpoints"
+    while not list(partial.glob("step-*.json")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (tmp_path / REPLAY / ".staging" / "torn").mkdir(parents=True)
+    reached = max(int(path.stem.removeprefix("step-")) for path in partial.glob("step-*.json"))
+    done = run(tmp_path, *words(steps=1000))
+    assert f"goes on at step {reached} of 1000" in done.stderr
+    steps = [line["step"] for line in metrics.read(tmp_path / "runs" / SLUG / "dreamer")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 1000
+
+
+def test_a_continued_training_neither_doubles_its_replay_nor_makes_up_for_updates(tmp_path: Path) -> None:
+    """I12: what a checkpoint holds is what continues: as many steps in the ring, as many updates as are paid for."""
+    from stages import online
+
+    seen: dict[str, list[Any]] = {"burst": [], "ring": []}
+    plain = online.Online._due
+
+    def due(self: Any) -> int:
+        found = plain(self)
+        seen["burst"].append(found)
+        seen["ring"].append(len(self._ring))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(online.Online, "_due", due)
+        patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
+        with pytest.raises(AssertionError):
+            run(tmp_path, *words(steps=900))
+        before = seen["ring"][-1]
+        patch.undo()
+        seen["burst"].clear()
+        seen["ring"].clear()
+        patch.setattr(online.Online, "_due", due)
+        run(tmp_path, *words(steps=900))
+    assert max(seen["burst"]) <= 1
+    assert seen["ring"][0] <= before + 4  # the episodes that begin anew
+
+
+def stop_after(plain: Any, count: int) -> Any:
+    calls = []
+
+    def save(*arguments: Any) -> None:
+        plain(*arguments)
+        calls.append(1)
+        if len(calls) == count:
+            raise KeyboardInterrupt
+
+    return save
+
+
+def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
+    offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", "--set", "part_rows=16", steps=0)
+    run(tmp_path, *offline)
+    whole = weights(tmp_path)
+    other = tmp_path / "other"
+    durable.make_folder(other)
+    (other / "data").symlink_to(tmp_path / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 1))
+        with pytest.raises(AssertionError):
+            run(other, *offline)
+    done = run(other, *offline)
+    assert "goes on" in done.stderr
+    assert weights(other) == whole
+
+
+def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
+    assert "there is no --data; give steps to play" in refused(tmp_path, 64, *words(steps=0))
+    assert "expected at least a window of 8 steps" in refused(
+        tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
+    )
+    assert "nature is for 84 pixels" in refused(tmp_path, 64, *words("--set", "encoder=nature"))
+    assert "give a smaller one" in refused(tmp_path, 71, *words("--capacity", "2000000000"))
+    assert "a replay of 256 steps needs about" in refused(tmp_path, 74, *words("--disk-budget", "10kB"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_memory_limit_ends_with_a_checkpoint_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    told = refused(tmp_path, 71, *words("--memory-limit", "50MB", "--snapshot"))
+    assert "--memory-limit is 50.0 MB; `wm memory runs/" in told
+    assert list((tmp_path / "runs" / SLUG / "dreamer.partial" / "checkpoints").glob("step-*.json"))
+    assert "goes on at step" in run(tmp_path, *words("--snapshot")).stderr
+    assert len(list((tmp_path / "runs" / SLUG / "dreamer").glob("memory-*.json"))) == 2
+
+
+def test_the_alarm_rings_for_a_leak_and_not_for_a_buffer(tmp_path: Path) -> None:
+    def look(unexplained: float) -> list[str]:
+        watch, found = MemoryGuard(Session(""), tmp_path, 10_000), []
+        for step in range(0, 2000, 10):
+            line = {
+                "step": step, "rss_anon_mb": 300 + step, "children_mb": 0.0, "memory_free_mb": 4000.0,
+                "unexplained_mb": unexplained * step, "buffers_mb": (1 - unexplained) * step,
+            }  # fmt: skip
+            found.append(watch.look(line))
+        return [told for told in found if told]
+
+    assert look(0.0) == []
+    assert "memory grows by 1000.0 kB a step that no buffer accounts for" in look(1.0)[0]
+    assert guard.REMEMBERED >= guard.FEWEST
+
+
+@pytest.mark.slow
+def test_its_memory_is_flat_past_capacity(tmp_path: Path) -> None:
+    run(tmp_path, *words(steps=6000))
+    verdict = judge(metrics.read(tmp_path / "runs" / SLUG / "dreamer"))
+    assert verdict.word == "flat", verdict.reason
