@@ -1,5 +1,6 @@
 """The replay: a ring of fixed arrays (I3, I4) and the journal behind it, bounded on disk and read once (I11, I12)."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def test_a_replay_is_a_dataset_whose_oldest_episodes_are_gone(tmp_path: Path) ->
     whole = [pieces for pieces in by_seed.values() if len(pieces) > 1]
     assert whole
     for pieces in whole:
-        for before, after in zip(pieces, pieces[1:], strict=False):
+        for before, after in pairwise(pieces):
             assert not before.terminated
             assert not before.truncated
             assert np.array_equal(before.frames[-1], after.frames[0])
