@@ -48,7 +48,8 @@ class MemoryGuard:
         return self._folder.parent
 
     def _alarm(self, line: dict[str, Any]) -> str:
-        found = column(list(self._lines)[len(self._lines) // 5 :], "unexplained_mb")
+        recent = list(self._lines)[len(self._lines) // 5 :]
+        found = column([line for line in recent if line.get("trimmed", 1)], "unexplained_mb")
         if found is None or not found.rises:
             return ""
         coming = found.slope * (self._steps - line["step"])

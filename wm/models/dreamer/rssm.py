@@ -158,6 +158,7 @@ def mixed(logits: Tensor) -> Tensor:
 
 
 def choose(logs: Tensor, source: torch.Generator) -> Tensor:
-    """One category of each distribution, by the Gumbel-max trick."""
-    noise = torch.empty(logs.shape, device=logs.device).exponential_(generator=source)
-    return (logs.detach() - noise.log()).argmax(-1)
+    """One category of each distribution, by inversion: a random number for each, not one for each category."""
+    reached = logs.detach().exp().cumsum(-1)
+    drawn = torch.rand(logs.shape[:-1], generator=source, device=logs.device).unsqueeze(-1)
+    return (reached[..., :-1] < drawn * reached[..., -1:]).sum(-1)
