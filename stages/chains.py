@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stages import collect, dream, evaluate, train_controller, train_mdnrnn, train_vae
+from stages import collect, dream, evaluate, train_controller, train_dreamer, train_mdnrnn, train_vae
 from stages.options import Sources
 from stages.session import Plan, Result, Session
 from wm.artifacts.manifest import sha256_json
@@ -33,7 +33,10 @@ STAGES = {
     "evaluate": Stage(
         evaluate.evaluate, evaluate.plan, evaluate.RECIPE, ("evaluation/controller", "evaluation/random")
     ),
+    "train-dreamer": Stage(train_dreamer.train_dreamer, train_dreamer.plan, train_dreamer.RECIPE, ("dreamer",)),
 }
+VMC = ("collect", "train-vae", "train-mdnrnn", "train-controller", "dream", "evaluate")
+DREAMER = ("train-dreamer", "dream", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,12 @@ class Step:
         """What it writes."""
         if self.stage == "collect":
             return [self.session.data_path]
-        return [self.session.run_path / name for name in STAGES[self.stage].artifacts]
+        if self.stage == "train-dreamer":
+            return [self.session.run_path / "dreamer", train_dreamer.replay_path(self.session)]
+        names = STAGES[self.stage].artifacts
+        if getattr(self.settings, "agent", "") == "dreamer":
+            names = {"dream": ("dream-dreamer",), "evaluate": ("evaluation/dreamer", "evaluation/random")}[self.stage]
+        return [self.session.run_path / name for name in names]
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,12 @@ def chains_of(session: Session, settings: CurriculumSettings, sources: Sources) 
 
 def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start: Path | None) -> list[Step]:
     chosen = stage_settings(sources, here.env)
+    if settings.agent == "dreamer":
+        if settings.max_steps:
+            chosen["train-dreamer"] = replace(chosen["train-dreamer"], steps=settings.max_steps)  # type: ignore[call-arg]
+        for name in ("dream", "evaluate"):
+            chosen[name] = replace(chosen[name], agent="dreamer")  # type: ignore[call-arg]
+        return [Step(stage, here, chosen[stage]) for stage in DREAMER]
     if start is not None:
         for name in ("train-vae", "train-mdnrnn"):
             chosen[name] = replace(chosen[name], from_=str(start), matching=True)  # type: ignore[call-arg]
@@ -118,7 +132,7 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
     given = {name: value for name, value in budget.items() if value}
     chosen["train-controller"] = replace(chosen["train-controller"], **given)
     data, folder = here.data_path, here.run_path
-    found = [Step(stage, here, chosen[stage]) for stage in STAGES]
+    found = [Step(stage, here, chosen[stage]) for stage in VMC]
     datasets = [data]
     for number in range(2, settings.rounds + 1):
         before = here
@@ -128,7 +142,7 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
         for name in ("train-mdnrnn", "train-controller"):
             again[name] = replace(chosen[name], from_=str(before.run_path))  # type: ignore[call-arg]
         places = {"collect": replace(before, data=(datasets[-1],))}
-        found += [Step(name, places.get(name, here), again[name], number) for name in STAGES if name != "train-vae"]
+        found += [Step(name, places.get(name, here), again[name], number) for name in VMC if name != "train-vae"]
     return found
 
 

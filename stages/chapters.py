@@ -19,7 +19,10 @@ from wm.report.curves import Curve
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.training import metrics
 
-STAGES = ("latents", "vae", "mdnrnn", "controller", "dream")
+STAGES = {
+    "latents": "latents", "vae": "vae", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
+    "dreamer": "dreamer", "dream-dreamer": "dream",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Chapter:
     def of(cls, run: Path) -> "Chapter":
         """Whatever can be read; a damaged artifact counts as missing."""
         found = {}
-        for name in STAGES:
-            if (artifact := _load(run / name, name)) is not None:
+        for name, kind in STAGES.items():
+            if (artifact := _load(run / name, kind)) is not None:
                 found[name] = artifact
         for folder in sorted(path.parent for path in run.glob("evaluation/[!.]*/manifest.json")):
             if (artifact := _load(folder, "evaluation")) is not None:
@@ -48,9 +51,9 @@ class Chapter:
 
     @property
     def score(self) -> dict[str, Any] | None:
-        """The controller's test score, if it was evaluated."""
-        found = self.artifacts.get("evaluation/controller")
-        return found.metrics if found else None
+        """The test score of the controller, else of the Dreamer, if it was evaluated."""
+        names = ("evaluation/controller", "evaluation/dreamer")
+        return next((self.artifacts[name].metrics for name in names if name in self.artifacts), None)
 
     @property
     def generations(self) -> list[dict[str, Any]]:
@@ -79,6 +82,7 @@ class Chapter:
         yield from findings.vision(self.title, finished("vae"), self.folder("vae"))
         yield from findings.memory(self.title, finished("mdnrnn"), self.folder("mdnrnn"))
         yield from findings.dream(self.title, finished("dream"))
+        yield from findings.dreamer(self.title, finished("dreamer"), finished("dream-dreamer"), self.folder("dreamer"))
         yield from _cost(self)
 
 
@@ -162,22 +166,27 @@ def _cost(chapter: Chapter) -> Iterator[Block]:
         size = show_size(durable.folder_size(artifact.folder))
         rows.append([name, console.show_time(_seconds(artifact)), size, made["finished"]])
     yield Table(["artifact", "wall time", "on disk", "finished"], rows)
-    curves = []
-    for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C")):
-        logged = [line for line in metrics.read(chapter.folder(name)) if "rss_anon_mb" in line]
-        if logged:
-            last = logged[-1]["step"] or 1
-            curves.append(
-                Curve(label, [line["step"] / last for line in logged], [line["rss_anon_mb"] for line in logged])
-            )
-    caption = "Memory of the process (anonymous pages) while V, M and C were trained."
-    yield Chart(charts.lines(curves, "share of the training", "MB"), caption)
+    for column, caption in (
+        ("rss_anon_mb", "Memory of the process (anonymous pages) during each training."),
+        ("disk_mb", "What each training held on disk, checkpoints included."),
+    ):
+        yield Chart(charts.lines(_over_time(chapter, column), "share of the training", "MB"), caption)
     latest = max(chapter.artifacts.values(), key=lambda artifact: artifact.manifest["provenance"]["finished"])
     made = latest.manifest["provenance"]
     versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items() if number)
     yield Paragraph(f"{made['machine']}; Python {made['python']}; {versions}; commit {made['commit']}.", "Made with")
     commands = dict.fromkeys(artifact.manifest["provenance"]["command"] for artifact in chapter.artifacts.values())
     yield Commands(list(commands))
+
+
+def _over_time(chapter: Chapter, column: str) -> list[Curve]:
+    curves = []
+    for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C"), ("dreamer", "Dreamer")):
+        logged = [line for line in metrics.read(chapter.folder(name)) if column in line]
+        if logged:
+            last = logged[-1]["step"] or 1
+            curves.append(Curve(label, [line["step"] / last for line in logged], [line[column] for line in logged]))
+    return curves
 
 
 def _seconds(artifact: Artifact) -> float:

@@ -58,7 +58,9 @@ def summarize(verdicts: list[Verdict]) -> tuple[Path, ...]:
 
 def finished_before(chain: Chain) -> Verdict | None:
     """What came of this chain before, if its episodes were not kept: then its stages cannot look for themselves."""
-    if all(path.exists() for path in chain.datasets) and all((run / "latents").exists() for run in chain.runs):
+    if not chain.datasets or (
+        all(path.exists() for path in chain.datasets) and all((run / "latents").exists() for run in chain.runs)
+    ):
         return None
     return recorded(chain)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages import console
+from stages import console, imagination
 from stages.encode import check_frames
 from stages.fidelity import Policies, measure
 from stages.players import Player
@@ -76,6 +76,8 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
+    if settings.agent == "dreamer":
+        return imagination.plan(session, settings)
     run = _run(session, settings, _open(session, settings))
     done = run.current() is not None
     episodes = settings.means * settings.real_episodes + settings.dreams
@@ -88,6 +90,8 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 
 def dream(session: Session, settings: DreamSettings) -> Result:
     """Compare the dream with reality, draw it beside reality from the same start with the same actions, publish."""
+    if settings.agent == "dreamer":
+        return imagination.imagine(session, settings)
     began = time.monotonic()
     inputs = _open(session, settings)
     run = _run(session, settings, inputs)

@@ -111,6 +111,38 @@ def dream(title: str, made: Artifact | None) -> Iterator[Block]:
     yield Chart(svg, "Every policy in the dream and in reality; later generations are stronger in colour.")
 
 
+def dreamer(title: str, made: Artifact | None, dreamt: Artifact | None, folder: Path) -> Iterator[Block]:
+    """The section about a Dreamer, finished or in training; `folder` holds its log."""
+    logged = metrics.read(folder)
+    if not made and not logged:
+        return
+    yield Heading(3, f"{title}: the Dreamer")
+    if made:
+        found = made.metrics
+        yield Paragraph(
+            f"{found['parameters']:,} parameters, {found['env_steps']:,} environment steps, {found['updates']:,} "
+            f"updates, a replay of {found['capacity']:,} steps. The world model's squared error is "
+            f"{found['picture']:.1f} a frame, {found['first_picture']:.1f} at first."
+        )
+        if (strip := made.folder / "open-loop.png").is_file():
+            alt = f"{title}: what happened, what the Dreamer imagined from the same actions, and the error"
+            yield Picture(strip, alt, "Following real actions without looking.")
+    returns = [_curve(logged, "episode_return", "mean of the last 100 training episodes")]
+    yield Chart(charts.lines(returns, "environment step", "return"), "What training episodes returned.")
+    share = [_curve(logged, name, name, relative=True) for name in ("picture", "reward", "end", "kl")]
+    yield Chart(charts.lines(share, "environment step", "share of the first"), "The parts of the world model's loss.")
+    if dreamt:
+        rows = [
+            [ahead, _number(errors["dream"], ".1f"), _number(errors["persistence"], ".1f"), str(errors["starts"])]
+            for ahead, errors in dreamt.metrics["open_loop"].items()
+            if errors
+        ]
+        yield Table(["steps ahead", "squared error a pixel", "keeping the last frame", "starts"], rows)
+        if (animation := dreamt.folder / "dream.gif").is_file():
+            alt = f"{title}, moving: reality, and what the Dreamer imagines from the same actions"
+            yield Picture(animation, alt, "With the same actions: reality, and the Dreamer's imagination.")
+
+
 def readable(made: Artifact) -> dict[str, float]:
     """R2 of every label a linear probe was asked for and a single frame shows."""
     known = EnvRecipe(**json.loads(made.read_bytes("model.json"))["env"]).spec().probe

@@ -160,6 +160,8 @@ def _plans(chain: Chain) -> list[Plan]:
     changes = False  # something that later steps take will be made anew
     for step in chain.steps:
         plan = None if changes else _own_plan(step)
+        if plan is None and chain.steps[0].stage == "train-dreamer":
+            plan = Plan(step.stage, step.places[0], "plays with what was learned", 4_000_000, PLAYING, (5, 600))
         if plan is None:
             world = world or _World.of(chain)
             rows = sum(plan.rows for plan in found if plan.stage == "collect")

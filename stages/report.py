@@ -7,7 +7,7 @@ from wm.artifacts import durable
 from wm.errors import MissingInput
 from wm.report.document import Block, Paragraph, to_html, to_markdown
 
-ARTIFACTS = ("vae", "mdnrnn", "controller", "dream", "evaluation")
+ARTIFACTS = ("vae", "mdnrnn", "controller", "dream", "dreamer", "evaluation")
 
 
 def found_runs(paths: tuple[Path, ...]) -> list[Path]:

@@ -40,6 +40,9 @@ class Verdict:
             return f"failed: {self.failure}"
         searches = [result.metrics for result in self.results if result.stage == "train-controller"]
         settings = [step.settings for step in self.chain.steps if step.stage == "train-controller"]
+        dreamers = [result.metrics for result in self.results if result.stage == "train-dreamer"]
+        if dreamers:
+            return f"done: its training episodes returned {dreamers[-1]['training_return']:.1f} in the end"
         if not searches or not isinstance(settings[-1], ControllerSettings):
             return "nothing evolved"
         target, best = settings[-1].target_return, max(found["validation_return"] for found in searches)

@@ -291,7 +291,11 @@ def check_temperature(text: str) -> None:
 class DreamSettings(Settings):
     """`wm dream`: M imagines; pictures show it beside reality, and a report how far it can be trusted."""
 
-    controller: str = setting("controller", "Name of the controller that dreams.", flag=True)
+    agent: str = setting(
+        "controller", "Whose dream: the controller's in M, or a Dreamer's.", choices=("controller", "dreamer"),
+        flag=True, added=True,
+    )  # fmt: skip
+    controller: str = setting("controller", "Name of the controller, or of the Dreamer, that dreams.", flag=True)
     temperature: float = setting(
         1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True
     )
@@ -302,6 +306,11 @@ class DreamSettings(Settings):
     context: int = setting(16, "Real steps M sees before the pictured dream begins.", low=1)
     frames: int = setting(120, "Steps of the animation.", low=2)
     fps: int = setting(15, "Frames per second of the animation.", low=1, high=50)
+
+    @property
+    def who(self) -> str:
+        """The name of the artifact that dreams."""
+        return "dreamer" if self.agent == "dreamer" and self.controller == "controller" else self.controller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,6 +400,9 @@ class CurriculumSettings(Settings):
         "full", f"Which environments: {' or '.join(CURRICULA)}.", choices=tuple(CURRICULA), flag=True, result=False
     )
     envs: str = setting("", "Environments, separated by commas, instead of a named list.", flag=True, result=False)
+    agent: str = setting(
+        "vmc", "Who learns: vmc is V, M and C; dreamer a Dreamer.", choices=("vmc", "dreamer"), flag=True, result=False
+    )
     rounds: int = setting(
         1,
         "In each round after the first, collect with the controller, train M on all episodes, and evolve C on.",
@@ -432,6 +444,15 @@ class CurriculumSettings(Settings):
         super().__post_init__()
         if self.jobs > 1 and self.warm_start:
             raise UsageProblem(f"--jobs {self.jobs} and --warm-start exclude each other; leave one of them out.")
+        vmc_only = {
+            "--rounds": self.rounds > 1,
+            "--warm-start": self.warm_start,
+            "--max-generations": self.max_generations > 0,
+            "--max-hours": self.max_hours > 0,
+        }
+        if self.agent == "dreamer" and any(vmc_only.values()):
+            given = next(name for name, there in vmc_only.items() if there)
+            raise UsageProblem(f"{given} is for V, M and C; a Dreamer has --max-steps. Leave one of them out.")
 
 
 COMMANDS: dict[str, type[Settings]] = {

@@ -88,6 +88,33 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
 
 
+def test_it_dreams_beside_reality(trained: Path) -> None:
+    words = ("dream", "--env", TINY, "--agent", "dreamer", "--set", "frames=8", "--set", "context=4", "--json")
+    found = json.loads(run(trained, *words).stdout)
+    assert found["status"] == "made"
+    assert found["metrics"]["open_loop"]["5"]["dream"] > 0
+    with Image.open(trained / "runs" / SLUG / "dream-dreamer" / "dream.gif") as movie:
+        assert movie.n_frames == 8  # type: ignore[attr-defined]
+    assert json.loads(run(trained, *words).stdout)["status"] == "up to date"
+
+
+def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
+    lines = [f"{name} = {value}" for name, value in (SIZES | {"steps": 300, "capacity": 256, "batch": 4}).items()]
+    tables = {"train-dreamer": [*lines, "seq_len = 8", "train_ratio = 4"], "evaluate": ["episodes = 4"],
+              "dream": ["frames = 8", "context = 4"]}  # fmt: skip
+    (tmp_path / "c.toml").write_text("".join(f"[{name}]\n" + "\n".join(rows) + "\n" for name, rows in tables.items()))
+    words = ("curriculum", "--agent", "dreamer", "--envs", TINY, "--config", "c.toml")
+    told = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
+    assert [plan["stage"] for plan in told["environments"][TINY]] == ["train-dreamer", "dream", "evaluate"]
+    done = run(tmp_path, *words)
+    assert f"{TINY}: done: its training episodes returned" in done.stdout
+    page = (tmp_path / "runs" / "report.md").read_text()
+    assert "the Dreamer" in page
+    assert "keeping the last frame" in page
+    assert run(tmp_path, *words).stderr.count(": up to date: ") == 3
+    assert "--rounds is for V, M and C" in refused(tmp_path, 64, *words, "--rounds", "2")
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_one_others(trained: Path, tmp_path: Path) -> None:
     run(tmp_path, *words())
     assert weights(tmp_path) == weights(trained)
