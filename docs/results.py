@@ -21,8 +21,15 @@ RESULTS, PAGE, CURVES, README = (
     HERE / "results.png",
     HERE.parent / "README.md",
 )
-ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot")
-AGENTS = {"vmc": "ours", "vmc-untrained": "M untrained", "vmc-none": "no M"}
+ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", "Catch")
+AGENTS = {
+    "vmc": "ours",
+    "vmc-untrained": "M untrained",
+    "vmc-none": "no M",
+    "vmc-dream": "ours, C evolved in the dream alone",
+    "vmc-dream-round2": "the same, round 2",
+    "dreamer": "Dreamer",
+}
 GOALS = {  # what was hoped for, and the least of it
     "Pong": (-12, -16),
     "LunarLander": (150, 100),
@@ -60,13 +67,12 @@ def rows_of(run: Path, preset: str) -> list[Row]:
             "sha256": hashlib.sha256((place / "score.json").read_bytes()).hexdigest(),
         }
         if place.name != "random":
-            controller = _manifest(run / place.name)
-            memory = controller["recipe"]["settings"]["mdnrnn"]
+            recipe = _manifest(run / place.name)["recipe"]
             row |= {
-                "agent": "vmc" if memory == "trained" else f"vmc-{memory}",
+                "agent": _agent(run, recipe),
                 "preset": preset,
-                "training_seeds": [controller["recipe"]["settings"]["seed"]],
-                "curve": _curve(run / place.name),
+                "training_seeds": [recipe["settings"]["seed"]],
+                "curve": _curve(run / place.name, recipe["kind"]),
             }
             if place.name == "controller" and (run / "dream" / "manifest.json").exists():
                 keep = ("policies", "rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95", "dream_return",
@@ -77,14 +83,27 @@ def rows_of(run: Path, preset: str) -> list[Row]:
     return found
 
 
+def _agent(run: Path, recipe: dict[str, Any]) -> str:
+    """Who played: what C remembers, where it was evolved, and in which round."""
+    if recipe["kind"] == "dreamer":
+        return "dreamer"
+    memory, where = recipe["settings"]["mdnrnn"], recipe["settings"]["in_"]
+    parts = ["vmc", *([memory] if memory != "trained" else []), *([where] if where != "real" else [])]
+    return "-".join([*parts, *(part for part in run.suffixes if part.startswith(".round"))]).replace("-.", "-")
+
+
 def _command(env: str, name: str, episodes: int, preset: str) -> str:
     who = {"random": " --agent random", "controller": ""}.get(name, f" --controller {name}")
+    who = " --agent dreamer" if name == "dreamer" else who
     return f"wm evaluate --env {env} --preset {preset} --episodes {episodes}{who}"
 
 
-def _curve(controller: Path) -> list[list[float]]:
-    """(environment steps so far, validated mean) of a search."""
+def _curve(controller: Path, kind: str) -> list[list[float]]:
+    """(environment steps so far, validated mean) of a search, or the mean of recent training episodes of a Dreamer."""
     steps, points = 0, []
+    if kind == "dreamer":
+        lines = [json.loads(line) for line in (controller / "metrics.jsonl").read_text().splitlines()]
+        return [[line["step"], round(line["episode_return"], 3)] for line in lines if "episode_return" in line]
     for line in (controller / "generations.jsonl").read_text().splitlines():
         told = json.loads(line)
         steps += told["env_steps"]
@@ -161,8 +180,8 @@ def page(rows: list[Row]) -> str:
         "episodes, cut at 500 steps; the median over latents of their variance in the dream as a share of reality's; "
         "squared error after 15 dreamed steps along the controller's own episodes, as a share of the better of "
         "persistence and the mean latent.\n",
-        markdown_table(["environment", "training seed", "rank correlation", "in the last third", "return: dream / real",
-                "length: dream / real", "variance", "error at 15 steps"],
+        markdown_table(["environment", "agent", "training seed", "rank correlation", "in the last third",
+                "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
     ]  # fmt: skip
     return "\n".join(parts)
@@ -177,6 +196,7 @@ def _dream(row: Row) -> list[str]:
     astray = found["open_loop"]["15"]
     return [
         row["env"],
+        AGENTS[row["agent"]],
         ", ".join(map(str, row["training_seeds"])),
         _rho(found["rho"], found["rho_ci95"]),
         _rho(found["rho_last_third"], found["rho_last_third_ci95"]),
@@ -202,10 +222,10 @@ def curves(rows: list[Row]) -> bytes:
     for axes in places[len(envs) :]:
         axes.remove()
     for axes, env in zip(places, envs, strict=False):
-        for agent, label in AGENTS.items():
+        for agent in colors:
             for number, row in enumerate(_of(rows, env, agent, "laptop")):
                 steps, values = zip(*row["curve"], strict=True)
-                named = label if not number else None
+                named = AGENTS[agent] if not number else None
                 axes.plot(
                     [step / 1e6 for step in steps], values, color=colors[agent], marker="o", markersize=3, label=named
                 )

@@ -70,7 +70,7 @@ def settings_options(group: type[Settings]) -> Callable[[F], F]:
 _SHARED = {
     "env": click.option(
         "--env", required=True, envvar="WM_ENV",
-        help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, or any gymnasium id.",
+        help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, Catch, or any gymnasium id.",
     ),
     "data": click.option(
         "--data", type=click.Path(path_type=Path), multiple=True,

@@ -1,0 +1,93 @@
+"""A gradient step of a Dreamer, one core: ours against sheeprl 0.8.4, which runs unpatched in an environment of its own
+(build/sheeprl). The same sizes: 64x64x3 frames, GRU 200, 32x32 latents, 16 windows of 50 steps, horizon 15, 6.6 M
+parameters of the world model; every frame decoded, imagination from every state. bf16 where the CPU has instructions
+for it."""
+
+import itertools
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from benchmarks.measure import one_core, report
+from wm.models.dreamer.form import Form
+from wm.models.dreamer.learner import Dreamer, Learner
+from wm.models.dreamer.world import Batch
+from wm.training.precision import Precision, has_bf16
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "build" / "sheeprl"
+PINS = ("sheeprl==0.8.4", "lightning==2.6.6", "torch==2.13.0", "gymnasium==1.4.0", "numpy==2.4.6")
+FORM = Form(64, 3, 2, True, deter=200, hidden=200, stoch=32, classes=32, depth=24, units=200, layers=1, bins=255)
+PAIRS = 5
+
+
+def sheeprl(precision: str) -> "subprocess.Popen[str]":
+    """A process that takes a step for every line it is sent."""
+    python = PLACE / "bin" / "python"
+    if not (PLACE / ".ready").exists():
+        venv.create(PLACE, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--prefer-binary", *PINS], check=True)
+        (PLACE / ".ready").touch()
+    script = Path(__file__).with_name("_sheeprl.py")
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [python, script, precision], cwd=PLACE, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def their_step(process: "subprocess.Popen[str]") -> tuple[float, int]:
+    """Seconds of their next step, and the parameters of their world model."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        if line.startswith("STEP"):
+            _, seconds, parameters = line.split()
+            return float(seconds), int(parameters)
+    sys.exit("sheeprl ended before it took a step")
+
+
+def our_step(precision: Precision) -> Iterator[float]:
+    """Yields the seconds of our steps."""
+    torch.manual_seed(0)
+    learner = Learner(
+        Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, decoded=1.0, starts=0, world_rate=1e-4,
+        behaviour_rate=3e-5,
+    )  # fmt: skip
+    frames = torch.randint(0, 256, (16, 50, 64, 64, 3), dtype=torch.uint8)
+    flat = torch.zeros(16, 50)
+    actions = torch.eye(2)[torch.randint(0, 2, (16, 50))]
+    first = flat.clone()
+    first[:, 0] = 1
+    batch = Batch(frames, actions, flat, first, flat)
+    for number in itertools.count():
+        began = time.perf_counter()
+        learner.update(batch, torch.Generator().manual_seed(number), behave=True)
+        yield time.perf_counter() - began
+
+
+def main() -> None:
+    one_core()
+    torch.set_num_threads(1)
+    fast = has_bf16(torch.device("cpu"))
+    precision = Precision("bf16" if fast else "fp32", torch.device("cpu"))
+    process, ours = sheeprl("bf16-mixed" if fast else "32-true"), our_step(precision)
+    _, parameters = their_step(process)
+    next(ours)
+    assert parameters == sum(part.numel() for part in Dreamer(FORM).world.parameters()), "the sizes differ"
+    pairs = [(next(ours), their_step(process)[0]) for _ in range(PAIRS)]
+    process.kill()
+    ratio = statistics.median(theirs / mine for mine, theirs in pairs)
+    mine, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
+    report("dreamer_step", round(1 / mine, 3), round(1 / theirs, 3), 1.5, "gradient steps/s", round(ratio, 3))
+
+
+if __name__ == "__main__":
+    main()
