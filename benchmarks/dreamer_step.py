@@ -18,6 +18,7 @@ from benchmarks.measure import one_core, report
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
 from wm.models.dreamer.world import Batch
+from wm.training.memory import keep_freed
 from wm.training.precision import Precision, has_bf16
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,7 @@ def our_step(precision: Precision) -> Iterator[float]:
 def main() -> None:
     one_core()
     torch.set_num_threads(1)
+    keep_freed()
     fast = has_bf16(torch.device("cpu"))
     precision = Precision("bf16" if fast else "fp32", torch.device("cpu"))
     process, ours = sheeprl("bf16-mixed" if fast else "32-true"), our_step(precision)

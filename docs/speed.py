@@ -53,6 +53,7 @@ MEASURED = {
     "dream_generation_time": ("the same", "the time set for it"),
     "cma_cost_dream": ("CMA-ES' share of that generation", "the share set for it"),
     "cma_cost_real": ("CMA-ES' share of a generation of Pong", "the share set for it"),
+    "dreamer_step": ("a Dreamer's gradient step, 6.6 M parameters, fp32", "sheeprl 0.8.4, the same sizes, fp32"),
     "memory_vae": ("largest RSS of training V, quick preset", "the limit set for it"),
     "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
     "warm_start_vae": ("V's loss, begun with the weights of another game", "from scratch"),

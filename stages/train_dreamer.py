@@ -30,7 +30,7 @@ from wm.seeding import generator, integer
 from wm.settings import DreamerSettings
 from wm.training import metrics as metrics_file
 from wm.training import weights
-from wm.training.memory import optimizer_bytes
+from wm.training.memory import keep_freed, optimizer_bytes
 from wm.training.metrics import MetricsLog
 from wm.training.precision import Precision, pick
 
@@ -159,6 +159,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     session.budget(path).require(_bound(settings, form), 0, f"a replay of {settings.capacity} steps")
     device = torch.device(pick_device(session.device))
     precision = pick(settings.precision, device)
+    keep_freed()
     with run.build(session.keep_current, console.say) as builder, locks.exclusive(path):
         if builder.restored is not None:
             return up_to_date("train-dreamer", builder.restored, _summary(builder.restored), "restored")

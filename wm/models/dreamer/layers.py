@@ -7,6 +7,7 @@ from torch.nn import functional
 from wm.models.dreamer.form import Form
 
 EPS = 1e-3
+PIECE = 8 << 20  # bytes of a layer's output that go through the CPU at once: larger ones are paged in anew every time
 
 
 def dense(inputs: int, outputs: int) -> nn.Sequential:
@@ -46,11 +47,22 @@ def _side(form: Form) -> int:
     return side
 
 
+def _in_pieces(layers: nn.Module, x: Tensor, form: Form) -> Tensor:
+    """`layers` of x, on a CPU a few frames at a time."""
+    if x.device.type != "cpu":
+        found: Tensor = layers(x)
+        return found
+    kernel, stride, padding, channels = _strides(form)[0]
+    side = (form.size + 2 * padding - kernel) // stride + 1
+    return torch.cat([layers(part) for part in x.split(max(PIECE // (4 * channels * side**2), 1))])
+
+
 class Encoder(nn.Module):
     """(N, H, W, P) uint8 frames -> (N, width)."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
+        self._form = form
         layers: list[nn.Module] = []
         planes = form.planes
         for kernel, stride, padding, channels in _strides(form):
@@ -62,8 +74,7 @@ class Encoder(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         x = frames.permute(0, 3, 1, 2).float() / 255 - 0.5
-        code: Tensor = self.layers(x)
-        return code.permute(0, 2, 3, 1).flatten(1)
+        return _in_pieces(self.layers, x, self._form).permute(0, 2, 3, 1).flatten(1)
 
 
 class Decoder(nn.Module):
@@ -71,7 +82,7 @@ class Decoder(nn.Module):
 
     def __init__(self, form: Form) -> None:
         super().__init__()
-        strides = _strides(form)
+        strides, self._form = _strides(form), form
         self._side, self._planes = _side(form), strides[-1][-1]
         self.enter = nn.Linear(form.feature, self._planes * self._side**2)
         layers: list[nn.Module] = []
@@ -86,8 +97,7 @@ class Decoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         x = self.enter(features).view(-1, self._side, self._side, self._planes).permute(0, 3, 1, 2)
-        picture: Tensor = self.layers(x)
-        return picture.permute(0, 2, 3, 1)
+        return _in_pieces(self.layers, x, self._form).permute(0, 2, 3, 1)
 
 
 def symlog(x: Tensor) -> Tensor:
