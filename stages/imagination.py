@@ -113,9 +113,9 @@ def imagine(session: Session, settings: DreamSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("dream", builder.restored, _summary(builder.restored), "restored")
         played = _play(session, trained, settings.max_steps)
-        metrics = _compare(trained, played, settings.context)
         longest = max(played, key=lambda episode: len(episode.frames))
-        context = min(settings.context, max(len(longest.frames) // 2, 1))
+        context = min(settings.context, max(len(longest.frames) // 4, 1))  # fewer where episodes are short
+        metrics = _compare(trained, played, context)
         features, _ = follow(
             trained.model, _batch(trained, longest, 0, context + settings.frames), context, _source(session)
         )
