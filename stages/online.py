@@ -39,12 +39,14 @@ class Moment(NamedTuple):
 
 @dataclass
 class Counts:
-    """How far it is; plain values that a checkpoint holds. `began` is the step at which updates began, -1: not yet."""
+    """How far it is; plain values that a checkpoint holds. `began` is the step at which updates began (-1: not yet),
+    `settled` how many of them were taken before."""
 
     steps: int = 0
     updates: int = 0
     pretrained: int = 0
     began: int = -1
+    settled: int = 0
     episodes: int = 0
     begun: int = 0
 
@@ -105,7 +107,6 @@ class Online:
         self._learn = Updates(session, settings, learner, device)
         self._source = torch.Generator(device)
         self._checkpoints = Checkpoints(checkpoints, self, keep_best=False)
-        self._resumed = False
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps besides weights and optimizer."""
@@ -160,13 +161,13 @@ class Online:
     def _due(self) -> int:
         """Updates that the steps so far have paid for."""
         counts, settings = self.counts, self._settings
-        if counts.began < 0:
-            ready = counts.steps >= settings.prefill and self._ring.starts(settings.seq_len).sum() > 0
-            if not ready:
-                return 0
-            counts.began = counts.steps
+        if counts.steps < settings.prefill or not self._ring.starts(settings.seq_len).any():
+            counts.began = -1
+            return 0
+        if counts.began < 0:  # what was not learned meanwhile is not made up for
+            counts.began, counts.settled = counts.steps, counts.updates
         paid = (counts.steps - counts.began) * settings.train_ratio / (settings.batch * settings.seq_len)
-        return int(paid) - (counts.updates - counts.pretrained)
+        return int(paid) - (counts.updates - counts.settled)
 
     def _begin(self) -> Moment:
         size, stack = self._ring.columns["frames"].shape[2:], self._settings.stack

@@ -165,10 +165,16 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
             return up_to_date("train-dreamer", builder.restored, _summary(builder.restored), "restored")
         model = _model(form, session.seed).to(device)
         learner = learner_of(model, settings, precision)
-        ring = Ring(settings.num_envs, settings.capacity, (form.size, form.size, form.channels), space)
+        capacity = settings.capacity if settings.steps else settings.num_envs * settings.seq_len
+        ring = Ring(settings.num_envs, capacity, (form.size, form.size, form.channels), space)
         recipe = _recipe(session, env, space)
-        _make_replay(path, recipe, builder.resumed)
-        journal = Journal(path, recipe, ring, settings.part_rows, settings.capacity + settings.part_rows)
+        if settings.steps:
+            _make_replay(path, recipe, builder.resumed)
+
+        def allow(size: int) -> None:
+            session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)
+
+        journal = Journal(path, recipe, ring, settings.part_rows, settings.capacity + settings.part_rows, allow)
         online = Online(session, settings, learner, env, journal, builder.folder / SCRATCH, device)
         resumed = online.resume()
         if resumed:

@@ -74,6 +74,20 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     assert 256 <= rows <= 256 + 3 * 128
 
 
+def test_a_budget_that_is_reached_ends_it_with_what_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stages import cli, train_dreamer
+
+    monkeypatch.setattr(train_dreamer, "_bound", lambda *_: 0)
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(list(words("--disk-budget", "14kB", steps=900))) == 74
+    held = Dataset.open(tmp_path / REPLAY).rows
+    assert held > 0
+    monkeypatch.undo()
+    assert "goes on at step" in run(tmp_path, *words(steps=900)).stderr
+
+
 def test_it_can_be_scored_and_filmed(trained: Path) -> None:
     score = json.loads(
         run(trained, "evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "4", "--json").stdout
@@ -190,6 +204,17 @@ def stop_after(plain: Any, count: int) -> Any:
     return save
 
 
+def test_without_its_replay_a_training_goes_on_and_learns_when_there_is_something_again(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
+        with pytest.raises(AssertionError):
+            run(tmp_path, *words(steps=600))
+    durable.remove_folder(tmp_path / REPLAY)
+    run(tmp_path, *words(steps=600))
+    found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert 60 <= found["updates"] <= (600 - 32) * 4 // (4 * 8)
+
+
 def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
     offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", "--set", "part_rows=16", steps=0)
@@ -205,6 +230,7 @@ def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) ->
     done = run(other, *offline)
     assert "goes on" in done.stderr
     assert weights(other) == whole
+    assert not (tmp_path / REPLAY).exists()  # nothing was played
 
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:

@@ -223,14 +223,18 @@ class Journal:
                 del self.lanes[index]
 
     def restore(self, upto: int, lanes: Mapping[int, int]) -> None:
-        """Fill the ring from the pieces before `upto`, and remove what was written after. Every step is read once."""
+        """Fill the ring from the pieces before `upto`, and remove what was written after. Every step is read once. A
+        replay that is gone leaves the ring empty."""
+        self.next = upto
+        if not self.path.exists():
+            return
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         durable.sweep(self.path)
         for part in committed_parts(self.path):
             if part.first >= upto:
                 durable.remove_folder(part.folder)
         dataset = Dataset.open(self.path)
-        self.next, self.lanes, self.held = upto, {int(index): lane for index, lane in lanes.items()}, []
+        self.lanes, self.held = {int(index): lane for index, lane in lanes.items()}, []
         for part in dataset.parts:
             self.held.append((part.folder, fill(self.ring, dataset, part, self.lanes), part.last))
 
