@@ -70,4 +70,4 @@ def test_the_readmes_scores_are_those_of_the_results_file() -> None:
     assert results.page(rows) == results.PAGE.read_text()
     for row in rows:
         assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
-        assert row["ci95"] > 0
+        assert row["ci95"] > 0 or row["env"] == "Catch"  # whose ball is caught every time

@@ -138,6 +138,7 @@ NAMED = _named(
         "wm.envs.catch:Catch-v0",
         package="gymnasium",
         pip="gymnasium",
+        probe=labels.catch,
         rows_per_episode=8,
         protocol="7 steps",
     ),

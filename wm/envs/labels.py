@@ -116,3 +116,10 @@ acrobot = Probe(
     hidden=("velocity_1", "velocity_2"),
     velocities=("velocity_1", "velocity_2"),
 )
+
+
+def _catch(env: Any) -> Reader:
+    return lambda _: [float(env.ball), float(env.row), float(env.paddle)]
+
+
+catch = Probe(("ball_x", "ball_y", "paddle_x"), _catch)
