@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from stages import collect, dream, evaluate, train_controller, train_dreamer, train_mdnrnn, train_vae
 from stages.options import Sources
+from stages.replays import replay_path
 from stages.session import Plan, Result, Session
 from wm.artifacts.manifest import sha256_json
 from wm.envs.catalogue import find
@@ -57,7 +58,7 @@ class Step:
         if self.stage == "collect":
             return [self.session.data_path]
         if self.stage == "train-dreamer":
-            return [self.session.run_path / "dreamer", train_dreamer.replay_path(self.session)]
+            return [self.session.run_path / "dreamer", replay_path(self.session)]
         names = STAGES[self.stage].artifacts
         if getattr(self.settings, "agent", "") == "dreamer":
             names = {"dream": ("dream-dreamer",), "evaluate": ("evaluation/dreamer", "evaluation/random")}[self.stage]
@@ -91,6 +92,16 @@ class Chain:
     def datasets(self) -> list[Path]:
         """The episodes of every round."""
         return [step.session.data_path for step in self.steps if step.stage == "collect"]
+
+    @property
+    def replays(self) -> list[Path]:
+        """What Dreamers wrote behind their play."""
+        return [replay_path(step.session) for step in self.steps if step.stage == "train-dreamer"]
+
+    @property
+    def places(self) -> list[Path]:
+        """Everything that is on disk of it."""
+        return [*self.datasets, *self.replays, *self.runs]
 
     @property
     def runs(self) -> list[Path]:

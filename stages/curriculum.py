@@ -113,8 +113,8 @@ def _within_budget(step: Step, chains: list[Chain]) -> Session:
     """The step's session with what is left of the budget: it holds for all environments together."""
     if step.session.disk_limit is None:
         return step.session
-    own = step.session.data_path if step.stage == "collect" else None
-    used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs) if path != own)
+    own = step.places[-1] if step.stage in ("collect", "train-dreamer") else None  # it counts what is there itself
+    used = sum(size_of(path) for chain in chains for path in chain.places if path != own)
     return replace(step.session, disk_limit=max(step.session.disk_limit - used, 0))
 
 
@@ -127,6 +127,7 @@ def shed(chain: Chain, keep: str) -> None:
     """Remove what need not stay of a finished environment. A dataset that holds more episodes than the chain collects
     is somebody's, and stays."""
     going = [run / "latents" for run in chain.runs] if keep != "all" else []
+    going += chain.replays if keep == "artifacts" else []
     for step in chain.steps if keep == "artifacts" else ():
         if isinstance(step.settings, CollectSettings):
             path = step.session.data_path

@@ -11,7 +11,7 @@ from stages import console
 from stages.players import DreamerPlayer, Player, jobs_for_testing, play_dreamer, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, check_name, made, up_to_date
 from stages.showing import film_episodes, show_episode
-from stages.trained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, load_all, load_dreamer
+from stages.trained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, find_dreamer, load_all
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
@@ -42,16 +42,11 @@ def _dreamer_run(session: Session, settings: EvaluateSettings, dreamer: TrainedD
     return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
 
 
-def _load_dreamer(session: Session, settings: EvaluateSettings) -> TrainedDreamer:
-    named = "" if settings.who == "dreamer" else f" --name {settings.who}"
-    return load_dreamer(session.run_path / settings.who, session.command("train-dreamer") + named)
-
-
 def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
         return _random_run(session, settings, EnvRecipe(session.env))
     if settings.agent == "dreamer":
-        return _dreamer_run(session, settings, _load_dreamer(session, settings))
+        return _dreamer_run(session, settings, find_dreamer(session, settings.who))
     return _controller_run(session, settings, load_all(session, settings.controller)[2])
 
 
@@ -75,7 +70,7 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
 
     def player() -> Player | DreamerPlayer:
         if dreams:
-            return dreamer_of(_load_dreamer(session, settings))
+            return dreamer_of(find_dreamer(session, settings.who))
         return player_of(*load_all(session, settings.controller))
 
     if settings.visualize:
@@ -136,7 +131,7 @@ def dreamer_of(trained: TrainedDreamer) -> DreamerPlayer:
 def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
     """A Dreamer on the test episodes, after the random policy."""
     began = time.monotonic()
-    trained = _load_dreamer(session, settings)
+    trained = find_dreamer(session, settings.who)
     run = _dreamer_run(session, settings, trained)
     baseline = evaluate_random(session, settings, trained.env)
     if (current := run.current()) is not None:

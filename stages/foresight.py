@@ -122,7 +122,7 @@ def foresee(session: Session, settings: CurriculumSettings, sources: Sources) ->
             plans[chain.env] = _plans(chain)
         except WmError as error:
             unplayable[chain.env] = str(error)
-    used = sum(size_of(path) for chain in chains for path in (*chain.datasets, *chain.runs))
+    used = sum(size_of(path) for chain in chains for path in chain.places)
     room = None if session.disk_limit is None else session.disk_limit - used
     return Foreseen(plans, unplayable, room, settings.keep)
 

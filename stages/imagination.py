@@ -12,7 +12,7 @@ from stages import console
 from stages.online import to_batch
 from stages.players import DreamerPlayer, build_agent, build_env
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.trained import TrainedDreamer, load_dreamer
+from stages.trained import TrainedDreamer, find_dreamer
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.replay import Ring, Steps
@@ -82,11 +82,6 @@ def _strip(real: NDArray[np.uint8], imagined: NDArray[np.uint8], context: int) -
     return film_strip(rows, captions, f"Following the real actions without looking, after {context} steps")
 
 
-def _trained(session: Session, settings: DreamSettings) -> TrainedDreamer:
-    named = "" if settings.who == "dreamer" else f" --name {settings.who}"
-    return load_dreamer(session.run_path / settings.who, session.command("train-dreamer") + named)
-
-
 def _run(session: Session, settings: DreamSettings, trained: TrainedDreamer) -> Run:
     inputs = {"dreamer": trained.artifact.fingerprint}
     name = stage_name(session, f"dream-{settings.who}")
@@ -95,7 +90,7 @@ def _run(session: Session, settings: DreamSettings, trained: TrainedDreamer) -> 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `imagine` would do."""
-    run = _run(session, settings, _trained(session, settings))
+    run = _run(session, settings, find_dreamer(session, settings.who))
     done = run.current() is not None
     what = "up to date" if done else f"{EPISODES} episodes foretold, an animation and a film strip"
     return Plan("dream", run.folder, what, 0 if done else 4_000_000, 700_000_000, (0, 0) if done else (5, 60))
@@ -104,7 +99,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 def imagine(session: Session, settings: DreamSettings) -> Result:
     """Play validation episodes, foretell their frames and rewards from the actions alone, and draw one of them."""
     began = time.monotonic()
-    trained = _trained(session, settings)
+    trained = find_dreamer(session, settings.who)
     run = _run(session, settings, trained)
     if (current := run.current()) is not None:
         return up_to_date("dream", current, _summary(current))

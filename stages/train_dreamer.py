@@ -12,17 +12,16 @@ from stages import console
 from stages.guard import MemoryGuard
 from stages.imagination import open_loop_strip
 from stages.online import Online, to_batch
+from stages.replays import collected, disk_bound, open_replay, recipe_of, replay_path, require_memory, ring_bytes
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
 from stages.trained import SHAPE
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
-from wm.artifacts.budget import show_size
 from wm.artifacts.runs import SCRATCH, Artifact, Run
 from wm.envs.catalogue import EnvRecipe
-from wm.episodes.dataset import Dataset, read_root
-from wm.episodes.replay import Journal, Ring, fill
-from wm.episodes.writer import create
-from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
+from wm.episodes.dataset import Dataset
+from wm.episodes.replay import Journal, Ring
+from wm.errors import MemoryProblem, UsageProblem
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
 from wm.report.curves import Curve, draw
@@ -44,15 +43,9 @@ def _env(session: Session, settings: DreamerSettings) -> EnvRecipe:
 
 
 def _run(session: Session, settings: DreamerSettings) -> Run:
-    inputs = {f"data-{path.stem}": Dataset.open(path).fingerprint for path in session.data}
+    inputs = {f"data-{number}": Dataset.open(path).fingerprint for number, path in enumerate(session.data)}
     name = stage_name(session, "dreamer")
     return session.make_run(name, "dreamer", RECIPE, settings.that_change_results(), inputs)
-
-
-def replay_path(session: Session) -> Path:
-    """Where what is played is written behind the play."""
-    name = stage_name(session, "dreamer")
-    return Path("data") / f"{session.run_path.name}.{name.replace('/', '-')}.zarr"
 
 
 def form_of(settings: DreamerSettings, space: ActionSpace) -> Form:
@@ -90,8 +83,8 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
     low = updates * took
     what = f"{settings.steps} steps of {settings.num_envs} environments, {updates:,.0f} updates"
     parameters = 4 * sum(parameter.numel() for parameter in model.parameters())
-    memory = _ring_bytes(settings, form) + FACTOR * parameters // 4 + _activations(settings, form) + 400_000_000
-    disk = _bound(settings, form) + parameters
+    memory = ring_bytes(settings, form) + FACTOR * parameters // 4 + _activations(settings, form) + 400_000_000
+    disk = disk_bound(settings, form) + parameters
     return Plan("train-dreamer", run.folder, what, disk, memory, (low, 1.5 * low + settings.steps / 200),
                 scratch=9 * parameters)  # fmt: skip
 
@@ -111,18 +104,8 @@ def _seconds_per_update(learner: Learner, ring: Ring, settings: DreamerSettings,
     return min(took)
 
 
-def _ring_bytes(settings: DreamerSettings, form: Form) -> int:
-    return settings.capacity * (form.size**2 * form.channels + 40)
-
-
 def _activations(settings: DreamerSettings, form: Form) -> int:
     return ACTIVATION * 4 * settings.batch * settings.seq_len * form.size**2 * form.channels
-
-
-def _bound(settings: DreamerSettings, form: Form) -> int:
-    """Bytes on disk that the replay cannot exceed: frames that do not compress at all."""
-    parts = -(-settings.capacity // settings.part_rows) + 2
-    return parts * settings.part_rows * (form.size**2 * form.channels + 64)
 
 
 def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) -> Learner:
@@ -154,9 +137,9 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     env = _env(session, settings)
     space = _space(env)
     form = form_of(settings, space)
-    _require_memory(settings, form)
+    require_memory(settings, form)
     path = replay_path(session)
-    session.budget(path).require(_bound(settings, form), 0, f"a replay of {settings.capacity} steps")
+    session.budget(path).require(disk_bound(settings, form), 0, f"a replay of {settings.capacity} steps")
     device = torch.device(pick_device(session.device))
     precision = pick(settings.precision, device)
     keep_freed()
@@ -167,9 +150,9 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
         learner = learner_of(model, settings, precision)
         capacity = settings.capacity if settings.steps else settings.num_envs * settings.seq_len
         ring = Ring(settings.num_envs, capacity, (form.size, form.size, form.channels), space)
-        recipe = _recipe(session, env, space)
+        recipe = recipe_of(session, env, space)
         if settings.steps:
-            _make_replay(path, recipe, builder.resumed)
+            open_replay(path, recipe, builder.resumed)
 
         def allow(size: int) -> None:
             session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)
@@ -188,82 +171,19 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
         log = MetricsLog(builder.folder, place if resumed else -1, buffers)
         guard = MemoryGuard(session, builder.folder, settings.steps + (settings.pretrain if session.data else 0))
         if session.data:
-            held.append(_collected(session, settings, form, space))
+            held.append(collected(session, settings, form, space))
             _pretrain(session, settings, online, log, guard, held[-1])
             held.pop()
         _play(session, settings, online, log, guard, journal)
         log.close()
         online.close()
         model.cpu().eval().requires_grad_(False)
-        shown = ring if len(ring) else _collected(session, settings, form, space)
+        shown = ring if len(ring) else collected(session, settings, form, space)
         _write(builder.folder, session, model, env, space, shown, settings)
         artifact = builder.publish(
             _metrics(builder.folder, online, settings, precision), session.provenance(began, env)
         )
     return made("train-dreamer", builder, artifact, _summary(artifact))
-
-
-def _recipe(session: Session, env: EnvRecipe, space: ActionSpace) -> dict[str, Any]:
-    spec = env.spec()
-    return {
-        "env": asdict(env),
-        "env_id": spec.env_id,
-        "crop": None,
-        "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,
-        "action_space": space.as_json(),
-        "labels": [],
-        "policy": "dreamer",
-        "max_steps": 0,
-        "seed": session.seed,
-        "evicts": True,
-    }
-
-
-def _make_replay(path: Path, recipe: dict[str, Any], resumed: bool) -> None:
-    """A dataset for the replay; one that another training left is replaced. Raises UsageProblem if it is none."""
-    if path.exists():
-        try:
-            found = read_root(path)
-        except WmError:
-            found = {}
-        if not found.get("evicts"):
-            raise UsageProblem(f"{path} is no replay; move it away, or give --name.")
-        if resumed and found == recipe:
-            return
-        console.say(f"{path}: the replay of another training is replaced")
-        durable.remove_folder(path)
-    create(path, recipe)
-
-
-def _require_memory(settings: DreamerSettings, form: Form) -> None:
-    import psutil
-
-    need, free = _ring_bytes(settings, form), psutil.virtual_memory().available
-    if need > free:
-        raise MemoryProblem(
-            f"--capacity is {settings.capacity}, which takes {show_size(need)} of memory, and {show_size(free)} are "
-            "free; give a smaller one."
-        )
-
-
-def _collected(session: Session, settings: DreamerSettings, form: Form, space: ActionSpace) -> Ring:
-    """The newest steps of --data, up to the capacity."""
-    datasets = [Dataset.open(path) for path in session.data]
-    for dataset in datasets:
-        if dataset.frame_shape != (form.size, form.size, form.channels) or dataset.actions != space:
-            raise RecipeMismatch(
-                f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions.width} actions; expected "
-                f"{(form.size, form.size, form.channels)} and {space.width}. Collect it with --size {form.size}"
-                f"{' --gray' if form.channels == 1 else ''}, or give --set gray=... and size=... to suit it."
-            )
-    rows = sum(dataset.rows for dataset in datasets)
-    if rows > settings.capacity:
-        console.say(f"train-dreamer {session.env}: of {rows:,} collected steps the last {settings.capacity:,} are used")
-    ring = Ring(1, min(rows, settings.capacity), (form.size, form.size, form.channels), space)
-    for dataset in datasets:
-        for part in dataset.parts:
-            fill(ring, dataset, part, {})
-    return ring
 
 
 def _pretrain(
@@ -351,11 +271,10 @@ def _write(
     shape = {"env": asdict(env), "action_space": space.as_json(), "form": asdict(model.form)}
     durable.write_json(folder / SHAPE, shape)
     lines = metrics_file.read(folder)
-    curves = []
-    for name, key in (("mean of the last 100 training episodes", "episode_return"),):
-        known = [line for line in lines if key in line]
-        curves.append(Curve(name, [line["step"] for line in known], [line[key] for line in known]))
-    durable.write_bytes(folder / "returns.png", draw(curves, f"{session.env}: Dreamer", "environment step", "return"))
+    known = [line for line in lines if "episode_return" in line]
+    steps, returns = ([line[name] for line in known] for name in ("step", "episode_return"))
+    curve = Curve("mean of the last 100 training episodes", steps, returns)
+    durable.write_bytes(folder / "returns.png", draw([curve], f"{session.env}: Dreamer", "environment step", "return"))
     if (strip := open_loop_strip(model, ring, settings.stack)) is not None:
         durable.write_bytes(folder / "open-loop.png", strip)
 

@@ -149,6 +149,12 @@ def load_dreamer(folder: Path, make_it: str) -> TrainedDreamer:
     return TrainedDreamer(artifact, shape, model)
 
 
+def find_dreamer(session: Session, who: str) -> TrainedDreamer:
+    """The Dreamer of this name."""
+    named = "" if who == "dreamer" else f" --name {who}"
+    return load_dreamer(session.run_path / who, session.command("train-dreamer") + named)
+
+
 def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
     """V and M of an environment. Raises RecipeMismatch if M was trained on another V."""
     vae = load_vae(session.run_path / "vae", session.command("train-vae"))

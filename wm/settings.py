@@ -299,13 +299,18 @@ class DreamSettings(Settings):
     temperature: float = setting(
         1.0, "Above 1 the dream is more uncertain, below 1 more certain.", low=0.01, high=10.0, flag=True
     )
-    dreams: int = setting(32, "Dreams of every mean that is compared with reality.", low=2, flag=True)
+    dreams: int = setting(32, "Dreams of every mean that is compared with reality; not of a Dreamer.", low=2, flag=True)
     max_steps: int = setting(500, "Longest dream and longest real episode of the comparison.", low=1, flag=True)
     means: int = setting(32, "Means of the search, equally spaced, that play in the dream and in reality.", low=2)
     real_episodes: int = setting(4, "Real episodes of every mean.", low=2)
     context: int = setting(16, "Real steps M sees before the pictured dream begins.", low=1)
     frames: int = setting(120, "Steps of the animation.", low=2)
     fps: int = setting(15, "Frames per second of the animation.", low=1, high=50)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.agent == "dreamer" and self.temperature != 1:
+            raise UsageProblem(f"--temperature is {self.temperature:g} but a Dreamer dreams at 1; leave it out.")
 
     @property
     def who(self) -> str:

@@ -79,7 +79,7 @@ def test_a_budget_that_is_reached_ends_it_with_what_was_committed(
 ) -> None:
     from stages import cli, train_dreamer
 
-    monkeypatch.setattr(train_dreamer, "_bound", lambda *_: 0)
+    monkeypatch.setattr(train_dreamer, "disk_bound", lambda *_: 0)
     monkeypatch.chdir(tmp_path)
     assert cli.run(list(words("--disk-budget", "14kB", steps=900))) == 74
     held = Dataset.open(tmp_path / REPLAY).rows
@@ -110,6 +110,7 @@ def test_it_dreams_beside_reality(trained: Path) -> None:
     with Image.open(trained / "runs" / SLUG / "dream-dreamer" / "dream.gif") as movie:
         assert movie.n_frames == 8  # type: ignore[attr-defined]
     assert json.loads(run(trained, *words).stdout)["status"] == "up to date"
+    assert "a Dreamer dreams at 1" in refused(trained, 64, *words, "--temperature", "2")
 
 
 def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
@@ -126,6 +127,10 @@ def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     assert "the Dreamer" in page
     assert "keeping the last frame" in page
     assert run(tmp_path, *words).stderr.count(": up to date: ") == 3
+    assert (tmp_path / REPLAY).exists()
+    run(tmp_path, *words, "--keep", "artifacts")
+    assert not (tmp_path / REPLAY).exists()
+    assert run(tmp_path, *words).stderr.count(": up to date: ") == 3  # nothing of it is needed any more
     assert "--rounds is for V, M and C" in refused(tmp_path, 64, *words, "--rounds", "2")
 
 

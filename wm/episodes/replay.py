@@ -20,7 +20,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset, Part, committed_parts
 from wm.episodes.parts import STAGING, PartBuilder
-from wm.episodes.schema import Episode, frame_shape
+from wm.episodes.schema import Episode
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Ring:
             column.fill(0)
         self.heads = np.zeros(lanes, np.int64)  # where the next step goes
         self.lengths = np.zeros(lanes, np.int64)
-        self._scratch: dict[tuple[int, ...], NDArray[np.uint8]] = {}
+        self._scratch = np.empty(0, np.uint8)
 
     @property
     def nbytes(self) -> int:
@@ -133,9 +133,10 @@ class Ring:
                 np.take(source, places, axis=0, out=out, mode="clip")
                 break
             planes = slice(number * source.shape[-1], (number + 1) * source.shape[-1])
-            scratch = self._scratch.setdefault(shape, np.empty((*since.shape, *source.shape[1:]), np.uint8))
-            np.take(source, places, axis=0, out=scratch, mode="clip")
-            out[..., planes] = scratch
+            if self._scratch.shape != (*since.shape, *source.shape[1:]):
+                self._scratch = np.empty((*since.shape, *source.shape[1:]), np.uint8)
+            np.take(source, places, axis=0, out=self._scratch, mode="clip")
+            out[..., planes] = self._scratch
         return out
 
 
@@ -255,11 +256,6 @@ def fill(ring: Ring, dataset: Dataset, part: Part, lanes: Mapping[int, int]) -> 
             ring.add(lane, episode.frames[row], episode.actions[row - 1], float(episode.rewards[row - 1]), ended)
             added += 1
     return added
-
-
-def part_bytes(recipe: dict[str, Any], rows: int) -> int:
-    """Bytes of so many steps before compression: a bound for what they take on disk."""
-    return rows * (int(np.prod(frame_shape(recipe))) + 64)
 
 
 def _shifted(arriving: NDArray[Any]) -> NDArray[Any]:
