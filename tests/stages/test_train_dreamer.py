@@ -72,6 +72,9 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     assert len(parts) <= 256 // 128 + 2
     rows = Dataset.open(tmp_path / REPLAY).rows
     assert 256 <= rows <= 256 + 3 * 128
+    told = run(tmp_path, "info", REPLAY).stdout
+    assert "older ones evicted" in told
+    assert "lost" not in told
 
 
 def test_a_budget_that_is_reached_ends_it_with_what_was_committed(

@@ -14,7 +14,8 @@ from wm.episodes.dataset import Dataset
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a dataset. `compression` is the size of the raw frames over everything on disk."""
+    """Figures of a dataset. `compression` is the size of the raw frames over everything on disk; `evicted` are the
+    oldest episodes of a replay, which made room, and `missing` the ranges of those that were lost."""
 
     path: str
     env: str
@@ -24,6 +25,7 @@ class Summary:
     channels: int
     render: str
     episodes: int
+    evicted: int
     missing: list[tuple[int, int]]
     parts: int
     steps: int
@@ -44,7 +46,8 @@ class Summary:
 
     def facts(self) -> list[tuple[str, str]]:
         """The figures in words, for a table."""
-        lost = "".join(f", {last - first} lost at {first}" for first, last in self.missing)
+        evicted = f", {self.evicted} older ones evicted" if self.evicted else ""
+        lost = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
             ("policy", f"{self.policy}, seed {self.seed}"),
@@ -67,6 +70,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
     size = sum(durable.folder_size(part.folder) for part in dataset.parts)
     returns, lengths, some = table["return"], lengths_of(dataset), dataset.episodes > 0
     frames = dataset.rows
+    evicted = [(first, last) for first, last in dataset.missing if first == 0 and recipe.get("evicts")]
     return (
         Summary(
             path=str(path),
@@ -77,7 +81,8 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             channels=shape[2],
             render=str(recipe["env"].get("render", "unknown")),
             episodes=dataset.episodes,
-            missing=dataset.missing,
+            evicted=sum(last for _, last in evicted),
+            missing=[gap for gap in dataset.missing if gap not in evicted],
             parts=len(dataset.parts),
             steps=int(lengths.sum()),
             frames=frames,
