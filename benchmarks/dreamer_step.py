@@ -17,6 +17,7 @@ import torch
 from benchmarks.measure import one_core, report
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
+from wm.models.dreamer.picture import Drawing
 from wm.models.dreamer.world import Batch
 from wm.training.memory import keep_freed
 from wm.training.precision import Precision, has_bf16
@@ -59,8 +60,8 @@ def our_step(precision: Precision) -> Iterator[float]:
     """Yields the seconds of our steps."""
     torch.manual_seed(0)
     learner = Learner(
-        Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, decoded=1.0, starts=0, world_rate=1e-4,
-        behaviour_rate=3e-5,
+        Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, drawing=Drawing(1.0, 1000.0, 0.5), starts=0,
+        world_rate=1e-4, behaviour_rate=3e-5,
     )  # fmt: skip
     frames = torch.randint(0, 256, (16, 50, 64, 64, 3), dtype=torch.uint8)
     flat = torch.zeros(16, 50)

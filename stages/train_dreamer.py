@@ -24,6 +24,7 @@ from wm.episodes.replay import Journal, Ring
 from wm.errors import MemoryProblem, UsageProblem
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
+from wm.models.dreamer.picture import Drawing
 from wm.report.curves import Curve, draw
 from wm.seeding import generator, integer
 from wm.settings import DreamerSettings
@@ -115,7 +116,7 @@ def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) 
         precision.cast,
         horizon=settings.horizon,
         entropy=settings.entropy,
-        decoded=settings.decoded,
+        drawing=Drawing(settings.decoded, settings.pixels, settings.rarity),
         starts=settings.starts,
         world_rate=settings.world_rate,
         behaviour_rate=settings.behaviour_rate,

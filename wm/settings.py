@@ -358,6 +358,12 @@ class DreamerSettings(Settings):
     horizon: int = setting(15, "Steps imagined from every state.", low=1)
     starts: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
     decoded: float = setting(0.25, "Share of the frames that the decoder draws in an update.", low=0.01, high=1)
+    pixels: float = setting(
+        1000.0, "Nats that always showing the mean picture would cost; 0: the plain summed squared error.", low=0
+    )
+    rarity: float = setting(
+        0.5, "How much more rare colours at a place weigh (an exponent); 0: all alike.", low=0, high=2
+    )
     entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
     world_rate: float = setting(3e-4, "Adam's step size for the world model.", low=1e-8, high=1)
     behaviour_rate: float = setting(1e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)

@@ -16,8 +16,6 @@ from tests.faults.conftest import files_of
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset
 
-EPISODES = 4000
-WORDS = ("collect", "--env", TINY, "--episodes", str(EPISODES), "--size", "32", "--data", "d.zarr")
 TWO_WORKERS = environment(WM_WORKERS="2")
 
 
@@ -34,17 +32,18 @@ def held(path: Path) -> int:
     return dataset.episodes
 
 
-def kill_again_and_again(folder: Path, kills: int, seed: int) -> int:
+def kill_again_and_again(folder: Path, kills: int, seed: int, episodes: int) -> int:
     """Kill the whole group, or the main process alone; in every third go while it is still recovering from the last.
     Returns how often a dataset was completed and begun anew."""
+    words = command("collect", "--env", TINY, "--episodes", str(episodes), "--size", "32", "--data", "d.zarr")
     chance = random.Random(seed)
     path, completed, before = folder / "d.zarr", 0, 0
     whole = folder / "whole"
     whole.mkdir()
-    subprocess.run(command(*WORDS), cwd=whole, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
+    subprocess.run(words, cwd=whole, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
     for number in range(kills):
         process = subprocess.Popen(
-            command(*WORDS), cwd=folder, env=TWO_WORKERS, start_new_session=True,
+            words, cwd=folder, env=TWO_WORKERS, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         time.sleep(chance.uniform(0.3, 0.7) if number % 3 == 0 else chance.uniform(0.7, 3.0))
@@ -56,20 +55,21 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> int:
         now = held(path)
         assert now >= before, f"kill {number}: {before} episodes were there, {now} are (seed {seed})"
         before = now
-        if now == EPISODES:
+        if now == episodes:
             assert files_of(path) == files_of(whole / "d.zarr")
             shutil.rmtree(path)
             completed, before = completed + 1, 0
-    subprocess.run(command(*WORDS), cwd=folder, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
+    subprocess.run(words, cwd=folder, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
     assert files_of(path) == files_of(whole / "d.zarr")
     assert not list((path / ".staging").glob("*"))
     return completed
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, kills=4, seed=int(os.environ.get("WM_TEST_SEED", "0")))
+    kill_again_and_again(tmp_path, kills=4, seed=int(os.environ.get("WM_TEST_SEED", "0")), episodes=1500)
 
 
 @pytest.mark.slow
 def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
-    assert kill_again_and_again(tmp_path, kills=200, seed=int(os.environ.get("WM_TEST_SEED", "1"))) > 3
+    seed = int(os.environ.get("WM_TEST_SEED", "1"))
+    assert kill_again_and_again(tmp_path, kills=200, seed=seed, episodes=4000) > 3

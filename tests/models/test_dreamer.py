@@ -14,6 +14,7 @@ from wm.models.dreamer.behaviour import DISCOUNT, LAMBDA, Behaviour, lambda_retu
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, symexp, symlog
 from wm.models.dreamer.learner import Dreamer, Learner
+from wm.models.dreamer.picture import Drawing
 from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world import Batch
 
@@ -28,7 +29,14 @@ def made(form: Form = SMALL) -> Dreamer:
 
 def learner(model: Dreamer) -> Learner:
     return Learner(
-        model, nullcontext, horizon=4, entropy=3e-4, decoded=0.5, starts=2, world_rate=1e-3, behaviour_rate=1e-3
+        model,
+        nullcontext,
+        horizon=4,
+        entropy=3e-4,
+        drawing=Drawing(0.5, 100, 0.5),
+        starts=2,
+        world_rate=1e-3,
+        behaviour_rate=1e-3,
     )
 
 

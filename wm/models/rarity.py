@@ -15,25 +15,47 @@ class RarityWeights:
     """Built from a sample of the data, (N, S, S, C) uint8. An exponent of 0 weighs every pixel alike."""
 
     def __init__(self, sample: Tensor, exponent: float) -> None:
-        count = 64 if sample.shape[-1] == 3 else 4
-        size = sample.shape[1]
-        place = torch.arange(size * size, device=sample.device).view(size, size) * count
-        seen = torch.zeros(size * size * count, device=sample.device)
-        for part in sample.split(256):
-            seen += torch.bincount((_bins(part) + place).flatten(), minlength=len(seen))
-        share = (seen / len(sample)).clamp(min=0.5 / len(sample))
-        table = share.pow(-exponent).clamp(max=CAP)
-        self._table = table / ((table * seen).sum() / seen.sum())
-        self._place = place
+        seen = sum((occurrences(part) for part in sample.split(256)), torch.zeros((), device=sample.device))
+        self._table = weigh(seen / len(sample), exponent, 0.5 / len(sample))
 
     def __call__(self, frames: Tensor) -> Tensor:
         """(B, S, S, C) uint8 -> (B, 1, S, S) weights with mean 1 over the data."""
-        return self._table[_bins(frames) + self._place][:, None]
+        return look_up(self._table, frames)[:, None]
 
 
-def _bins(frames: Tensor) -> Tensor:
-    """The colour bin of every pixel, (B, S, S)."""
-    coarse = (frames >> 6).long()
-    if coarse.shape[-1] == 1:
-        return coarse[..., 0]
-    return coarse[..., 0] * 16 + coarse[..., 1] * 4 + coarse[..., 2]
+def cells(size: int, channels: int) -> int:
+    """How many colours at how many places there are."""
+    return size * size * _colours(channels)
+
+
+def occurrences(frames: Tensor) -> Tensor:
+    """How often each colour occurs at each place of (N, S, S, C) uint8 frames, (cells,)."""
+    found = _cells(frames).flatten()
+    seen = torch.zeros(cells(frames.shape[1], frames.shape[-1]), device=frames.device)
+    return seen.scatter_add_(0, found, torch.ones((), device=frames.device).expand(len(found)))
+
+
+def weigh(share: Tensor, exponent: float, least: float) -> Tensor:
+    """(cells,) weights from the share of frames that have the colour at the place; none counts as rarer than
+    `least`."""
+    table = share.clamp(min=least).pow(-exponent).clamp(max=CAP)
+    return table / ((table * share).sum() / share.sum())
+
+
+def look_up(table: Tensor, frames: Tensor) -> Tensor:
+    """(B, S, S) entries of a table (cells,) for every pixel of (B, S, S, C) uint8 frames."""
+    return table[_cells(frames)]
+
+
+def _colours(channels: int) -> int:
+    return 64 if channels == 3 else 4
+
+
+def _cells(frames: Tensor) -> Tensor:
+    """(B, S, S): where the colour of every pixel lies in a table of all places and colours."""
+    coarse, size = (frames >> 6).long(), frames.shape[1]
+    colour = coarse[..., 0]
+    if coarse.shape[-1] == 3:
+        colour = colour * 16 + coarse[..., 1] * 4 + coarse[..., 2]
+    places = torch.arange(size * size, device=frames.device).view(size, size)
+    return colour + places * _colours(frames.shape[-1])

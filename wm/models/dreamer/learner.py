@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from wm.models.dreamer.behaviour import Behaviour
 from wm.models.dreamer.form import Form
+from wm.models.dreamer.picture import Drawing
 from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world import Batch, WorldModel
 
@@ -48,7 +49,7 @@ class Learner:
         *,
         horizon: int,
         entropy: float,
-        decoded: float,
+        drawing: Drawing,
         starts: int,
         world_rate: float,
         behaviour_rate: float,
@@ -56,7 +57,7 @@ class Learner:
         """`cast()` is the number format's context, `starts` how many of a window's last states are imagined from (0:
         all)."""
         self.model, self._cast = model, cast
-        self._horizon, self._entropy, self._decoded, self._starts = horizon, entropy, decoded, starts
+        self._horizon, self._entropy, self._drawing, self._starts = horizon, entropy, drawing, starts
         behaviour = model.behaviour
         self._behaving = [*behaviour.actor.parameters(), *behaviour.critic.parameters()]
         # A step moves the group whose gradients are there; the other's are None.
@@ -72,7 +73,7 @@ class Learner:
         """Learn from one batch; returns figures that carry no history. `behave`: actor and critic learn too."""
         world, behaviour = self.model.world, self.model.behaviour
         with self._cast():
-            total, figures, states = world.loss(batch, source, self._decoded)
+            total, figures, states = world.loss(batch, source, self._drawing)
         figures["world_norm"] = self._step(total, world.parameters(), 1000.0)
         if behave:
             chosen = slice(-self._starts, None) if self._starts else slice(None)

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, mlp
+from wm.models.dreamer.picture import PLAIN, Drawing, PictureError
 from wm.models.dreamer.rssm import Rssm, State
 
 FREE = 1.0  # nats of KL that cost nothing
@@ -34,20 +35,22 @@ class WorldModel(nn.Module):
         self.encoder = Encoder(form)
         self.rssm = Rssm(form, self.encoder.width)
         self.decoder = Decoder(form)
+        self.picture_error = PictureError(form)
         self.reward = TwoHot(form.feature, form.units, form.layers, form.bins)
         self.goes_on = mlp(form.feature, form.units, form.layers, 1)
 
     def loss(
-        self, batch: Batch, source: torch.Generator, decoded: float = 1.0
+        self, batch: Batch, source: torch.Generator, drawing: Drawing = PLAIN
     ) -> tuple[Tensor, dict[str, Tensor], State]:
-        """The loss, its parts, and the states (B, T) without their history. Only a share `decoded` of the frames,
-        drawn anew each time, goes through the decoder, which is most of the work on a CPU."""
+        """The loss, its parts, and the states (B, T) without their history. Only a share of the frames, drawn anew
+        each time, goes through the decoder, which is most of the work on a CPU."""
         count, steps = batch.first.shape
         embeds = self.encoder(batch.frames.flatten(0, 1)).unflatten(0, (count, steps))
         states, posterior, prior = self.rssm.observe(embeds, batch.actions, batch.first, source)
         features = states.features
+        drawn, plain = self._drawn(features.flatten(0, 1), batch.frames.flatten(0, 1), source, drawing)
         parts = {
-            "picture": self._picture(features.flatten(0, 1), batch.frames.flatten(0, 1), source, decoded),
+            "drawn": drawn,
             "reward": self.reward.loss(self.reward(features), batch.rewards).mean(),
             "end": functional.binary_cross_entropy_with_logits(
                 self.goes_on(features).float().squeeze(-1), 1 - batch.terminal
@@ -59,17 +62,20 @@ class WorldModel(nn.Module):
         total = (
             total + DYNAMICS * dynamics.clamp(min=FREE).mean() + REPRESENTATION * representation.clamp(min=FREE).mean()
         )
-        parts["kl"] = dynamics.mean()
+        parts |= {"kl": dynamics.mean(), "picture": plain}
         return total, {name: part.detach() for name, part in parts.items()}, states.detach()
 
-    def _picture(self, features: Tensor, frames: Tensor, source: torch.Generator, decoded: float) -> Tensor:
-        """Squared error of a frame, summed over its pixels."""
-        if decoded < 1:
-            count = max(int(decoded * len(features)), 1)
+    def _drawn(
+        self, features: Tensor, frames: Tensor, source: torch.Generator, drawing: Drawing
+    ) -> tuple[Tensor, Tensor]:
+        if drawing.share < 1:
+            count = max(int(drawing.share * len(features)), 1)
             chosen = torch.randperm(len(features), generator=source, device=features.device)[:count]
             features, frames = features[chosen], frames[chosen]
-        wanted = frames[..., -self.form.channels :].float() / 255 - 0.5
-        return (self.decoder(features).float() - wanted).square().sum((1, 2, 3)).mean()
+        error: tuple[Tensor, Tensor] = self.picture_error(
+            self.decoder(features).float(), frames[..., -self.form.channels :], drawing
+        )
+        return error
 
     def outcome(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The expected reward and the probability of going on, for states (..., F)."""
