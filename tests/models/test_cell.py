@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from wm.models.cell import Cell
-from wm.models.mdnrnn import LOG_SIGMA, MdnRnn, expected
+from wm.models.mdnrnn import MdnRnn, expected
+from wm.models.mixture import LOG_SIGMA
 
 
 def make(latent: int = 3) -> MdnRnn:

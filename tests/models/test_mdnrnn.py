@@ -3,7 +3,9 @@ import math
 import pytest
 import torch
 
-from wm.models.mdnrnn import LOG_SIGMA, MdnRnn, Prediction, expected, log_likelihood
+from wm.models import mdnrnn
+from wm.models.mdnrnn import MdnRnn, Prediction, expected, log_likelihood
+from wm.models.mixture import LOG_SIGMA
 
 
 def make() -> MdnRnn:
@@ -31,6 +33,20 @@ def test_loss_and_gradients_stay_finite_at_extremes(scale: float) -> None:
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_the_loss_in_pieces_has_the_gradient_of_the_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mdnrnn, "PIECE", 4)  # ten rows: two whole pieces and a rest
+    model, z, actions, target = make(), torch.randn(2, 5, 3), torch.randn(2, 5, 2), torch.randn(2, 5, 3)
+    mask = torch.tensor([[1.0, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    with torch.no_grad():
+        model.heads.bias[2 * 12 : 2 * 12 + 3] += 5  # these are clamped, and have no gradient
+    found = model.loss(z, actions, target, torch.zeros(2, 5), torch.zeros(2, 5), mask).nll
+    wanted = -(log_likelihood(model(z, actions), target).mean(-1) * mask).sum() / mask.sum()
+    torch.testing.assert_close(found, wanted)
+    parameters = list(model.parameters())
+    for one, other in zip(*(torch.autograd.grad(nll, parameters) for nll in (found, wanted)), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_log_sigma_cannot_run_away() -> None:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from wm.models.mdnrnn import LOG_SIGMA, MdnRnn, State
+from wm.models.mdnrnn import MdnRnn, State
+from wm.models.mixture import LOG_SIGMA
 
 
 class Drawn(NamedTuple):
@@ -29,13 +30,12 @@ class Cell:
     """The steps of an M whose weights do not change any more."""
 
     def __init__(self, model: MdnRnn, dtype: torch.dtype = torch.float32) -> None:
-        latent, mixtures, lstm = model.latent, model.mixtures, dict(model.lstm.named_parameters())
+        lstm = dict(model.lstm.named_parameters())
         self.model, self._dtype = model, dtype
         with torch.no_grad():
             gates = torch.cat([lstm["weight_ih_l0"], lstm["weight_hh_l0"]], 1)
             self._gates = gates.to(dtype), (lstm["bias_ih_l0"] + lstm["bias_hh_l0"]).to(dtype)
-            order = torch.arange(3 * latent * mixtures).view(3, latent, mixtures).transpose(1, 2).flatten()
-            order = torch.cat([order, torch.arange(len(order), len(order) + 2)]).to(gates.device)
+            order = model.by_component()
             self._heads = model.heads.weight[order].to(dtype).contiguous(), model.heads.bias[order].to(dtype)
 
     @torch.inference_mode()

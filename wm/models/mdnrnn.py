@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LOG_SIGMA = (-5.5, 3.0)
+from wm.models.mixture import LOG_SIGMA, PIECE, MixtureNll
 
 
 class Prediction(NamedTuple):
@@ -80,6 +80,13 @@ class MdnRnn(nn.Module):
         h, _ = self.lstm(torch.cat([z, action], -1))
         return self.predict(z, h)
 
+    def by_component(self) -> Tensor:
+        """The order of the heads' outputs in which each component has its latents side by side; reward and end stay
+        last."""
+        order = torch.arange(self.heads.out_features, device=self.heads.weight.device)
+        told = order[:-2].view(3, self.latent, self.mixtures).transpose(1, 2).flatten()
+        return torch.cat([told, order[-2:]])
+
     def end_probability(self, prediction: Prediction) -> Tensor:
         """Calibrated probability that the episode ends with this step."""
         return torch.sigmoid(prediction.end_logit - math.log(self.end_weight))
@@ -88,15 +95,31 @@ class MdnRnn(nn.Module):
         self, z: Tensor, action: Tensor, target: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
     ) -> MdnRnnLoss:
         """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L)."""
-        said = self(z, action)
+        h, _ = self.lstm(torch.cat([z, action], -1))
         count = mask.sum().clamp(min=1)
-        nll = (-log_likelihood(said, target).mean(-1) * mask).sum() / count
-        reward = (((said.reward - rewards) / self.reward_std).square() * mask).sum() / count
+        nll, said, end_logit = self._told(h, (target - z).float(), mask / (count * self.latent))
+        wanted = (rewards - self.reward_mean) / self.reward_std
+        reward = ((said - wanted).square() * mask).sum() / count
         weight = torch.full_like(count, self.end_weight)
-        end = functional.binary_cross_entropy_with_logits(
-            said.end_logit, ends, mask, pos_weight=weight, reduction="sum"
-        )
+        end = functional.binary_cross_entropy_with_logits(end_logit, ends, mask, pos_weight=weight, reduction="sum")
         return MdnRnnLoss(nll + reward + end / count, nll, reward, end / count)
+
+    def _told(self, h: Tensor, step: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For h (B, L, H): the weighted NLL of the latents' steps (B, L, Z), the standardised reward and the end's
+        logit, (B, L) each. A piece at a time, latents and components first, because then all of it is in cache."""
+        count = 3 * self.latent * self.mixtures
+        order = self.by_component()
+        matrix, bias = self.heads.weight[order], self.heads.bias[order, None]
+        size = PIECE if h.device.type == "cpu" else weight.numel()
+        nll, rest = torch.zeros((), device=h.device), []
+        pieces = (part.flatten(0, 1).split(size) for part in (h, step, weight[..., None]))
+        for states, steps, weights in zip(*pieces, strict=True):
+            out = functional.linear(matrix, states) + bias
+            said = out[:count].unflatten(0, (3, self.mixtures, self.latent))
+            nll = nll + MixtureNll.apply(said, steps.T, weights[:, 0])  # type: ignore[no-untyped-call]
+            rest.append(out[count:].float())
+        reward, end = torch.cat(rest, 1).view(2, *weight.shape)
+        return nll, reward, end
 
 
 def log_likelihood(said: Prediction, z: Tensor) -> Tensor:
