@@ -36,8 +36,7 @@ def follow(model: Dreamer, batch: Batch, context: int, source: torch.Generator) 
     """Features (B, T - context, F) that follow the actions of the last steps without looking, after `context` steps
     that were seen, and the rewards expected there."""
     world = model.world
-    count = len(batch.first)
-    embeds = world.encoder(batch.frames[:, :context].flatten(0, 1)).unflatten(0, (count, context))
+    embeds = world.see(batch.frames[:, :context])
     states, _, _ = world.rssm.observe(embeds, batch.actions[:, :context], batch.first[:, :context], source)
     state, found = State(states.deter[:, -1], states.stoch[:, -1]), []
     for step in range(context, batch.first.shape[1]):

@@ -24,7 +24,7 @@ from wm.episodes.replay import Journal, Ring
 from wm.errors import MemoryProblem, UsageProblem
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
-from wm.models.dreamer.picture import Drawing
+from wm.models.dreamer.sight import Drawing
 from wm.report.curves import Curve, draw
 from wm.seeding import generator, integer
 from wm.settings import DreamerSettings
@@ -202,7 +202,7 @@ def _pretrain(
                 alarm = guard.look(log.write(done, told))
                 progress.update(done, **{name: f"{told[name]:.4g}" for name in ("picture", "kl")})
             stopping = session.stop.signal is not None
-            if done % settings.part_rows == 0 or done == settings.pretrain or stopping or alarm:
+            if done % settings.log_every == 0 or done == settings.pretrain or stopping or alarm:
                 online.checkpoint()
             _give_up(session, log, alarm)
             if stopping:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,10 +15,10 @@ KILLS = 20
 TIMES = {"training_wall_seconds"}  # in a score, what depends on the clock
 
 
-def made(folder: Path) -> dict[str, str]:
+def made(folder: Path, slug: str) -> dict[str, str]:
     """Fingerprints of all artifacts, and digests of episodes, latents, weights and scores."""
     found = {}
-    for path in sorted((folder / "runs" / SLUG).rglob("*")):
+    for path in sorted((folder / "runs" / slug).rglob("*")):
         name = str(path.relative_to(folder))
         if "archive" in path.parts:
             continue
@@ -30,23 +29,15 @@ def made(folder: Path) -> dict[str, str]:
             found[name] = json.dumps({key: value for key, value in score.items() if key not in TIMES})
         elif path.suffix == ".safetensors" or path.name in ("model.json", "fidelity.json") or "latents.zarr" in name:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    for path in sorted((folder / "data" / f"{SLUG}.zarr").rglob("*")):
+    for path in sorted((folder / "data" / f"{slug}.zarr").rglob("*")):
         if path.is_file() and path.name not in ("provenance.jsonl", ".index.json"):  # who made it; a cache
             found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
 
-@pytest.mark.slow
-def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
-    longer = {
-        "train-vae": ("--steps", "300", *SMALLEST["train-vae"][2:-2], "--set", "validate_every=20"),
-        "train-mdnrnn": ("--steps", "300", *SMALLEST["train-mdnrnn"][2:]),
-        "train-controller": ("--popsize", "6", "--max-generations", "30", "--set", "validate_every=5",
-                             "--set", "validation_episodes=3"),
-    }  # fmt: skip
-    config = small_config(tmp_path, SMALLEST | longer)
-    words = ("curriculum", "--envs", TINY, "--config", config)
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
+def kill_and_compare(folder: Path, slug: str, *words: str) -> None:
+    """What is killed `KILLS` times ends as what is left alone."""
+    alone, killed = folder / "alone", folder / "killed"
     alone.mkdir()
     killed.mkdir()
     began = time.monotonic()
@@ -61,11 +52,29 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
         try:
             process.wait(moments.uniform(1.0, whole / 3))
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             deaths += 1
         process.wait()
-    last = run(killed, *words)
+    run(killed, *words)
     assert deaths >= KILLS // 2, "the curriculum was over before it could be killed"
-    assert TINY in last.stdout
-    assert made(killed) == made(alone)
+    assert made(killed, slug) == made(alone, slug)
     assert not list((killed / "runs").rglob("*.partial"))
+
+
+@pytest.mark.slow
+def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
+    longer = {
+        "train-vae": ("--steps", "300", *SMALLEST["train-vae"][2:-2], "--set", "validate_every=20"),
+        "train-mdnrnn": ("--steps", "300", *SMALLEST["train-mdnrnn"][2:]),
+        "train-controller": ("--popsize", "6", "--max-generations", "30", "--set", "validate_every=5",
+                             "--set", "validation_episodes=3"),
+    }  # fmt: skip
+    kill_and_compare(
+        tmp_path, SLUG, "curriculum", "--envs", TINY, "--config", small_config(tmp_path, SMALLEST | longer)
+    )
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_a_quick_curriculum_leave_no_trace(tmp_path: Path) -> None:
+    """A real game with its own preset: a quarter of an hour."""
+    kill_and_compare(tmp_path, "CartPole", "curriculum", "--envs", "CartPole", "--preset", "quick")

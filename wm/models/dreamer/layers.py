@@ -58,7 +58,7 @@ def _in_pieces(layers: nn.Module, x: Tensor, form: Form) -> Tensor:
 
 
 class Encoder(nn.Module):
-    """(N, H, W, P) uint8 frames -> (N, width)."""
+    """(N, H, W, P) differences from the mean picture -> (N, width)."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
@@ -73,12 +73,11 @@ class Encoder(nn.Module):
         self.width = planes * _side(form) ** 2
 
     def forward(self, frames: Tensor) -> Tensor:
-        x = frames.permute(0, 3, 1, 2).float() / 255 - 0.5
-        return _in_pieces(self.layers, x, self._form).permute(0, 2, 3, 1).flatten(1)
+        return _in_pieces(self.layers, frames.permute(0, 3, 1, 2), self._form).permute(0, 2, 3, 1).flatten(1)
 
 
 class Decoder(nn.Module):
-    """(N, features) -> (N, H, W, C): the newest frame, from -0.5 to 0.5 where training went well."""
+    """(N, features) -> (N, H, W, C): how the newest frame differs from the mean picture; untrained it does not."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
@@ -93,6 +92,8 @@ class Decoder(nn.Module):
             layers.append(nn.ConvTranspose2d(planes, channels, kernel, stride, padding, bias=last))
             if not last:
                 layers += [PixelNorm(channels, EPS), nn.SiLU()]
+        for parameter in layers[-1].parameters():
+            nn.init.zeros_(parameter)
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, features: Tensor) -> Tensor:

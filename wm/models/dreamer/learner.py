@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from wm.models.dreamer.behaviour import Behaviour
 from wm.models.dreamer.form import Form
-from wm.models.dreamer.picture import Drawing
 from wm.models.dreamer.rssm import State
+from wm.models.dreamer.sight import Drawing
 from wm.models.dreamer.world import Batch, WorldModel
 
 
@@ -33,7 +33,7 @@ class Dreamer(nn.Module):
     ) -> tuple[Tensor, State]:
         """Encoded actions (N, A) for (N, H, W, P) frames, and the state to hand back with them. Without a source of
         chance the likeliest of everything is taken."""
-        state = self.world.rssm.look(state, action, first, self.world.encoder(frames), source)
+        state = self.world.rssm.look(state, action, first, self.world.see(frames[:, None])[:, 0], source)
         actor = self.behaviour.actor
         stats = actor(state.features)
         return (actor.best(stats) if source is None else actor.draw(stats, source)), state

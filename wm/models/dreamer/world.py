@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, mlp
-from wm.models.dreamer.picture import PLAIN, Drawing, PictureError
 from wm.models.dreamer.rssm import Rssm, State
+from wm.models.dreamer.sight import PLAIN, Drawing, Sight
 
 FREE = 1.0  # nats of KL that cost nothing
 DYNAMICS, REPRESENTATION = 0.5, 0.1  # how much the prior is drawn to the posterior, and the other way round
@@ -32,10 +32,10 @@ class WorldModel(nn.Module):
     def __init__(self, form: Form) -> None:
         super().__init__()
         self.form = form
+        self.sight = Sight(form)
         self.encoder = Encoder(form)
         self.rssm = Rssm(form, self.encoder.width)
         self.decoder = Decoder(form)
-        self.picture_error = PictureError(form)
         self.reward = TwoHot(form.feature, form.units, form.layers, form.bins)
         self.goes_on = mlp(form.feature, form.units, form.layers, 1)
 
@@ -44,8 +44,8 @@ class WorldModel(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor], State]:
         """The loss, its parts, and the states (B, T) without their history. Only a share of the frames, drawn anew
         each time, goes through the decoder, which is most of the work on a CPU."""
-        count, steps = batch.first.shape
-        embeds = self.encoder(batch.frames.flatten(0, 1)).unflatten(0, (count, steps))
+        self.sight.follow(batch.frames[:, :, ..., -self.form.channels :].flatten(0, 1), drawing)
+        embeds = self.see(batch.frames)
         states, posterior, prior = self.rssm.observe(embeds, batch.actions, batch.first, source)
         features = states.features
         drawn, plain = self._drawn(features.flatten(0, 1), batch.frames.flatten(0, 1), source, drawing)
@@ -72,10 +72,12 @@ class WorldModel(nn.Module):
             count = max(int(drawing.share * len(features)), 1)
             chosen = torch.randperm(len(features), generator=source, device=features.device)[:count]
             features, frames = features[chosen], frames[chosen]
-        error: tuple[Tensor, Tensor] = self.picture_error(
-            self.decoder(features).float(), frames[..., -self.form.channels :], drawing
-        )
-        return error
+        return self.sight.error(self.decoder(features).float(), frames[..., -self.form.channels :], drawing)
+
+    def see(self, frames: Tensor) -> Tensor:
+        """(B, T, code) of frames (B, T, H, W, P)."""
+        embeds: Tensor = self.encoder(self.sight(frames.flatten(0, 1))).unflatten(0, frames.shape[:2])
+        return embeds
 
     def outcome(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The expected reward and the probability of going on, for states (..., F)."""
@@ -83,5 +85,4 @@ class WorldModel(nn.Module):
 
     def picture(self, features: Tensor) -> Tensor:
         """(N, H, W, C) uint8 of states (N, F)."""
-        shown = ((self.decoder(features).float() + 0.5) * 255).round().clamp(0, 255)
-        return shown.to(torch.uint8)
+        return self.sight.picture(self.decoder(features).float())
