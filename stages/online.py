@@ -145,12 +145,19 @@ class Online:
             self.counts.pretrained += 1
             yield figures
 
+    @property
+    def ended(self) -> str:
+        """Why the play is over: all steps are played, or the last episodes return what was aimed at; empty before."""
+        if len(self.returns) == REMEMBERED and np.mean(self.returns) >= self._settings.target_return:
+            return "target"
+        return "steps" if self.counts.steps >= self._settings.steps else ""
+
     def play(self) -> Iterator[dict[str, Tensor]]:
-        """Steps and updates until all steps are played; yields the figures of the last update after every step."""
-        if self.counts.steps >= self._settings.steps:
+        """Steps and updates until the play has `ended`; yields the figures of the last update after every step."""
+        if self.ended:
             return
         moment, figures = self._begin(), dict[str, Tensor]()
-        while self.counts.steps < self._settings.steps:
+        while not self.ended:
             moment = self._step(moment)
             for _ in range(self._due()):
                 behave = self.counts.steps >= self._settings.warmup

@@ -217,7 +217,7 @@ def _play(
     label = f"train-dreamer {session.env}"
     with console.progress(label, settings.steps, "steps", counts.steps) as progress:
         for figures in online.play():
-            over, alarm = counts.steps >= settings.steps, ""
+            over, alarm = bool(online.ended), ""
             if counts.steps - logged >= settings.log_every or over:
                 logged = counts.steps
                 told = {name: value.item() for name, value in figures.items()}
@@ -249,6 +249,7 @@ def _metrics(folder: Path, online: Online, settings: DreamerSettings, precision:
         "env_steps": counts.steps,
         "updates": counts.updates,
         "episodes": counts.episodes,
+        "ended": online.ended,
         "training_return": float(np.mean(online.returns)) if online.returns else None,
         "training_episodes": len(online.returns),
         **{name: told[-1][name] for name in ("picture", "reward", "end", "kl") if told},

@@ -12,7 +12,7 @@ from stages.session import Result
 from wm.artifacts import durable, manifest
 from wm.errors import WmError
 from wm.evolution.scores import Score
-from wm.settings import ControllerSettings
+from wm.settings import ControllerSettings, DreamerSettings
 
 RECORD = "curriculum.json"
 NO_TARGET = 1e9
@@ -38,19 +38,21 @@ class Verdict:
         """Passed, budget spent, or failed, and why."""
         if self.failure is not None:
             return f"failed: {self.failure}"
-        searches = [result.metrics for result in self.results if result.stage == "train-controller"]
-        settings = [step.settings for step in self.chain.steps if step.stage == "train-controller"]
-        dreamers = [result.metrics for result in self.results if result.stage == "train-dreamer"]
-        if dreamers:
-            return f"done: its training episodes returned {dreamers[-1]['training_return']:.1f} in the end"
-        if not searches or not isinstance(settings[-1], ControllerSettings):
-            return "nothing evolved"
-        target, best = settings[-1].target_return, max(found["validation_return"] for found in searches)
+        stages = ("train-controller", "train-dreamer")
+        found = [result.metrics for result in self.results if result.stage in stages]
+        settings = [step.settings for step in self.chain.steps if step.stage in stages]
+        if not found or not isinstance(settings[-1], ControllerSettings | DreamerSettings):
+            return "nothing was learned"
+        what, key = "validation", "validation_return"
+        if isinstance(settings[-1], DreamerSettings):
+            what, key = f"last {found[-1]['training_episodes']} training episodes", "training_return"
+        returns = [metrics[key] for metrics in found if metrics[key] is not None]
+        told, target = f"{what} {max(returns):.1f}" if returns else "no episode was over", settings[-1].target_return
         if target >= NO_TARGET:
-            return f"done: validation {best:.1f}, no threshold is set"
-        if best >= target:
-            return f"passed: validation {best:.1f}, threshold {target:g}"
-        return f"budget spent ({searches[-1]['ended']}): validation {best:.1f}, threshold {target:g}"
+            return f"done: {told}, no threshold is set"
+        if returns and max(returns) >= target:
+            return f"passed: {told}, threshold {target:g}"
+        return f"budget spent ({found[-1]['ended']}): {told}, threshold {target:g}"
 
     def rows(self) -> list[list[str]]:
         """Its lines in the closing table: one for every round that was evaluated."""

@@ -1,6 +1,7 @@
 """`wm train-dreamer` on the tiny world: it runs, continues, stays within its memory and its disk."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -105,6 +106,14 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
 
 
+def test_it_ends_when_its_episodes_return_what_was_aimed_at(tmp_path: Path) -> None:
+    run(tmp_path, *words("--target-return", "-1e6", steps=9000))
+    found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert found["ended"] == "target"
+    assert found["training_episodes"] == 100
+    assert found["env_steps"] < 9000
+
+
 def test_it_dreams_beside_reality(trained: Path) -> None:
     words = ("dream", "--env", TINY, "--agent", "dreamer", "--set", "frames=8", "--set", "context=4", "--json")
     found = json.loads(run(trained, *words).stdout)
@@ -125,7 +134,7 @@ def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     told = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
     assert [plan["stage"] for plan in told["environments"][TINY]] == ["train-dreamer", "dream", "evaluate"]
     done = run(tmp_path, *words)
-    assert f"{TINY}: done: its training episodes returned" in done.stdout
+    assert re.search(rf"{TINY}: done: last \d+ training episodes \S+, no threshold is set", done.stdout)
     page = (tmp_path / "runs" / "report.md").read_text()
     assert "the Dreamer" in page
     assert "keeping the last frame" in page
