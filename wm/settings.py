@@ -368,8 +368,8 @@ class DreamerSettings(Settings):
         0.5, "How much more rare colours at a place weigh (an exponent); 0: all alike.", low=0, high=2
     )
     entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
-    world_rate: float = setting(3e-4, "Adam's step size for the world model.", low=1e-8, high=1)
-    behaviour_rate: float = setting(1e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
+    world_rate: float = setting(1e-3, "Adam's step size for the world model.", low=1e-8, high=1)
+    behaviour_rate: float = setting(3e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
     precision: str = setting(
         "auto",
         "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
