@@ -18,6 +18,7 @@ from wm.report import charts
 from wm.report.curves import Curve
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.training import metrics
+from wm.training.growth import settled
 
 STAGES = {
     "latents": "latents", "vae": "vae", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
@@ -182,7 +183,7 @@ def _cost(chapter: Chapter) -> Iterator[Block]:
 def _over_time(chapter: Chapter, column: str) -> list[Curve]:
     curves = []
     for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C"), ("dreamer", "Dreamer")):
-        logged = [line for line in metrics.read(chapter.folder(name)) if column in line]
+        logged = settled([line for line in metrics.read(chapter.folder(name)) if column in line])
         if logged:
             last = logged[-1]["step"] or 1
             curves.append(Curve(label, [line["step"] / last for line in logged], [line[column] for line in logged]))

@@ -179,7 +179,7 @@ class Session:
             "device": self.device,
             "seed": self.seed,
             "wall_seconds": round(time.monotonic() - began, 1),
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": shlex.join(["wm", *sys.argv[1:]]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 

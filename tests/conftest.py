@@ -112,8 +112,8 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
     return str(folder / "small.toml")
 
 
-def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that succeeds, in this process: half of a short command's time is the import of torch."""
+def outcome(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What a command does, in this process: half of a short command's time is the import of torch."""
     told, said = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
@@ -126,7 +126,12 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
         code = cli.run(list(words))
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    done = subprocess.CompletedProcess(words, code, told.getvalue(), said.getvalue())
+    return subprocess.CompletedProcess(words, code, told.getvalue(), said.getvalue())
+
+
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command that succeeds."""
+    done = outcome(folder, *words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

@@ -66,7 +66,7 @@ def kill_again_and_again(folder: Path, kills: int, seed: int, episodes: int) -> 
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, kills=4, seed=int(os.environ.get("WM_TEST_SEED", "0")), episodes=1500)
+    kill_again_and_again(tmp_path, kills=3, seed=int(os.environ.get("WM_TEST_SEED", "0")), episodes=1200)
 
 
 @pytest.mark.slow

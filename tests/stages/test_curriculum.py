@@ -1,6 +1,5 @@
 import json
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from stages.evolving import logged
 from stages.options import Sources
 from stages.session import Plan, Result, Session
 from stages.verdicts import Verdict, closing
-from tests.conftest import SLUG, SMALL, TINY, command, environment, run, small_config, write_dataset
+from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.settings import ControllerSettings, CurriculumSettings
 
@@ -225,7 +224,7 @@ def test_every_stage_is_foreseen_before_anything_is_made_and_too_much_is_refused
     assert all(plan["memory_bytes"] > 0 and plan["seconds"][1] > 0 for plan in told["environments"][TINY])
     assert told["disk_bytes"] > 10_000
     words = ("curriculum", "--envs", TINY, "--config", config, "--disk-budget", "20kB")
-    refused = subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    refused = outcome(tmp_path, *words)
     assert refused.returncode == 74
     assert "--disk-budget leaves 20.0 kB; free some space" in refused.stderr
     assert not (tmp_path / "data").exists()

@@ -15,7 +15,7 @@ from PIL import Image
 from stages import guard
 from stages.guard import MemoryGuard
 from stages.session import Session
-from tests.conftest import SLUG, TINY, command, environment, run
+from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.training import metrics
@@ -41,7 +41,7 @@ def weights(folder: Path) -> str:
 
 
 def refused(folder: Path, code: int, *more: str, **variables: str) -> str:
-    done = subprocess.run(command(*more), cwd=folder, env=environment(**variables), capture_output=True, text=True)
+    done = outcome(folder, *more, **variables)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr.strip().splitlines()[-1]

@@ -73,17 +73,20 @@ class Verdict:
     reason: str
 
 
+def settled(lines: Lines) -> Lines:
+    """The readings after malloc gave back what was free, where there are enough of them; else all."""
+    trimmed = [line for line in lines if line.get("trimmed")]
+    return trimmed if len(trimmed) >= 2 * FEWEST else lines
+
+
 def phases(lines: Lines) -> dict[str, Lines]:
     """The readings by phase: with a replay until it is full and after, else the first fifth and the rest. A training
-    that was continued is judged by its last process: another one begins with other memory. Where there are enough, only
-    readings after malloc gave back what was free count."""
+    that was continued is judged by its last process: another one begins with other memory."""
     lines = [line for line in lines if "rss_anon_mb" in line]
     if not lines:
         return {}
     last = lines[-1].get("process")
-    lines = [line for line in lines if line.get("process") == last]
-    trimmed = [line for line in lines if line.get("trimmed")]
-    lines = trimmed if len(trimmed) >= 2 * FEWEST else lines
+    lines = settled([line for line in lines if line.get("process") == last])
     if "replay" in lines[-1]:
         told = [line for line in lines if "replay" in line]
         full = told[-1]["replay"]
