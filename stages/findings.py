@@ -119,11 +119,14 @@ def dreamer(title: str, made: Artifact | None, dreamt: Artifact | None, folder: 
     yield Heading(3, f"{title}: the Dreamer")
     if made:
         found = made.metrics
-        yield Paragraph(
+        told = (
             f"{found['parameters']:,} parameters, {found['env_steps']:,} environment steps, {found['updates']:,} "
-            f"updates, a replay of {found['capacity']:,} steps. The world model's squared error is "
-            f"{found['picture']:.1f} a frame, {found['first_picture']:.1f} at first."
+            f"updates, a replay of {found['capacity']:,} steps."
         )
+        if found["first_picture"] is not None:
+            error = f"{found['picture']:.1f} a frame, {found['first_picture']:.1f} at first"
+            told += f" The world model's squared error is {error}."
+        yield Paragraph(told)
         if (strip := made.folder / "open-loop.png").is_file():
             alt = f"{title}: what happened, what the Dreamer imagined from the same actions, and the error"
             yield Picture(strip, alt, "Following real actions without looking.")

@@ -132,6 +132,14 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     began = time.monotonic()
     if not settings.steps and not session.data:
         raise UsageProblem("--steps is 0 and there is no --data; give steps to play or episodes to learn from.")
+    if (
+        not session.data
+        and (settings.steps - settings.prefill) * settings.train_ratio < settings.batch * settings.seq_len
+    ):
+        raise UsageProblem(
+            f"--steps is {settings.steps} at --train-ratio {settings.train_ratio:g}: it would end before the first "
+            f"update, which comes after {settings.prefill} steps (prefill) and a batch's worth; give more."
+        )
     run = _run(session, settings)
     if (current := run.current()) is not None:
         return up_to_date("train-dreamer", current, _summary(current))
@@ -286,4 +294,6 @@ def _summary(artifact: Artifact) -> str:
     told = f"{found['env_steps']:,} env steps, {found['updates']:,} updates"
     if found["training_return"] is not None:
         told += f"; the last {found['training_episodes']} training episodes returned {found['training_return']:.2f}"
-    return told + f"; picture error {found['picture']:.1f} a frame ({found['first_picture']:.1f} at first)"
+    if found["first_picture"] is not None:
+        told += f"; picture error {found['picture']:.1f} a frame ({found['first_picture']:.1f} at first)"
+    return told

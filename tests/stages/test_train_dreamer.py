@@ -107,7 +107,7 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
 
 
 def test_it_ends_when_its_episodes_return_what_was_aimed_at(tmp_path: Path) -> None:
-    run(tmp_path, *words("--target-return", "-1e6", steps=9000))
+    run(tmp_path, *words("--target-return", "-1e6", "--num-envs", "8", "--train-ratio", "0.1", steps=9000))
     found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
     assert found["ended"] == "target"
     assert found["training_episodes"] == 100
@@ -252,6 +252,7 @@ def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) ->
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "there is no --data; give steps to play" in refused(tmp_path, 64, *words(steps=0))
+    assert "it would end before the first update" in refused(tmp_path, 64, *words(steps=39))
     assert "expected at least a window of 8 steps" in refused(
         tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
     )
