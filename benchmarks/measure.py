@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,18 @@ def one_core() -> None:
     """Keep this process to one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def formats() -> tuple[str, ...]:
+    """Number formats to measure: bf16 only where the CPU has instructions for it, because without them it is slower."""
+    import torch  # benchmarks of memory do without
+
+    from wm.training.precision import has_bf16
+
+    if has_bf16(torch.device("cpu")):
+        return ("fp32", "bf16")
+    print("this CPU has no instructions for bf16, which is left out", file=sys.stderr)
+    return ("fp32",)
 
 
 def rate(work: Callable[[], object], seconds: float = 0.4, windows: int = 7) -> float:

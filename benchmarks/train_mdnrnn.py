@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from benchmarks.measure import one_core, rates, report
+from benchmarks.measure import formats, one_core, rates, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_mdnrnn_step
 from stages.train_mdnrnn import loss_arguments
 from wm.actions import ActionSpace
@@ -62,9 +62,10 @@ def main() -> None:
     torch.set_num_threads(1)
     latents = some_latents()
     plain = plain_mdnrnn_step(latents)
-    for precision, goal in (("fp32", 1.2), ("bf16", 2.3)):
+    goals = {"fp32": 1.2, "bf16": 2.3}
+    for precision in formats():
         ours, reference, ratio = rates(step(latents, precision), plain, seconds=2.0, windows=5)
-        report(f"train_mdnrnn_{precision}", ours, reference, goal, "steps/s", ratio)
+        report(f"train_mdnrnn_{precision}", ours, reference, goals[precision], "steps/s", ratio)
 
 
 if __name__ == "__main__":
