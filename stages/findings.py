@@ -137,7 +137,7 @@ def dreamer(title: str, made: Artifact | None, dreamt: Artifact | None, folder: 
     if dreamt:
         rows = [
             [ahead, _number(errors["dream"], ".1f"), _number(errors["persistence"], ".1f"), str(errors["starts"])]
-            for ahead, errors in dreamt.metrics["open_loop"].items()
+            for ahead, errors in sorted(dreamt.metrics["open_loop"].items(), key=lambda pair: int(pair[0]))
             if errors
         ]
         yield Table(["steps ahead", "squared error a pixel", "keeping the last frame", "starts"], rows)

@@ -184,8 +184,8 @@ def _compare(trained: TrainedDreamer, played: list[Trajectory], context: int) ->
 
 def _summary(artifact: Artifact) -> str:
     told = []
-    for ahead, errors in artifact.metrics["open_loop"].items():
-        if errors is not None:
+    for ahead in HORIZONS:
+        if (errors := artifact.metrics["open_loop"][str(ahead)]) is not None:
             told.append(f"{ahead} ahead {errors['dream']:.1f} ({errors['persistence']:.1f})")
     text = f"squared error a pixel, beside keeping the last frame: {', '.join(told) or 'episodes are too short'}"
     rho = artifact.metrics["reward_correlation"]
