@@ -48,13 +48,13 @@ def follow(model: Dreamer, batch: Batch, context: int, source: torch.Generator) 
 
 def _window(ring: Ring, context: int, ahead: int, stack: int) -> tuple[Steps, int] | None:
     """Steps of one episode, and how many of them are seen: of some windows the one whose calmest step moves most."""
-    random, found = generator(0, "open loop"), list[tuple[float, Steps]]()
+    random, most, found = generator(0, "open loop"), -1.0, None
     for _ in range(TRIES if ring.starts(context + ahead).sum() else 0):
         steps = ring.sample(1, context + ahead, random, stack)
-        if not steps.first[0, 1:].any():
-            moved = np.diff(steps.frames[0].astype(np.int16), axis=0) != 0
-            found.append((float(moved.mean((1, 2, 3)).min()), steps))
-    return (max(found, key=lambda pair: pair[0])[1], context) if found else None
+        moves = (steps.frames[0, 1:] != steps.frames[0, :-1]).mean((1, 2, 3)).min()
+        if moves > most and not steps.first[0, 1:].any():
+            most, found = moves, (steps, context)
+    return found
 
 
 @torch.inference_mode()
