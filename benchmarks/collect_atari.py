@@ -13,7 +13,7 @@ STEPS = 500
 def main() -> None:
     one_core()
     for name in ("Pong", "Breakout"):
-        env = EnvRecipe(name).make_blind()
+        env = EnvRecipe(name)._build()
         env.reset(seed=0)
         ale = env.unwrapped.ale  # type: ignore[attr-defined]
         actions = list(env.unwrapped._action_set)  # type: ignore[attr-defined]

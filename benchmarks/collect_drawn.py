@@ -21,7 +21,7 @@ def main() -> None:
     one_core()
     for name, render, goal in GOALS:
         recipe = EnvRecipe(name)
-        env = recipe.make_blind() if name == "CarRacing" else recipe._build(render_mode="rgb_array")
+        env = recipe._build() if name == "CarRacing" else recipe._build(render_mode="rgb_array")
         env.reset(seed=0)
         resize = None if name == "CarRacing" else AreaResize(*env.render().shape, 64)  # type: ignore[union-attr]
 

@@ -57,6 +57,17 @@ def test_exact_drawing_is_gymnasiums_and_nothing_else_changes(
     assert compare(name, seed, steps, size).max() <= worst
 
 
+@pytest.mark.parametrize(("name", "steps"), [("CarRacing", 120), ("Pong", 300)])
+def test_who_does_not_look_gets_the_same_rewards(name: str, steps: int) -> None:
+    blind, plain = EnvRecipe(name).make_blind(), EnvRecipe(name)._build()
+    for env in (blind, plain):
+        env.reset(seed=3)
+        env.action_space.seed(3)
+    for _ in range(steps):
+        one, two = (env.step(env.action_space.sample())[1:4] for env in (blind, plain))
+        assert one == two
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["CarRacing", "LunarLander"])
 def test_exact_drawing_over_whole_episodes(name: str) -> None:

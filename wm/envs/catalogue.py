@@ -212,16 +212,20 @@ class EnvRecipe:
         return env, Shown(env, self.size, observed)
 
     def _painted(self, spec: EnvSpec) -> tuple[gym.Env[Any, Any], Painter]:
-        self._require_package(spec)
-        module, _, name = spec.painter.partition(":")
-        painter = getattr(importlib.import_module(module), name)
+        painter = self._painter(spec)
         env = self._build(painter.entry_point, render_mode="rgb_array")
         arguments = (self.render == "fast",) if spec.fast else ()
         return env, painter(env.unwrapped, self.size, *arguments)
 
     def make_blind(self) -> gym.Env[Any, Any]:
-        """The bare environment, for players that do not look: nothing is drawn that need not be."""
-        return self._build()
+        """The environment without pictures, for players that do not look: the same rewards and ends, nothing drawn."""
+        spec = self.spec()
+        return self._build(self._painter(spec).entry_point if spec.painter else None)
+
+    def _painter(self, spec: EnvSpec) -> Any:
+        self._require_package(spec)
+        module, _, name = spec.painter.partition(":")
+        return getattr(importlib.import_module(module), name)
 
     def _require_package(self, spec: EnvSpec) -> None:
         if importlib.util.find_spec(spec.package) is None:
