@@ -56,6 +56,9 @@ MEASURED = {
     "dreamer_step": ("a Dreamer's gradient step, 6.6 M parameters, fp32", "sheeprl 0.8.4, the same sizes, fp32"),
     "memory_vae": ("largest RSS of training V, quick preset", "the limit set for it"),
     "memory_vae_slope": ("its growth over 20,000 steps", "the limit set for it"),
+    "foresight_disk": ("quick curriculum: disk of an environment, foretold", "what it was, the worst of four"),
+    "foresight_memory": ("the same: memory of a stage", "the worst of 24"),
+    "foresight_seconds": ("the same: time of collecting and of training V and M", "the worst of 12"),
     "warm_start_vae": ("V's loss, begun with the weights of another game", "from scratch"),
     "warm_start_mdnrnn": ("M's error, begun with those of another game", "from scratch"),
 }
