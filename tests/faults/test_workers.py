@@ -103,6 +103,7 @@ def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) ->
     assert f"is being written by process {first.pid}" in second.stderr
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_estimated_within_half_of_what_it_takes(tmp_path: Path) -> None:
     """Breakout's episodes differ most in length; benchmarks/estimate.py has all four environments."""
     words = ("collect", "--env", "Breakout", "--episodes", "24", "--json")

@@ -68,7 +68,7 @@ def test_it_leaves_a_model_pictures_and_a_replay(trained: Path) -> None:
 
 
 def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
-    run(tmp_path, *words(steps=1300))
+    run(tmp_path, *words(steps=900))
     parts = list((tmp_path / REPLAY).glob("part-*"))
     assert len(parts) <= 256 // 128 + 2
     rows = Dataset.open(tmp_path / REPLAY).rows
