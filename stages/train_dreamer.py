@@ -34,7 +34,7 @@ from wm.training.memory import keep_freed, optimizer_bytes
 from wm.training.metrics import MetricsLog
 from wm.training.precision import Precision, pick
 
-RECIPE = 1
+RECIPE = 2
 FACTOR = 12  # bytes of weights, gradients and Adam's two moments for every 4 of weights, less the weights
 ACTIVATION = 30  # bytes of activations, forward and backward, for every byte of a batch's frames in float32
 

@@ -64,12 +64,21 @@ def note_commits(patch: pytest.MonkeyPatch, acknowledged: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_failing_call_loses_nothing_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "errors",
+    [
+        pytest.param(ERRORS, id="in turn"),
+        *(pytest.param((number,), id=errno.errorcode[number], marks=pytest.mark.slow) for number in ERRORS),
+    ],
+)
+def test_a_failing_call_loses_nothing_and_says_so(
+    tmp_path: Path, errors: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     whole, old = tmp_path / "whole.zarr", tmp_path / "old.zarr"
     assert collect(whole) == 0
     assert collect(old, 5) == 0
     hit: dict[str, int] = {}
-    for at, number in zip(range(1, 400), itertools.cycle(ERRORS), strict=False):
+    for at, number in zip(range(1, 400), itertools.cycle(errors), strict=False):
         path = tmp_path / f"{at}.zarr"
         shutil.copytree(old, path)
         before = files_of(path)

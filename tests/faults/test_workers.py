@@ -106,7 +106,7 @@ def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) ->
 @pytest.mark.slow
 def test_what_is_asked_for_is_estimated_within_half_of_what_it_takes(tmp_path: Path) -> None:
     """Breakout's episodes differ most in length; benchmarks/estimate.py has all four environments."""
-    words = ("collect", "--env", "Breakout", "--episodes", "24", "--json")
+    words = ("collect", "--env", "Breakout", "--episodes", "40", "--json")
     told = subprocess.run(
         command(*words, "--dry-run"), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )

@@ -1,7 +1,7 @@
 """How unlikely latents are under mixtures of Gaussians, with the gradient worked out beside it.
 
-Left to autograd this is two dozen passes over arrays that no cache holds, a third of M's training step. Here a piece
-of the rows goes through all of them at once, and what is kept for the backward pass is the gradient alone.
+Left to autograd this is two dozen passes over arrays that no cache holds. Here a piece of the rows goes through all of
+them at once, and what is kept for the backward pass is the gradient alone.
 Shapes: N rows, Z latents, K components.
 """
 

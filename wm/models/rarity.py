@@ -53,9 +53,9 @@ def _colours(channels: int) -> int:
 
 def _cells(frames: Tensor) -> Tensor:
     """(B, S, S): where the colour of every pixel lies in a table of all places and colours."""
-    coarse, size = (frames >> 6).long(), frames.shape[1]
+    coarse, size = frames >> 6, frames.shape[1]
     colour = coarse[..., 0]
     if coarse.shape[-1] == 3:
         colour = colour * 16 + coarse[..., 1] * 4 + coarse[..., 2]
     places = torch.arange(size * size, device=frames.device).view(size, size)
-    return colour + places * _colours(frames.shape[-1])
+    return colour.long() + places * _colours(frames.shape[-1])

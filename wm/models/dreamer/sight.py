@@ -14,6 +14,7 @@ from wm.models.dreamer.form import Form
 from wm.models.rarity import cells, look_up, occurrences, weigh
 
 LEAST = 1e-4  # share of frames below which a colour at a place counts as no rarer
+FOLLOWED = 64  # frames of a batch that tell enough of what is usual
 MEMORY = 1000  # updates after which what was seen no longer counts
 
 
@@ -34,8 +35,8 @@ class Sight(nn.Module):
 
     updates: Tensor
     mean: Tensor
-    square: Tensor
-    share: Tensor
+    variance: Tensor
+    frequency: Tensor
     cost: Tensor
 
     def __init__(self, form: Form) -> None:
@@ -44,13 +45,13 @@ class Sight(nn.Module):
         self.stack = form.stack
         self.register_buffer("updates", torch.zeros(()))
         self.register_buffer("mean", torch.full((size, size, channels), 0.5))
-        self.register_buffer("square", torch.ones(()))
-        self.register_buffer("share", torch.zeros(cells(size, channels)))
+        self.register_buffer("variance", torch.ones(()))
+        self.register_buffer("frequency", torch.zeros(cells(size, channels)))
         self.register_buffer("cost", torch.zeros(()))
 
     def forward(self, frames: Tensor) -> Tensor:
         """(N, H, W, P) uint8 frames as their difference from the mean picture, in its standard deviations."""
-        scale = self.square.clamp(min=1e-5).rsqrt()
+        scale = self.variance.clamp(min=1e-5).rsqrt()
         return (frames.float() / 255 - self.mean.repeat(1, 1, self.stack)) * scale
 
     def picture(self, difference: Tensor) -> Tensor:
@@ -59,15 +60,16 @@ class Sight(nn.Module):
 
     @torch.no_grad()
     def follow(self, frames: Tensor, drawing: Drawing) -> None:
-        """Take in (N, H, W, C) uint8 frames."""
+        """Take in (N, H, W, C) uint8 frames, or some of them where they are many."""
+        frames = frames[:: max(len(frames) // FOLLOWED, 1)]
         rate = 1 / (self.updates + 1).clamp(max=MEMORY)
         self.updates += 1
         shown = frames.float() / 255
         self.mean.lerp_(shown.mean(0), rate)
         error = (shown - self.mean).square()
-        self.square.lerp_(error.mean(), rate)
+        self.variance.lerp_(error.mean(), rate)
         if drawing.rarity:
-            self.share.lerp_(occurrences(frames) / len(frames), rate)
+            self.frequency.lerp_(occurrences(frames) / len(frames), rate)
         self.cost.lerp_(_per_frame(self._weights(frames, drawing) * error), rate)
 
     def error(self, difference: Tensor, frames: Tensor, drawing: Drawing) -> tuple[Tensor, Tensor]:
@@ -80,7 +82,7 @@ class Sight(nn.Module):
     def _weights(self, frames: Tensor, drawing: Drawing) -> Tensor:
         if not drawing.rarity:
             return torch.ones((), device=frames.device)
-        return look_up(weigh(self.share, drawing.rarity, LEAST), frames)[..., None]
+        return look_up(weigh(self.frequency, drawing.rarity, LEAST), frames)[..., None]
 
 
 def _per_frame(errors: Tensor) -> Tensor:
