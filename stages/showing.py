@@ -40,7 +40,9 @@ def film_job(player: Player | DreamerPlayer, job: Job) -> Filmed:
     """Play a job and keep what can be shown of it. Runs in a worker."""
     agent, env = build_agent(player, slots=1), build_env(player)
     played = record(agent, env, job, agent.space.column, beat=beat)
-    steps = np.arange(0, len(played.frames), -(-len(played.frames) // MOST_FRAMES))
+    last = len(played.frames) - 1
+    every = max(-(-last // (MOST_FRAMES - 1)), 1)
+    steps = np.union1d(np.arange(0, last, every), last)
     returns = np.concatenate([[0.0], np.cumsum(played.rewards[:-1], dtype=np.float64)])
     return Filmed(played.frames[steps], steps, returns[steps])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from stages import showing
 from stages.evaluate import player_of
 from stages.players import jobs_for_testing
 from stages.session import Session
@@ -16,7 +17,9 @@ from tests.conftest import SLUG, arguments, command, environment, run
 from wm.report.films import can_film
 
 
-def test_test_episodes_are_filmed_and_end_with_the_score(chain: Path, tmp_path: Path) -> None:
+def test_test_episodes_are_filmed_and_end_with_the_score(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(chain / "runs", tmp_path / "runs")
     shown = json.loads(run(tmp_path, *arguments("evaluate", "--record-video", "2", "--json")).stdout)
     assert shown["status"] == "up to date"  # films are no part of a score
@@ -30,6 +33,11 @@ def test_test_episodes_are_filmed_and_end_with_the_score(chain: Path, tmp_path: 
         assert filmed.returns[-1] == pytest.approx(shown["metrics"]["returns"][number], abs=1e-4)
         with Image.open(tmp_path / path) as movie:
             assert movie.n_frames == len(filmed.frames) <= MOST_FRAMES  # type: ignore[attr-defined]
+        monkeypatch.setattr(showing, "MOST_FRAMES", 7)
+        few = film_job(player, jobs_for_testing(2)[number])
+        assert len(few.frames) <= 7 < len(filmed.frames)
+        assert (few.steps[-1], few.returns[-1]) == (filmed.steps[-1], filmed.returns[-1])
+        monkeypatch.undo()
 
 
 def test_without_a_display_it_says_so_and_goes_on(chain: Path) -> None:
