@@ -161,23 +161,6 @@ def chain_of(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_seals_what_is_finished_and_ends_soon(tmp_path: Path, number: int, code: int) -> None:
-    process = subprocess.Popen(
-        command("collect", "--env", TINY, "--episodes", "5000", "--size", "32"), cwd=tmp_path,
-        env=environment(WM_WORKERS="2"), start_new_session=True, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    while not started(tmp_path, "collect"):
-        time.sleep(0.02)
-    os.killpg(process.pid, number)
-    _, told = process.communicate(timeout=10)
-    assert process.returncode == code, told
-    assert "the same command continues" in told
-    assert "Traceback" not in told
-    assert not list((tmp_path / "data" / f"{SLUG}.zarr" / ".staging").iterdir())
-    run(tmp_path, "verify", "data")
-
-
 def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command("collect", "--env", TINY, "--episodes", "5000", "--size", "32"), cwd=tmp_path,
