@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,18 +15,21 @@ from torch import Tensor, nn
 
 from stages.session import Session
 from wm.actions import ActionSpace
+from wm.agents import DreamerAgent
 from wm.envs.catalogue import EnvRecipe
 from wm.episodes.replay import Journal, Ring, Steps
 from wm.errors import WmError
 from wm.models.dreamer.learner import Dreamer, Learner
 from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world import Batch
+from wm.rollouts import Job, play
 from wm.seeding import episode_seed, generator, integer
 from wm.settings import DreamerSettings
 from wm.training.checkpoint import Checkpoints
 from wm.training.staging import Staging
 
 REMEMBERED = 100  # episodes whose returns are averaged
+AGAIN = 25  # episodes after a validation that fell short, until the next
 
 
 class Moment(NamedTuple):
@@ -40,7 +44,7 @@ class Moment(NamedTuple):
 @dataclass
 class Counts:
     """How far it is; plain values that a checkpoint holds. `began` is the step at which updates began (-1: not yet),
-    `settled` how many of them were taken before."""
+    `settled` how many of them were taken before, `validated` the episode after which a validation was played."""
 
     steps: int = 0
     updates: int = 0
@@ -49,6 +53,7 @@ class Counts:
     settled: int = 0
     episodes: int = 0
     begun: int = 0
+    validated: int = 0
 
 
 class Updates:
@@ -98,6 +103,7 @@ class Online:
         self.optimizer = learner.optimizer
         self.counts = Counts()
         self.returns: deque[float] = deque(maxlen=REMEMBERED)
+        self.validation: float | None = None
         self._session, self._settings, self._device = session, settings, device
         self._dreamer: Dreamer = learner.model
         self._recipe, self._journal, self._ring = env, journal, journal.ring
@@ -113,6 +119,7 @@ class Online:
         return {
             "counts": vars(self.counts),
             "returns": list(self.returns),
+            "validation": self.validation,
             "replay": {"upto": self._journal.next, "lanes": {str(k): lane for k, lane in self._journal.lanes.items()}},
         }
 
@@ -120,6 +127,7 @@ class Online:
         """Continue: the ring is read from disk once; episodes that were open are over."""
         self.counts = Counts(**state["counts"])
         self.returns = deque(state["returns"], REMEMBERED)
+        self.validation = state["validation"]
         lanes = {int(index): lane for index, lane in state["replay"]["lanes"].items()}
         self._journal.restore(state["replay"]["upto"], lanes)
 
@@ -147,8 +155,8 @@ class Online:
 
     @property
     def ended(self) -> str:
-        """Why the play is over: all steps are played, or the last episodes return what was aimed at; empty before."""
-        if len(self.returns) == REMEMBERED and np.mean(self.returns) >= self._settings.target_return:
+        """Why the play is over: all steps are played, or a validation returned what was aimed at; empty before."""
+        if self.validation is not None and self.validation >= self._settings.target_return:
             return "target"
         return "steps" if self.counts.steps >= self._settings.steps else ""
 
@@ -163,7 +171,29 @@ class Online:
                 behave = self.counts.steps >= self._settings.warmup
                 figures = self._learn(self._ring, self.counts.updates, behave)
                 self.counts.updates += 1
+            self._validate()
             yield figures
+
+    def _validate(self) -> None:
+        """When the last training episodes return what was aimed at: a hundred may be lucky, and what returned it were
+        a hundred policies, each a little older than this one."""
+        counts, settings = self.counts, self._settings
+        if (
+            len(self.returns) < REMEMBERED
+            or np.mean(self.returns) < settings.target_return
+            or (self.validation is not None and counts.episodes < counts.validated + AGAIN)
+        ):
+            return
+        self.checkpoint()  # a validation of long episodes may be stopped
+        jobs = [
+            Job(number, episode_seed("validation", self._session.seed, "dreamer", number))
+            for number in range(settings.validation_episodes)
+        ]
+        with ExitStack() as opened:
+            envs = [opened.enter_context(closing(self._recipe.make())) for _ in self._envs]
+            agent = DreamerAgent(self._dreamer, self.space, len(envs))
+            played = self._guarded(lambda: list(play(agent, envs, jobs, beat=self._session.stop.raise_if_stopped)))
+        self.validation, counts.validated = float(np.mean([outcome.total for outcome in played])), counts.episodes
 
     def _due(self) -> int:
         """Updates that the steps so far have paid for."""
@@ -218,6 +248,8 @@ class Online:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except WmError:
+            raise
         except Exception as error:  # whatever an environment of somebody's raises
             told = f"{self._recipe.name} broke while it was played ({error!r}); mend the environment."
             raise WmError(told) from error

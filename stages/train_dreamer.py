@@ -260,6 +260,8 @@ def _metrics(folder: Path, online: Online, settings: DreamerSettings, precision:
         "ended": online.ended,
         "training_return": float(np.mean(online.returns)) if online.returns else None,
         "training_episodes": len(online.returns),
+        "validation_return": online.validation,
+        "validation_episodes": settings.validation_episodes if online.validation is not None else 0,
         **{name: told[-1][name] for name in ("picture", "reward", "end", "kl") if told},
         "first_picture": told[0]["picture"] if told else None,
         "parameters": sum(parameter.numel() for parameter in online.model.parameters()),
@@ -294,6 +296,8 @@ def _summary(artifact: Artifact) -> str:
     told = f"{found['env_steps']:,} env steps, {found['updates']:,} updates"
     if found["training_return"] is not None:
         told += f"; the last {found['training_episodes']} training episodes returned {found['training_return']:.2f}"
+    if found["validation_return"] is not None:
+        told += f", {found['validation_episodes']} validation episodes {found['validation_return']:.2f}"
     if found["first_picture"] is not None:
         told += f"; picture error {found['picture']:.1f} a frame ({found['first_picture']:.1f} at first)"
     return told

@@ -44,7 +44,7 @@ class Verdict:
         if not found or not isinstance(settings[-1], ControllerSettings | DreamerSettings):
             return "nothing was learned"
         what, key = "validation", "validation_return"
-        if isinstance(settings[-1], DreamerSettings):
+        if isinstance(settings[-1], DreamerSettings) and found[-1]["validation_return"] is None:
             what, key = f"last {found[-1]['training_episodes']} training episodes", "training_return"
         returns = [metrics[key] for metrics in found if metrics[key] is not None]
         told, target = f"{what} {max(returns):.1f}" if returns else "no episode was over", settings[-1].target_return

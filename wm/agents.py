@@ -94,7 +94,8 @@ class DreamerAgent:
     def __init__(self, model: Dreamer, space: ActionSpace, slots: int) -> None:
         self.slots, self.space, self._model = slots, space, model
         self._state, self._actions = model.begin(slots)
-        self._first = torch.ones(slots)
+        self._device = self._actions.device
+        self._first = torch.ones(slots, device=self._device)
         self._seen: NDArray[np.uint8] | None = None
 
     def begin(self, slot: int, job: Job) -> None:
@@ -106,10 +107,10 @@ class DreamerAgent:
         whole = np.concatenate([frames] * self._model.form.stack, -1)
         if self._seen is None:
             self._seen = whole
-        new = self._first.numpy().astype(bool)
+        new = self._first.cpu().numpy().astype(bool)
         self._seen = np.concatenate([self._seen[..., frames.shape[-1] :], frames], -1)
         self._seen[new] = whole[new]
-        seen = torch.from_numpy(self._seen)
+        seen = torch.from_numpy(self._seen).to(self._device)
         self._actions, self._state = self._model.act(seen, self._state, self._actions, self._first, None)
         self._first.zero_()
-        return self.space.decode(self._actions.numpy())
+        return self.space.decode(self._actions.cpu().numpy())

@@ -354,8 +354,13 @@ class DreamerSettings(Settings):
     pretrain: int = setting(2000, "With --data: updates of the world model on it before the play.", low=1, flag=True)
     prefill: int = setting(256, "Environment steps before the first update.", low=1)
     target_return: float = setting(
-        1e9, "End when the last 100 training episodes return this on average.", low=-1e9, high=1e9, flag=True
+        1e9,
+        "End when the last 100 training episodes return this on average, and then a validation.",
+        low=-1e9,
+        high=1e9,
+        flag=True,
     )
+    validation_episodes: int = setting(20, "Full episodes of that validation, on seeds of their own.", low=2)
     batch: int = setting(8, "Windows per update.", low=1, flag=True)
     seq_len: int = setting(32, "Steps per window.", low=2, flag=True)
     horizon: int = setting(15, "Steps imagined from every state.", low=1)

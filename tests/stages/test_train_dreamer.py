@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stages import guard
+from stages import guard, online
 from stages.guard import MemoryGuard
 from stages.session import Session
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
+from wm import rollouts
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
+from wm.rollouts import Outcome
 from wm.training import metrics
 from wm.training.checkpoint import Checkpoints
 from wm.training.growth import judge
@@ -106,12 +109,26 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
 
 
-def test_it_ends_when_its_episodes_return_what_was_aimed_at(tmp_path: Path) -> None:
+def test_it_ends_when_a_validation_confirms_that_it_returns_what_was_aimed_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated: list[list[Outcome]] = []
+
+    def play(*arguments: Any, **named: Any) -> list[Outcome]:
+        first = not validated
+        validated.append(list(rollouts.play(*arguments, **named)))
+        return [replace(outcome, total=-2e6) for outcome in validated[0]] if first else validated[-1]
+
+    monkeypatch.setattr(online, "play", play)
     run(tmp_path, *words("--target-return", "-1e6", "--num-envs", "8", "--train-ratio", "0.1", steps=9000))
     found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
     assert found["ended"] == "target"
     assert found["training_episodes"] == 100
     assert found["env_steps"] < 9000
+    assert len(validated) == 2
+    assert found["episodes"] >= 100 + online.AGAIN
+    assert found["validation_episodes"] == len(validated[1]) == 20
+    assert found["validation_return"] == pytest.approx(np.mean([outcome.total for outcome in validated[1]]))
 
 
 def test_it_dreams_beside_reality(trained: Path) -> None:
