@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from wm.training import census
+from wm.training import census, memory
 from wm.training.growth import column, judge, phases, trend
 from wm.training.memory import Meter, anonymous_memory, children_memory, optimizer_bytes, trim
 
@@ -148,6 +148,23 @@ def test_a_census_names_what_grew(tmp_path: Path) -> None:
     assert grown["tensor [7] torch.float32, made by MulBackward0"] == (50 * 28, 50)
     assert len(kept) == 50
     assert len(census.take()) <= census.MOST
+
+
+def test_the_allocators_counters_are_told_pool_by_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {
+        f"{kind}.{pool}.current": size * (1 if pool == "small_pool" else 1000)
+        for kind, size in (("allocated_bytes", 1e6), ("reserved_bytes", 2e6), ("active_bytes", 3e6), ("active", 4))
+        for pool in ("small_pool", "large_pool")
+    }
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats | {"num_alloc_retries": 5})
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (6e6, 7e6))
+    found = memory.cuda_memory()
+    for pool, factor in (("small", 1), ("large", 1000)):
+        bytes_of = [found[f"cuda_{kind}_{pool}_mb"] for kind in ("allocated", "reserved", "active")]
+        assert (*bytes_of, found[f"cuda_blocks_{pool}"]) == (factor, 2 * factor, 3 * factor, 4 * factor)
+    assert (found["cuda_retries"], found["cuda_free_mb"], found["cuda_total_mb"]) == (5, 6, 7)
 
 
 def test_cudas_own_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:  # I15

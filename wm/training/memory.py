@@ -121,7 +121,8 @@ def cuda_memory() -> dict[str, float]:
         "cuda_total_mb": total / MB,
     }
     for pool in ("small", "large"):
-        found[f"cuda_active_{pool}_mb"] = stats.get(f"active_bytes.{pool}_pool.current", 0) / MB
+        for kind in ("allocated", "reserved", "active"):
+            found[f"cuda_{kind}_{pool}_mb"] = stats.get(f"{kind}_bytes.{pool}_pool.current", 0) / MB
         found[f"cuda_blocks_{pool}"] = stats.get(f"active.{pool}_pool.current", 0)
     return found
 
