@@ -36,19 +36,20 @@ if "Tiny-v0" not in gym.registry:
 
 
 class FragileEnv(TinyEnv):
-    """Tiny, but it breaks as the variable WM_TEST_BREAK says: `<how>:<seed or any>:<marker file>`. The marker is made
-    when it breaks; with a marker of its own, it breaks once. How: raise, die, hang."""
+    """Tiny, but it breaks as the variable WM_TEST_BREAK says: `<how>:<seed or any>:<marker file>`, separated by commas.
+    The marker is made when it breaks; with a marker of its own, it breaks once. How: raise, die, hang."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        how, which, marker = os.environ["WM_TEST_BREAK"].split(":")
-        if which in ("any", str(seed)) and not (marker and Path(marker).exists()):
-            if marker:
-                Path(marker).touch()
-            if how == "raise":
-                raise ValueError("the environment broke")
-            if how == "die":
-                os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(600)
+        for fault in os.environ["WM_TEST_BREAK"].split(","):
+            how, which, marker = fault.split(":")
+            if which in ("any", str(seed)) and not (marker and Path(marker).exists()):
+                if marker:
+                    Path(marker).touch()
+                if how == "raise":
+                    raise ValueError("the environment broke")
+                if how == "die":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(600)
         return super().reset(seed=seed, options=options)
 
 

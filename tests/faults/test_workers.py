@@ -28,25 +28,20 @@ def collect(folder: Path, breaks: str, **variables: str) -> subprocess.Completed
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("good")
-    assert collect(folder, "raise:never:").returncode == 0
-    return files_of(folder / "d.zarr")
-
-
 def seed_of(index: int) -> int:
     return episode_seed("train", 0, "collect", index)
 
 
-@pytest.mark.parametrize("how", ["raise", "die", "hang"])
-def test_an_episode_whose_worker_fails_is_played_again_elsewhere(
-    tmp_path: Path, how: str, undisturbed: dict[str, bytes]
-) -> None:
-    done = collect(tmp_path, f"{how}:{seed_of(7)}:{tmp_path / 'marker'}", WM_PATIENCE="5")
+def test_episodes_whose_workers_raise_die_and_hang_are_played_again_elsewhere(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+    assert collect(tmp_path / "good", "raise:never:").returncode == 0
+    faults = {"raise": 7, "die": 12, "hang": 20}
+    breaks = ",".join(f"{how}:{seed_of(index)}:{tmp_path / how}" for how, index in faults.items())
+    done = collect(tmp_path / "bad", breaks, WM_PATIENCE="5")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "marker").exists()
-    assert files_of(tmp_path / "d.zarr") == undisturbed
+    assert all((tmp_path / how).exists() for how in faults)
+    assert files_of(tmp_path / "bad" / "d.zarr") == files_of(tmp_path / "good" / "d.zarr")
 
 
 def test_after_three_failures_of_a_seed_the_environments_own_error_is_told(tmp_path: Path) -> None:

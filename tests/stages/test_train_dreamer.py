@@ -34,7 +34,7 @@ REPLAY = f"data/{SLUG}.dreamer.zarr"
 
 
 def words(*more: str, steps: int = 400) -> tuple[str, ...]:
-    own = ("--steps", str(steps), "--capacity", "256", "--batch", "4", "--seq-len", "8", "--train-ratio", "4")
+    own = ("--steps", str(steps), "--capacity", "256", "--batch", "4", "--seq-len", "8", "--train-ratio", "1")
     return ("train-dreamer", "--env", TINY, *own, "--warmup", "64", *SETS, *more)
 
 
@@ -64,7 +64,7 @@ def test_it_leaves_a_model_pictures_and_a_replay(trained: Path) -> None:
             assert picture.width > 200
     found = json.loads((made / "manifest.json").read_text())["metrics"]
     assert found["env_steps"] == 400
-    assert found["updates"] == (400 - 32) * 4 // (4 * 8)
+    assert found["updates"] == (400 - 32) // (4 * 8)
     assert np.isfinite(found["picture"])
     assert Dataset.open(trained / REPLAY).rows >= 256
     assert json.loads(run(trained, *words("--json")).stdout)["status"] == "up to date"
@@ -120,13 +120,14 @@ def test_it_ends_when_a_validation_confirms_that_it_returns_what_was_aimed_at(
         return [replace(outcome, total=-2e6) for outcome in validated[0]] if first else validated[-1]
 
     monkeypatch.setattr(online, "play", play)
+    monkeypatch.setattr(online, "REMEMBERED", 20)
     run(tmp_path, *words("--target-return", "-1e6", "--num-envs", "8", "--train-ratio", "0.1", steps=9000))
     found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
     assert found["ended"] == "target"
-    assert found["training_episodes"] == 100
+    assert found["training_episodes"] == 20
     assert found["env_steps"] < 9000
     assert len(validated) == 2
-    assert found["episodes"] >= 100 + online.AGAIN
+    assert found["episodes"] >= 20 + online.AGAIN
     assert found["validation_episodes"] == len(validated[1]) == 20
     assert found["validation_return"] == pytest.approx(np.mean([outcome.total for outcome in validated[1]]))
 
@@ -144,7 +145,7 @@ def test_it_dreams_beside_reality(trained: Path) -> None:
 
 def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     lines = [f"{name} = {value}" for name, value in (SIZES | {"steps": 300, "capacity": 256, "batch": 4}).items()]
-    tables = {"train-dreamer": [*lines, "seq_len = 8", "train_ratio = 4"], "evaluate": ["episodes = 4"],
+    tables = {"train-dreamer": [*lines, "seq_len = 8", "train_ratio = 1"], "evaluate": ["episodes = 4"],
               "dream": ["frames = 8", "context = 4"]}  # fmt: skip
     (tmp_path / "c.toml").write_text("".join(f"[{name}]\n" + "\n".join(rows) + "\n" for name, rows in tables.items()))
     words = ("curriculum", "--agent", "dreamer", "--envs", TINY, "--config", "c.toml")
@@ -246,7 +247,7 @@ def test_without_its_replay_a_training_goes_on_and_learns_when_there_is_somethin
     durable.remove_folder(tmp_path / REPLAY)
     run(tmp_path, *words(steps=600))
     found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
-    assert 60 <= found["updates"] <= (600 - 32) * 4 // (4 * 8)
+    assert 12 <= found["updates"] <= (600 - 32) // (4 * 8)
 
 
 def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) -> None:
