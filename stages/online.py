@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.session import Session
 from wm.actions import ActionSpace
-from wm.agents import DreamerAgent
+from wm.agents import DreamerAgent, server_of
 from wm.envs.catalogue import EnvRecipe
 from wm.episodes.replay import Journal, Ring, Steps
 from wm.errors import WmError
@@ -110,6 +110,8 @@ class Online:
         self._envs = [env.make() for _ in range(settings.num_envs)]
         self.space = ActionSpace.of(self._envs[0].action_space)
         self._totals = np.zeros(settings.num_envs)
+        self._server = server_of(env.spec().serve, settings.num_envs)
+        self._infos: list[dict[str, Any]] = [{} for _ in self._envs]
         self._learn = Updates(session, settings, learner, device)
         self._source = torch.Generator(device)
         self._checkpoints = Checkpoints(checkpoints, self, keep_best=False)
@@ -191,7 +193,7 @@ class Online:
         ]
         with ExitStack() as opened:
             envs = [opened.enter_context(closing(self._recipe.make())) for _ in self._envs]
-            agent = DreamerAgent(self._dreamer, self.space, len(envs))
+            agent = DreamerAgent(self._dreamer, self.space, len(envs), self._recipe.spec().serve)
             played = self._guarded(lambda: list(play(agent, envs, jobs, beat=self._session.stop.raise_if_stopped)))
         self.validation, counts.validated = float(np.mean([outcome.total for outcome in played])), counts.episodes
 
@@ -217,7 +219,9 @@ class Online:
     def _reset(self, lane: int, frames: NDArray[np.uint8]) -> None:
         seed = episode_seed("train", self._session.seed, "dreamer", self.counts.begun)
         self.counts.begun += 1
-        frame, _ = self._guarded(lambda: self._envs[lane].reset(seed=seed))
+        frame, self._infos[lane] = self._guarded(lambda: self._envs[lane].reset(seed=seed))
+        if self._server is not None:
+            self._server.begin(lane)
         frames[lane] = np.concatenate([frame] * self._settings.stack, -1)
         self._totals[lane] = 0
         self._ring.begin(lane, frame, seed)
@@ -229,10 +233,13 @@ class Online:
         seen = torch.from_numpy(moment.frames).to(self._device)
         actions, state = self._dreamer.act(seen, moment.state, moment.actions, moment.first, self._source)
         chosen = self.space.decode(actions.cpu().numpy())
+        if self._server is not None:
+            self._server.serve(chosen, self._infos)
+            actions = torch.from_numpy(self.space.encode(chosen)).to(self._device)
         frames, first = moment.frames.copy(), np.zeros(len(self._envs), np.float32)
         for lane, env in enumerate(self._envs):
             action = chosen[lane].item() if self.space.discrete else chosen[lane]
-            frame, reward, terminated, truncated, _ = self._guarded(partial(env.step, action))
+            frame, reward, terminated, truncated, self._infos[lane] = self._guarded(partial(env.step, action))
             self._ring.add(lane, frame, action, float(reward), bool(terminated))
             self._journal.noted(lane)
             self._totals[lane] += float(reward)

@@ -87,7 +87,7 @@ def build_agent(
 
     if isinstance(player, DreamerPlayer):
         trained = _dreamer(player)
-        return DreamerAgent(trained.model, trained.space, slots)
+        return DreamerAgent(trained.model, trained.space, slots, player.env.spec().serve)
     vae, mdnrnn, controller = _models(player)
     if candidates is None:
         candidates = np.array([player.parameters], np.float32)

@@ -1,8 +1,9 @@
 import numpy as np
 import torch
 
+from tests.models.test_dreamer import made
 from wm.actions import ActionSpace
-from wm.agents import VmcAgent
+from wm.agents import DreamerAgent, VmcAgent
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn import MdnRnn
 from wm.models.vae import build
@@ -55,6 +56,19 @@ def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
     assert acts[:SERVE_STEPS] == [1] * SERVE_STEPS
     assert acts[6 : 6 + SERVE_STEPS] == [1] * SERVE_STEPS
     assert other != 1 or acts[5] != 1, "the candidate happens to serve by itself; choose another"
+
+
+def test_a_dreamer_serves_too_and_knows_that_it_did() -> None:
+    for serve in (0, 1, 2):  # at least two of them are not what it would do
+        agent = DreamerAgent(made(), SPACE, 2, serve)
+        agent.begin(0, Job(0, 0))
+        frames = np.zeros((2, 32, 32, 1), np.uint8)
+        lives = [5] * 4 + [4] * 4
+        for step, left in enumerate(lives):
+            acts = agent.act(frames, [{"lives": left}, {}])
+            assert agent._actions.argmax(-1).tolist() == acts.tolist()
+            if step % 4 < SERVE_STEPS:
+                assert acts[0] == serve
 
 
 def test_acting_keeps_no_graph() -> None:

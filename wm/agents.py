@@ -2,6 +2,7 @@
 
 V + M + C: V encodes the frames of all slots, C acts on [mean z, h], M carries h on; without M, C acts on the mean z
 alone. Dreamer: the posterior of its world model is carried on, its actor acts on it.
+Both serve where the player has to.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,39 @@ from wm.models.vae import Vae
 from wm.rollouts import Job
 
 
+class Server:
+    """Puts the ball into play with `action` after a reset and after a lost life, as the environment reports it."""
+
+    def __init__(self, action: int, slots: int) -> None:
+        self._action = action
+        self._serving = [0] * slots
+        self._lives: list[int | None] = [None] * slots
+
+    def begin(self, slot: int) -> None:
+        """A new episode."""
+        self._serving[slot], self._lives[slot] = SERVE_STEPS, None
+
+    def serve(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:
+        """Replace the actions of slots whose ball is not in play."""
+        for slot, info in enumerate(infos):
+            lives, before = info.get("lives"), self._lives[slot]
+            if lives is not None and before is not None and lives < before:
+                self._serving[slot] = SERVE_STEPS
+            self._lives[slot] = lives
+            if self._serving[slot] > 0:
+                self._serving[slot] -= 1
+                actions[slot] = self._action
+
+
+def server_of(action: int | None, slots: int) -> Server | None:
+    """Who serves, where somebody has to."""
+    return None if action is None else Server(action, slots)
+
+
 class VmcAgent:
     """Acts for `slots` episodes at a time, each with the parameters of its job's candidate.
 
-    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory. Where the
-    player has to serve, this one does after a reset and after a lost life, as the environment reports it.
+    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory.
     """
 
     def __init__(
@@ -43,8 +72,7 @@ class VmcAgent:
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         self._weights = torch.zeros(slots, controller.parameters)
         self._h, self._c = torch.zeros(2, slots, 0 if mdnrnn is None else mdnrnn.hidden)
-        self._serving = [0] * slots
-        self._lives: list[int | None] = [None] * slots
+        self._server = server_of(controller.serve, slots)
 
     @property
     def space(self) -> ActionSpace:
@@ -57,8 +85,8 @@ class VmcAgent:
             self._weights[slot] = self._candidates[job.candidate]
             self._h[slot] = 0
             self._c[slot] = 0
-        self._serving[slot] = SERVE_STEPS
-        self._lives[slot] = None
+        if self._server is not None:
+            self._server.begin(slot)
 
     @torch.inference_mode()
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
@@ -66,8 +94,8 @@ class VmcAgent:
         seen = torch.from_numpy(frames)
         z = seen if self._eye is None else self._eye.see(seen)
         actions = self.controller.act(self._weights, torch.cat([z, self._h], 1))
-        if self.controller.serve is not None:
-            self._put_into_play(actions, infos)
+        if self._server is not None:
+            self._server.serve(actions, infos)
         if self._cell is not None:
             encoded = torch.from_numpy(self.controller.space.encode(actions))
             h, c = self._cell.step(z, encoded, (self._h, self._c))
@@ -75,32 +103,24 @@ class VmcAgent:
             self._c.copy_(c)
         return actions
 
-    def _put_into_play(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:
-        for slot, info in enumerate(infos):
-            lives = info.get("lives")
-            before = self._lives[slot]
-            if lives is not None and before is not None and lives < before:
-                self._serving[slot] = SERVE_STEPS
-            self._lives[slot] = lives
-            if self._serving[slot] > 0:
-                self._serving[slot] -= 1
-                actions[slot] = self.controller.serve
-
 
 class DreamerAgent:
     """Acts for `slots` episodes at a time, always with the likeliest latents and action: what one slot does depends
-    neither on chance nor on the others."""
+    neither on chance nor on the others. `serve` is the action that puts a ball into play, None where nobody has to."""
 
-    def __init__(self, model: Dreamer, space: ActionSpace, slots: int) -> None:
+    def __init__(self, model: Dreamer, space: ActionSpace, slots: int, serve: int | None = None) -> None:
         self.slots, self.space, self._model = slots, space, model
         self._state, self._actions = model.begin(slots)
         self._device = self._actions.device
         self._first = torch.ones(slots, device=self._device)
         self._seen: NDArray[np.uint8] | None = None
+        self._server = server_of(serve, slots)
 
     def begin(self, slot: int, job: Job) -> None:
         """A new episode: what came before is forgotten."""
         self._first[slot] = 1
+        if self._server is not None:
+            self._server.begin(slot)
 
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Actions for (slots, S, S, C) uint8 frames."""
@@ -113,4 +133,8 @@ class DreamerAgent:
         seen = torch.from_numpy(self._seen).to(self._device)
         self._actions, self._state = self._model.act(seen, self._state, self._actions, self._first, None)
         self._first.zero_()
-        return self.space.decode(self._actions.cpu().numpy())
+        chosen = self.space.decode(self._actions.cpu().numpy())
+        if self._server is not None:
+            self._server.serve(chosen, infos)
+            self._actions = torch.from_numpy(self.space.encode(chosen)).to(self._device)
+        return chosen
