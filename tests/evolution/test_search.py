@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from wm.errors import BadData
 from wm.evolution.search import Search, digest, replay
@@ -29,6 +30,17 @@ def test_replaying_the_log_brings_back_the_same_candidates_bit_for_bit() -> None
         replay(resumed, name, returns)
     assert np.array_equal(search.ask(), resumed.ask())
     assert np.array_equal(search.mean, resumed.mean)
+
+
+def test_the_number_of_threads_has_no_say() -> None:
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            search = Search(np.zeros(400, np.float32), 16, 0.3, seed=0)
+            for _ in range(12):
+                search.tell(sphere(search.ask()))
+            found.append(search.mean)
+    assert np.array_equal(*found)
 
 
 def test_a_log_of_other_candidates_is_refused() -> None:

@@ -50,7 +50,7 @@ def kill_and_compare(folder: Path, slug: str, *words: str) -> None:
             start_new_session=True,
         )  # fmt: skip
         try:
-            process.wait(moments.uniform(1.0, whole / 3))
+            process.wait(moments.uniform(1.0, min(whole / 3, 20.0)))
         except subprocess.TimeoutExpired:
             process.kill()
             deaths += 1

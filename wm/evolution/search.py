@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from wm.errors import BadData
 from wm.seeding import generator
@@ -19,7 +20,8 @@ Vector = NDArray[np.float64]
 class Search:
     """Ask for candidates, tell their returns (higher is better). Starts from the vector `start`.
 
-    The candidates depend on (start, popsize, sigma, seed, algo) and on the returns told so far, and on nothing else.
+    The candidates depend on (start, popsize, sigma, seed, algo) and on the returns told so far, and on nothing else:
+    linear algebra gets one thread, because its sums round otherwise with two, and a log could not be replayed.
     `algo` is cma, with the full covariance matrix, or sep-cma, with its diagonal. About a sixth of a generation are
     mirror images of the worst of the one before (Auger, Brockhoff & Hansen 2011). pycma's own stopping rules are off: a
     flat generation (every candidate loses 21 points) is no reason to stop.
@@ -46,12 +48,14 @@ class Search:
                 "verb_log": 0,
             },
         )
+        self._threads = ThreadpoolController()
         self.generation = 0
         self._asked: list[Vector] = []
 
     def ask(self) -> NDArray[np.float32]:
         """The candidates of this generation, (popsize, parameters)."""
-        self._asked = self._strategy.ask()
+        with self._threads.limit(limits=1, user_api="blas"):
+            self._asked = self._strategy.ask()
         return np.array(self._asked, np.float32)
 
     def tell(self, returns: Vector) -> None:
@@ -60,7 +64,8 @@ class Search:
         worst = returns[finite].min() if finite.any() else 0.0
         spread = np.ptp(returns[finite]) if finite.any() else 0.0
         fitness = np.where(finite, returns, worst - spread - 1)
-        self._strategy.tell(self._asked, list(-fitness))
+        with self._threads.limit(limits=1, user_api="blas"):
+            self._strategy.tell(self._asked, list(-fitness))
         self.generation += 1
 
     @property
