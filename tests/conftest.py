@@ -22,7 +22,6 @@ from wm.episodes.writer import Writer, create
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
-SHARED = {"chain", "trained"}  # fixtures that take long to make
 
 torch.set_num_threads(1)
 
@@ -135,14 +134,6 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
     done = outcome(folder, *words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a costly fixture runs in one process, and first, so that the others' tests fill the rest."""
-    for item in items:
-        for shared in SHARED & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(shared))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")
