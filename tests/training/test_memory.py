@@ -27,7 +27,8 @@ def test_a_reading_sees_what_is_allocated_and_what_explains_it(tmp_path: Path) -
     meter = Meter(tmp_path)
     first = meter.read(0)
     held = np.ones(40_000_000, np.uint8)
-    (tmp_path / "file").write_bytes(bytes(2_000_000))
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(2_000_000)
     second = meter.read(held.nbytes)
     third = meter.read(0)
     assert first["unexplained_mb"] == 0
