@@ -4,21 +4,27 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import psutil
 import pytest
 import torch
+from filelock import FileLock
 
 from stages import cli, console
+from stages.session import Session
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
+from wm.workers import Workers
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
@@ -32,6 +38,22 @@ def command(*arguments: str) -> list[str]:
 
 def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WM_WORKERS": "1", **variables}
+
+
+def alive(process: psutil.Process) -> bool:
+    """Not when it is a zombie: it has ended, and whoever adopted it has not asked for its exit code yet."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def still_running(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Those that have not ended `seconds` from now."""
+    until = time.monotonic() + seconds
+    while any(map(alive, processes)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return [process for process in processes if alive(process)]
 
 
 def make_episode(index: int, rows: int = 20, size: int = 32, terminated: bool = True) -> Episode:
@@ -112,14 +134,23 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
     return str(folder / "small.toml")
 
 
+def play_here(session: Session) -> Workers:
+    """In place of `Session.open_workers`: tasks run in this process."""
+    return Workers(0, session.stop.raise_if_stopped, time.monotonic)
+
+
 def outcome(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What a command does, in this process: half of a short command's time is the import of torch."""
+    """What a command does, in this process: most of a short command's time is the import of torch. It has worker
+    processes only where their number is given as WM_WORKERS.
+    """
     told, said = io.StringIO(), io.StringIO()
+    workers = Session.open_workers if "WM_WORKERS" in variables else play_here
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, environment(**variables)),
         mock.patch.dict(console._manners),
+        mock.patch.object(Session, "open_workers", workers),
         contextlib.redirect_stdout(told),
         contextlib.redirect_stderr(said),
     ):
@@ -138,10 +169,19 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
 
 @pytest.fixture(scope="session")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every stage has been run, undisturbed, with one worker."""
-    folder = tmp_path_factory.mktemp("chain")
-    for stage in STAGES:
-        shown = json.loads(run(folder, *arguments(stage, "--json")).stdout)
-        assert shown["status"] == "made"
-        assert Path(folder, shown["artifact"]).is_dir()
-    return folder
+    """A folder in which every stage has been run, undisturbed, without workers; pytest's processes share the work."""
+    own = tmp_path_factory.mktemp("chain")
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    original, made = shared / "chain-original", shared / "chain-made"
+    with FileLock(shared / "chain.lock"):
+        if not made.exists():
+            original.mkdir()
+            for stage in STAGES:
+                shown = json.loads(run(original, *arguments(stage, "--json")).stdout)
+                assert shown["status"] == "made"
+                assert Path(original, shown["artifact"]).is_dir()
+            made.touch()
+    shutil.copytree(original, own, dirs_exist_ok=True)
+    return own

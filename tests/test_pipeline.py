@@ -13,7 +13,19 @@ import psutil
 import pytest
 from PIL import Image
 
-from tests.conftest import ROOT, SLUG, STAGES, TINY, arguments, command, environment, outcome, run, small_config
+from tests.conftest import (
+    ROOT,
+    SLUG,
+    STAGES,
+    TINY,
+    arguments,
+    command,
+    environment,
+    outcome,
+    run,
+    small_config,
+    still_running,
+)
 from wm.artifacts import manifest
 
 
@@ -172,8 +184,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
     assert len(workers) >= 2
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs(workers, timeout=5)
-    assert not alive
+    assert not still_running(workers, 5)
 
 
 def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> None:

@@ -1,16 +1,14 @@
 """A small dataset, collected within this process, so that its system calls can be made to fail."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from stages.cli import run
 from stages.session import Session
-from tests.conftest import TINY
+from tests.conftest import TINY, play_here
 from wm.episodes import schema
 from wm.episodes.dataset import Dataset
-from wm.workers import Workers
 
 EPISODES = 12
 
@@ -18,7 +16,7 @@ EPISODES = 12
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages play in this process, and parts are small."""
-    monkeypatch.setattr(Session, "open_workers", lambda self: Workers(0, self.stop.raise_if_stopped, time.monotonic))
+    monkeypatch.setattr(Session, "open_workers", play_here)
     monkeypatch.setattr(schema, "PART_ROWS", 60)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import command, environment
+from tests.conftest import command, environment, still_running
 from tests.faults.conftest import files_of
 from wm.artifacts import manifest
 from wm.episodes import repair
@@ -71,8 +71,7 @@ def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     _, told = process.communicate(timeout=30)
     assert process.returncode == code
-    _, alive = psutil.wait_procs(family, timeout=max(began + 5 - time.monotonic(), 0))
-    assert not alive
+    assert not still_running(family, began + 5 - time.monotonic())
     assert time.monotonic() - began < 5.2
     assert "the same command continues" in told
     assert "Traceback" not in told

@@ -1,5 +1,4 @@
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from stages.session import Session
 from stages.starting import load_start
 from stages.starts import load_latents
 from stages.trained import load_all
-from tests.conftest import SLUG, TINY, arguments, command, environment, run
+from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts.runs import Artifact
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn import MdnRnn
@@ -72,8 +71,7 @@ def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> N
 def test_from_a_run_that_is_not_there_says_what_to_run(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "runs", tmp_path / "runs")
     shutil.copytree(chain / "data", tmp_path / "data")
-    words = command(*arguments("train-controller", "--from", "runs/nowhere"))
-    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    done = outcome(tmp_path, *arguments("train-controller", "--from", "runs/nowhere"))
     assert done.returncode == 66
     assert "run `wm train-controller --run runs/nowhere` first" in done.stderr
 

@@ -2,10 +2,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from stages.dream import _beside_reality, _open, _run, dream
 from stages.session import Session
-from tests.conftest import SLUG, TINY
+from tests.conftest import SLUG, TINY, play_here
 from wm.episodes.batches import FrameReader
 from wm.settings import DreamSettings
 
@@ -22,7 +23,10 @@ def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: 
     assert all(frame.tobytes() in frames for frame in real)
 
 
-def test_without_a_controller_random_policies_dream(chain: Path, tmp_path: Path) -> None:
+def test_without_a_controller_random_policies_dream(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "open_workers", play_here)
     for name in ("vae", "latents", "mdnrnn"):
         shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
     result = dream(Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path), SETTINGS)
