@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from wm.workers import Workers, beat
 
 def open_workers(count: int, check: object = lambda: None, **how: float) -> Workers:
     return Workers(count, check, time.monotonic, **how)  # type: ignore[arg-type]
+
+
+def at_work() -> list[psutil.Process]:
+    """Processes of workers: spawned by this one, or forked by its server."""
+    family = psutil.Process().children(recursive=True)
+    return [one for one in family if one.ppid() != os.getpid() or "spawn_main" in " ".join(one.cmdline())]
 
 
 def square(number: int) -> int:
@@ -126,6 +133,15 @@ def test_results_waiting_for_an_earlier_one_stay_few() -> None:
     assert begun.index(0) <= 3
 
 
+def test_workers_have_one_thread_and_on_linux_do_not_import_again_what_is_slow_to_import() -> None:
+    assert "torch" in sys.modules
+    looks = ["'torch' in __import__('sys').modules", "__import__('torch').get_num_threads()"]
+    with open_workers(1) as workers:
+        has_torch, threads = (found for _, found in workers.map(eval, [(look,) for look in looks]))
+    assert has_torch or sys.platform != "linux"
+    assert threads == 1
+
+
 def test_a_signal_ends_the_work_and_no_process_is_left() -> None:
     def stop() -> None:
         raise Stopped(signal.SIGTERM)
@@ -133,4 +149,4 @@ def test_a_signal_ends_the_work_and_no_process_is_left() -> None:
     with open_workers(1, stop) as workers, pytest.raises(Stopped) as caught:
         list(workers.map(square, [(1,)]))
     assert caught.value.exit_code == 143
-    assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    assert not at_work()

@@ -1,14 +1,16 @@
 """Work beyond one process: a map over spawned processes that survives workers that die, hang or raise.
 
-Tasks are module-level functions with plain arguments, idempotent; results are small. Processes are spawned, never
-forked: torch keeps threads that a fork would freeze. Each worker has a pipe of its own, so it is known which task was
-whose when a worker is lost, and only that worker is replaced; `concurrent.futures` breaks its whole pool instead.
+Tasks are module-level functions with plain arguments, idempotent; results are small. This process is never forked:
+torch keeps threads that a fork would freeze. Each worker has a pipe of its own, so it is known which task was whose
+when a worker is lost, and only that worker is replaced; `concurrent.futures` breaks its whole pool instead.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
@@ -24,6 +26,7 @@ PATIENCE = 120.0  # seconds without a sign of life after which a task counts as 
 LEAK = 300 << 20  # bytes by which a worker may grow before it is replaced
 _BEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_SLOW_TO_IMPORT = ("numpy", "torch", "wm.agents")
 _pipe: Any = None  # a worker's end of its pipe
 _beats = 0
 
@@ -66,24 +69,43 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
+def _context() -> Any:
+    """Where workers come from. On Linux from a server that has imported what this process had when its first worker
+    began, and has run nothing: a worker then starts at once and shares that memory. Elsewhere each is spawned anew.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in _SLOW_TO_IMPORT if name in sys.modules])
+    return context
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes that begin here have one thread each: several would fight for the same cores. The environment is read
+    when numpy and torch load.
+    """
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 class _Worker:
     """One process and the pipe to it. `task` is the number of what it works on, None when idle."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
-        before = {name: os.environ.get(name) for name in _THREADS}
-        os.environ.update(dict.fromkeys(_THREADS, "1"))
-        try:
+        with _one_thread():
             self.process.start()
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
         theirs.close()
         self.task: int | None = None
         self.heard = 0.0
