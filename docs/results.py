@@ -38,6 +38,7 @@ GOALS = {  # what was hoped for, and the least of it
     "CartPole": (400, 400),
     "Acrobot": (-150, -150),
 }
+CURRICULA = ("quick", "laptop", "paper")  # presets of every stage; a Dreamer has others, of its training alone
 Row = dict[str, Any]
 
 
@@ -95,7 +96,8 @@ def _agent(run: Path, recipe: dict[str, Any]) -> str:
 def _command(env: str, name: str, episodes: int, preset: str) -> str:
     who = {"random": " --agent random", "controller": ""}.get(name, f" --controller {name}")
     who = " --agent dreamer" if name == "dreamer" else who
-    return f"wm evaluate --env {env} --preset {preset} --episodes {episodes}{who}"
+    named = f" --preset {preset}" if preset in CURRICULA else ""
+    return f"wm evaluate --env {env}{named} --episodes {episodes}{who}"
 
 
 def _curve(controller: Path, kind: str) -> list[list[float]]:
