@@ -1,5 +1,5 @@
-"""Two workers that will play with V, M and C: seconds until both are ready, in a process that has had workers before, as
-the stages of a curriculum have; against processes that are spawned anew."""
+"""Two workers that will play with V, M and C: seconds until both are ready, in a process that has had workers before,
+as the stages of a curriculum have; against processes that are spawned anew."""
 
 import multiprocessing
 import statistics
@@ -23,7 +23,7 @@ def start() -> float:
 
 
 def main() -> None:
-    spawned = mock.patch.object(workers, "_context", lambda: multiprocessing.get_context("spawn"))
+    spawned = mock.patch.object(workers, "_context", return_value=multiprocessing.get_context("spawn"))
     start()
     pairs = []
     for _ in range(5):
