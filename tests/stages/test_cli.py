@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from stages.cli import run
-from tests.conftest import RECIPE, TINY, command, environment, make_episode
+from stages.session import Session
+from tests.conftest import RECIPE, TINY, command, environment, make_episode, play_here
 from wm.episodes.dataset import Dataset
 from wm.episodes.writer import Writer, create
 
@@ -18,6 +19,7 @@ from wm.episodes.writer import Writer, create
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Session, "open_workers", play_here)
     return tmp_path
 
 
