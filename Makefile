@@ -36,7 +36,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 
 setup: $(STAMP) ## Make .venv; TORCH=cpu or TORCH=cuda chooses the build of torch
 
-test: $(STAMP) ## Run the tests (under 5 minutes)
+test: $(STAMP) ## Run the tests (5 to 10 minutes)
 	$(BIN)/python -m pytest --numprocesses auto
 
 test-slow: $(STAMP) ## Run the long tests
