@@ -13,6 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from docs.markdown import markdown_table, replaced
+from stages.options import preset_names
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE, CURVES, README = (
@@ -38,7 +39,6 @@ GOALS = {  # what was hoped for, and the least of it
     "CartPole": (400, 400),
     "Acrobot": (-150, -150),
 }
-CURRICULA = ("quick", "laptop", "paper")  # presets of every stage; a Dreamer has others, of its training alone
 Row = dict[str, Any]
 
 
@@ -96,7 +96,7 @@ def _agent(run: Path, recipe: dict[str, Any]) -> str:
 def _command(env: str, name: str, episodes: int, preset: str) -> str:
     who = {"random": " --agent random", "controller": ""}.get(name, f" --controller {name}")
     who = " --agent dreamer" if name == "dreamer" else who
-    named = f" --preset {preset}" if preset in CURRICULA else ""
+    named = f" --preset {preset}" if preset in preset_names() else ""  # a Dreamer has more, of its training alone
     return f"wm evaluate --env {env}{named} --episodes {episodes}{who}"
 
 

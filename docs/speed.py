@@ -49,7 +49,7 @@ MEASURED = {
     "rollouts_carracing_exact": ("play CarRacing, the same pixels", "gymnasium, one at a time, encoder and decoder"),
     "rollouts_carracing_fast": ("play CarRacing, `render=fast`", "gymnasium, one at a time, encoder and decoder"),
     "rollouts_workers": ("play Pong in two processes", "in one"),
-    "worker_start": ("two workers for that are ready, but for the first two", "processes spawned anew"),
+    "worker_start": ("two more workers of a command are ready to play so", "two processes spawned anew"),
     "dream_generation": ("64 candidates in 4 dreams of 1,000 steps", "one dream at a time"),
     "dream_generation_time": ("the same", "the time set for it"),
     "cma_cost_dream": ("CMA-ES' share of that generation", "the share set for it"),

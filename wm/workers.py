@@ -1,11 +1,10 @@
-"""Work beyond one process: a map over spawned processes that survives workers that die, hang or raise.
+"""Work beyond one process: a map over processes that survives workers that die, hang or raise.
 
 Tasks are module-level functions with plain arguments, idempotent; results are small. This process is never forked:
 torch keeps threads that a fork would freeze. Each worker has a pipe of its own, so it is known which task was whose
 when a worker is lost, and only that worker is replaced; `concurrent.futures` breaks its whole pool instead.
 """
 
-import contextlib
 import multiprocessing
 import os
 import pickle
@@ -80,23 +79,6 @@ def _context() -> Any:
     return context
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes that begin here have one thread each: several would fight for the same cores. The environment is read
-    when numpy and torch load.
-    """
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 class _Worker:
     """One process and the pipe to it. `task` is the number of what it works on, None when idle."""
 
@@ -104,8 +86,17 @@ class _Worker:
         context = _context()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        with _one_thread():
+        # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
+        before = {name: os.environ.get(name) for name in _THREADS}
+        os.environ.update(dict.fromkeys(_THREADS, "1"))
+        try:
             self.process.start()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
         theirs.close()
         self.task: int | None = None
         self.heard = 0.0
