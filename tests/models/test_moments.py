@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from wm.models.moments import Moments
+from wm.models.vae import pictures
 from wm.training.probe import read
 
 
@@ -20,7 +21,7 @@ def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_positions_are_linear_in_them(channels: int) -> None:
     frames, places = scenes(800, channels)
-    found = Moments(frames, 32)(frames).numpy()
+    found = Moments(frames, 32)(pictures(frames)).numpy()
     readings = read(found[:600], places[:600], found[600:], places[600:])
     assert min(r2 for r2, _, _ in readings) > 0.9
 
@@ -33,13 +34,13 @@ def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, c
 
 def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
     frames, _ = scenes(400, 3)
-    found = Moments(frames, 32)(frames)
+    found = Moments(frames, 32)(pictures(frames))
     assert found.shape == (400, 48)
     assert found.mean(0).abs().max() < 1e-2
     assert found.std(0).max() < 1.01
     assert (found.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
-    assert Moments(still, 32)(still).abs().max() < 0.1
+    assert Moments(still, 32)(pictures(still)).abs().max() < 0.1
 
 
 def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
@@ -54,7 +55,7 @@ def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
     frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
 
     def reading(orientations: int) -> float:
-        found = Moments(frames, 64, orientations)(frames).numpy()
+        found = Moments(frames, 64, orientations)(pictures(frames)).numpy()
         return read(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
 
     assert reading(2) > 0.9

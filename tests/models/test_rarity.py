@@ -16,9 +16,9 @@ def sample(channels: int) -> torch.Tensor:
 def test_what_is_rare_at_its_place_weighs_more_and_the_mean_is_one(channels: int) -> None:
     frames = sample(channels)
     weights = RarityWeights(frames, 0.75)(frames)
-    assert weights.shape == (64, 1, 32, 32)
+    assert weights.shape == (64, 32, 32)
     assert abs(weights.mean().item() - 1) < 1e-3
-    dot = frames[:, None, :, :, 0] > 0
+    dot = frames[..., 0] > 0
     assert weights[dot].min() > 10 * weights[~dot].max()
 
 

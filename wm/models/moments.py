@@ -51,7 +51,7 @@ class Moments(nn.Module):
             difference = (pictures(sample) - self.background).movedim(1, -1).flatten(0, -2)
             variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))
             self.register_buffer("colours", axes / (variance + 1 / 255**2).sqrt())
-        raw = torch.cat([self._raw(part) for part in sample.split(256)])
+        raw = torch.cat([self._raw(pictures(part)) for part in sample.split(256)])
         self.register_buffer("mean", raw.mean(0))
         _, singular, axes = torch.linalg.svd(raw - self.mean, full_matrices=False)
         deviation = singular / math.sqrt(len(raw))
@@ -63,17 +63,16 @@ class Moments(nn.Module):
         """N."""
         return self.components.shape[1]
 
-    def _raw(self, frames: Tensor) -> Tensor:
-        shown = pictures(frames)
+    def _raw(self, shown: Tensor) -> Tensor:
         found = _cosine_moments(shown, self.basis[: self._positions])
         if not self._orientations:
             return found
         turned = _structure(torch.einsum("bcyx,cd->bdyx", shown - self.background, self.colours))
         return torch.cat([found, _cosine_moments(turned, self.basis[: self._orientations])], 1)
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """(B, S, S, C) uint8 -> (B, N), of variance 1 or less over the data."""
-        return (self._raw(frames) - self.mean) @ self.components
+    def forward(self, shown: Tensor) -> Tensor:
+        """(B, C, S, S) in [0, 1] -> (B, N), of variance 1 or less over the data."""
+        return (self._raw(shown) - self.mean) @ self.components
 
 
 def _cosine_moments(fields: Tensor, basis: Tensor) -> Tensor:

@@ -45,28 +45,30 @@ class Objective(nn.Module):
         self._rarity = RarityWeights(sample, rarity) if rarity else None
         self._scale = 1.0
         if pixels:
-            means = [self._errors(part, vae.background)[0].sum().item() for part in sample.split(256)]
+            parts = sample.split(256)
+            means = [self._errors(part, pictures(part), vae.background)[0].sum().item() for part in parts]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
         self.moments = Moments(sample, vae.latent, orientations) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
-    def _errors(self, frames: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+    def _errors(self, frames: Tensor, shown: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted and plain squared error of every frame, (B,) each."""
-        square = (drawn - pictures(frames)).square()
-        plain = square.sum(dim=(1, 2, 3))
-        return plain if self._rarity is None else (self._rarity(frames) * square).sum(dim=(1, 2, 3)), plain
+        square = (drawn - shown).square().sum(1)
+        plain = square.sum(dim=(1, 2))
+        return plain if self._rarity is None else (self._rarity(frames) * square).sum(dim=(1, 2)), plain
 
     def forward(self, frames: Tensor, noise: Tensor) -> VaeLoss:
         """The loss of (B, S, S, C) uint8 frames with (B, Z) standard normal noise."""
-        mean, logvar = self.vae.encode(frames)
+        shown = pictures(frames)
+        mean, logvar = self.vae.posterior(shown)
         z = mean + noise * torch.exp(0.5 * logvar)
         drawn = self.vae.decode(z)
         with torch.autocast(frames.device.type, enabled=False):
-            weighted, plain = self._errors(frames, drawn)
+            weighted, plain = self._errors(frames, shown, drawn)
             divergence = 0.5 * (mean.square() + logvar.exp() - 1 - logvar).sum(dim=1)
             total = self._scale * weighted.mean() + divergence.clamp(min=self._kl_tolerance * self.vae.latent).mean()
             untold = torch.zeros_like(total)
             if self.moments is not None and self.reader is not None:
-                untold = (self.reader(z) - self.moments(frames)).square().mean()
+                untold = (self.reader(z) - self.moments(shown)).square().mean()
                 total = total + self._moments_weight * self.moments.count * untold
         return VaeLoss(total, plain.detach().mean(), divergence.detach().mean(), untold.detach())

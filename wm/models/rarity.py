@@ -19,8 +19,8 @@ class RarityWeights:
         self._table = weigh(seen / len(sample), exponent, 0.5 / len(sample))
 
     def __call__(self, frames: Tensor) -> Tensor:
-        """(B, S, S, C) uint8 -> (B, 1, S, S) weights with mean 1 over the data."""
-        return look_up(self._table, frames)[:, None]
+        """(B, S, S, C) uint8 -> (B, S, S) weights with mean 1 over the data."""
+        return look_up(self._table, frames)
 
 
 def cells(size: int, channels: int) -> int:
@@ -44,7 +44,7 @@ def weigh(share: Tensor, exponent: float, least: float) -> Tensor:
 
 def look_up(table: Tensor, frames: Tensor) -> Tensor:
     """(B, S, S) entries of a table (cells,) for every pixel of (B, S, S, C) uint8 frames."""
-    return table[_cells(frames)]
+    return table.index_select(0, _cells(frames).flatten()).view(frames.shape[:3])
 
 
 def _colours(channels: int) -> int:

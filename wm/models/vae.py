@@ -69,8 +69,11 @@ class Vae(nn.Module, ABC):
 
     def encode(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, S, C) uint8 -> mean and log-variance of q(z|frame), (B, Z) each, float32."""
-        x = ((pictures(frames) - self.background) / self.contrast).clamp(-MOST_CONTRAST, MOST_CONTRAST)
-        x = self._see(x)
+        return self.posterior(pictures(frames))
+
+    def posterior(self, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for (B, C, S, S) in [0, 1]."""
+        x = self._see(((shown - self.background) / self.contrast).clamp(-MOST_CONTRAST, MOST_CONTRAST))
         return self.mean(x).float(), self.logvar(x).float().clamp(*LOGVAR)
 
     def decode(self, z: Tensor) -> Tensor:
