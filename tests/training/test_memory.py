@@ -1,5 +1,6 @@
 """Telemetry and what is made of it: a slope, its interval, a verdict with its reason."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from wm.training import census, memory
 from wm.training.growth import column, judge, phases, trend
 from wm.training.memory import Meter, anonymous_memory, children_memory, optimizer_bytes, trim
+from wm.workers import Workers
 
 
 def lines(count: int = 200, every: int = 50, **columns: Any) -> list[dict[str, Any]]:
@@ -63,6 +65,23 @@ def test_children_count() -> None:
     child.stdout.readline()
     assert children_memory() > 55_000_000
     child.communicate(b"\n")
+
+
+_held: list[bytearray] = []
+
+
+def hold(size: int) -> int:
+    """In a worker: keep so many bytes."""
+    _held.append(bytearray(size))
+    return size
+
+
+def test_workers_count_wherever_they_come_from() -> None:
+    with Workers(1, lambda: None, time.monotonic) as workers:
+        list(workers.map(hold, [(1,)]))
+        before = children_memory()
+        list(workers.map(hold, [(60_000_000,)]))
+        assert abs(children_memory() - before - 60_000_000) < 2_000_000
 
 
 def test_weights_gradients_and_moments_are_accounted_for() -> None:

@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,32 @@ def _mapped() -> tuple[int, int]:
 
 
 def children_memory() -> int:
-    """Bytes that processes started by this one hold beside what is shared."""
-    total = 0
+    """Anonymous bytes of all processes below this one: its children and, as workers come from a server, theirs. A page
+    that several of them share counts in shares."""
     try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        for thread in os.listdir(_PROC / "self/task"):
-            for child in (_PROC / f"self/task/{thread}/children").read_text().split():
-                with contextlib.suppress(OSError):  # it may have ended meanwhile
-                    resident, shared = (_PROC / child / "statm").read_text().split()[1:3]
-                    total += (int(resident) - int(shared)) * page
-    except (OSError, ValueError):
+        return sum(_anonymous_share(process) for process in _descendants("self"))
+    except OSError:
         with contextlib.suppress(psutil.Error):
-            total = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
-    return total
+            return sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
+        return 0
+
+
+def _descendants(process: str) -> Iterator[str]:
+    for thread in os.listdir(_PROC / process / "task"):
+        for child in (_PROC / process / "task" / thread / "children").read_text().split():
+            yield child
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
+                yield from _descendants(child)
+
+
+def _anonymous_share(process: str) -> int:
+    with contextlib.suppress(OSError):  # it may have ended meanwhile
+        told = (_PROC / process / "smaps_rollup").read_text().split("\nPss_Anon:")
+        if len(told) == 2:
+            return int(told[1].split()[0]) * 1024
+        resident, shared = (_PROC / process / "statm").read_text().split()[1:3]  # before Linux 5.9
+        return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def trim() -> bool:
