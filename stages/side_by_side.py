@@ -1,5 +1,6 @@
 """`wm curriculum --jobs N`: N environments at a time, each a curriculum of its own in a process of its own."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -21,7 +22,9 @@ def run_side_by_side(
 ) -> list[Verdict]:
     """Run every chain by the command line `words`, narrowed to its environment and its share of the machine. A signal
     is passed on, and every process ends as it would alone; a full disk ends them all."""
-    share = [f"--workers={max(session.processes // jobs, 1)}", "--jobs=1", "--no-report", "--json"]
+    cores = max(session.processes // jobs, 1)
+    share = [f"--workers={cores}", "--jobs=1", "--no-report", "--json"]
+    surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ}  # torch's threads: more would fight for the cores
     if session.disk_limit is not None:
         share.append(f"--disk-budget={session.disk_limit // len(chains)}")
     running: list[subprocess.Popen[str]] = []
@@ -34,6 +37,7 @@ def run_side_by_side(
             command = [sys.executable, "-m", "stages", *words, f"--envs={chain.env}", *share]
             process = subprocess.Popen(
                 command,
+                env=surroundings,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
