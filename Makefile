@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PRESET ?= quick
 ENVS ?=
-JOBS ?=
+JOBS ?= 2
 TORCH ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,8 +54,8 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-curriculum: $(STAMP) ## Learn Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=2
-	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) $(if $(JOBS),--jobs $(JOBS))
+curriculum: $(STAMP) ## Learn Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=1
+	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
 
 bench: $(STAMP) ## Run the benchmarks into benchmarks/results.jsonl
 	$(BIN)/python -m benchmarks

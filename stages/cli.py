@@ -266,16 +266,17 @@ def curriculum(**options: Any) -> None:
     from stages.foresight import foresee, table_of
     from stages.verdicts import closing
 
-    console.say("short probes, to tell what this will take here ...")
-    foreseen = foresee(call.session, settings, call.sources)
-    if call.dry_run:
-        if call.as_json:
-            console.print_json(foreseen.as_json())
-        else:
-            click.echo(table_of(foreseen))
-        return
-    console.say(table_of(foreseen))
-    foreseen.require()
+    if settings.probe or call.dry_run:
+        console.say("short probes, to tell what this will take here ...")
+        foreseen = foresee(call.session, settings, call.sources)
+        if call.dry_run:
+            if call.as_json:
+                console.print_json(foreseen.as_json())
+            else:
+                click.echo(table_of(foreseen))
+            return
+        console.say(table_of(foreseen))
+        foreseen.require()
     call.stop.install()
     verdicts = stage.curriculum(call.session, settings, call.sources, click.get_current_context().obj)
     pages = stage.summarize(verdicts) if settings.report else ()

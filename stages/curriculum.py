@@ -27,8 +27,8 @@ def curriculum(
     """Run every stage of every environment. One environment's failure is reported and the next one goes on, unless
     `strict`; a full disk and a signal stop everything. `words` is the command line, for `jobs` side by side."""
     chains = chains_of(session, settings, sources)
-    if settings.jobs > 1 and len(chains) > 1:
-        return run_side_by_side(session, settings.jobs, settings.strict, words, chains)
+    if (jobs := min(settings.jobs, len(chains))) > 1:
+        return run_side_by_side(session, jobs, settings.strict, words, chains)
     total, number, verdicts = sum(len(chain.steps) for chain in chains), 1, list[Verdict]()
     for chain in chains:
         verdict = finished_before(chain)

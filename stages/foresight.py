@@ -1,8 +1,9 @@
 """What a curriculum will take, told before it starts: short probes on this machine, a line for every stage."""
 
+import heapq
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import psutil
 import torch
 
 from stages import console, train_mdnrnn, train_vae
-from stages.chains import STAGES, Chain, Step, chains_of
+from stages.chains import STAGES, Chain, Step, chains_of, env_names
 from stages.curriculum import finished_before, size_of
 from stages.options import Sources
 from stages.players import SLOTS
 from stages.session import Plan, Session
+from stages.side_by_side import cores_each
 from wm.actions import ActionSpace
 from wm.artifacts.budget import show_size
 from wm.envs.catalogue import EnvRecipe
@@ -42,24 +44,26 @@ HELD = 400_000_000  # what the curriculum's own process holds besides: torch, an
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Plans by environment, which environments cannot be played and why, what there is room for, what is kept."""
+    """Plans by environment, which environments cannot be played and why, what there is room for, what is kept, and how
+    many environments learn at a time."""
 
     plans: dict[str, list[Plan]]
     unplayable: dict[str, str]
     budget: int | None
     keep: str = "all"
+    jobs: int = 1
 
     @property
     def disk(self) -> int:
         """Bytes that will be added at most, with what the greediest stage needs meanwhile. What is not kept of an
         environment is gone before the next one begins."""
-        most, stays, scratch = 0, 0, 0
-        for plans in self.plans.values():
-            total = sum(plan.disk for plan in plans)
-            most = max(most, stays + total)
-            stays += total - sum(self._goes(plan) for plan in plans)
-            scratch = max(scratch, *(plan.scratch for plan in plans))
-        return most + scratch
+        totals = [sum(plan.disk for plan in plans) for plans in self.plans.values()]
+        goes = [sum(self._goes(plan) for plan in plans) for plans in self.plans.values()]
+        most, stays = 0, 0
+        for place, total in enumerate(totals):
+            most = max(most, stays + sum(totals[place : place + self.jobs]))
+            stays += total - goes[place]
+        return most + self._at_a_time([plan.scratch for plan in plans] for plans in self.plans.values())
 
     def _goes(self, plan: Plan) -> int:
         data = plan.disk if plan.stage == "collect" and self.keep == "artifacts" else 0
@@ -67,14 +71,21 @@ class Foreseen:
 
     @property
     def memory(self) -> int:
-        """The most that one stage needs."""
-        return max((plan.memory for plans in self.plans.values() for plan in plans), default=0)
+        """The most that the stages under way need."""
+        return self._at_a_time([plan.memory for plan in plans] for plans in self.plans.values())
+
+    def _at_a_time(self, needs: Iterable[list[int]]) -> int:
+        """The greatest needs of as many environments as learn at a time, together."""
+        return sum(sorted((max(some, default=0) for some in needs), reverse=True)[: self.jobs])
 
     @property
     def seconds(self) -> tuple[float, float]:
         """The least and the most."""
-        spans = [plan.seconds for plans in self.plans.values() for plan in plans]
-        return sum(low for low, _ in spans), sum(high for _, high in spans)
+        ends = [[0.0] * self.jobs, [0.0] * self.jobs]
+        for plans in self.plans.values():  # each begins when the first of those before it is done
+            for end, spans in zip(ends, zip(*(plan.seconds for plan in plans), strict=True), strict=True):
+                heapq.heapreplace(end, end[0] + sum(spans))
+        return max(ends[0]), max(ends[1])
 
     def too_large(self) -> str:
         """Why it would not fit on the disk; empty if it does."""
@@ -115,6 +126,10 @@ class Foreseen:
 
 def foresee(session: Session, settings: CurriculumSettings, sources: Sources) -> Foreseen:
     """The plan of every stage, whether its inputs are there or not."""
+    threads, jobs = torch.get_num_threads(), min(settings.jobs, len(env_names(settings)))
+    if jobs > 1:
+        session = replace(session, workers=cores_each(session, jobs))
+        torch.set_num_threads(session.processes)
     chains = chains_of(session, settings, sources)
     plans, unplayable = dict[str, list[Plan]](), dict[str, str]()
     for chain in chains:
@@ -122,9 +137,10 @@ def foresee(session: Session, settings: CurriculumSettings, sources: Sources) ->
             plans[chain.env] = _plans(chain)
         except WmError as error:
             unplayable[chain.env] = str(error)
+    torch.set_num_threads(threads)
     used = sum(size_of(path) for chain in chains for path in chain.places)
     room = None if session.disk_limit is None else session.disk_limit - used
-    return Foreseen(plans, unplayable, room, settings.keep)
+    return Foreseen(plans, unplayable, room, settings.keep, jobs)
 
 
 def table_of(foreseen: Foreseen) -> str:

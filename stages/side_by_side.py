@@ -17,13 +17,18 @@ from wm.errors import DiskProblem, WmError
 LOOK_SECONDS = 0.3
 
 
+def cores_each(session: Session, jobs: int) -> int:
+    """How many processes play for each of so many environments, and how many threads train for it."""
+    return max(session.processes // jobs, 1)
+
+
 def run_side_by_side(
     session: Session, jobs: int, strict: bool, words: Sequence[str], chains: list[Chain]
 ) -> list[Verdict]:
     """Run every chain by the command line `words`, narrowed to its environment and its share of the machine. A signal
     is passed on, and every process ends as it would alone; a full disk ends them all."""
-    cores = max(session.processes // jobs, 1)
-    share = [f"--workers={cores}", "--jobs=1", "--no-report", "--json"]
+    cores = cores_each(session, jobs)
+    share = [f"--workers={cores}", "--jobs=1", "--no-probe", "--no-report", "--json"]
     surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ}  # torch's threads: more would fight for the cores
     if session.disk_limit is not None:
         share.append(f"--disk-budget={session.disk_limit // len(chains)}")
@@ -45,7 +50,8 @@ def run_side_by_side(
             )
             running.append(process)
         assert process.stderr is not None
-        last = _pass_on(chain.env, process.stderr)
+        with process.stderr as lines:
+            last = _pass_on(chain.env, lines)
         code = process.wait()
         if code == 0:
             return recorded(chain) or Verdict(chain, failure=WmError("its record is gone"))

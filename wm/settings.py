@@ -457,6 +457,7 @@ class CurriculumSettings(Settings):
         1, "Environments at a time; they share the cores, and none starts warm.", low=1, high=8, flag=True, result=False
     )
     strict: bool = setting(False, "Stop at the first environment that fails.", flag=True, result=False)
+    probe: bool = setting(True, "Tell first what it will take, and refuse what does not fit.", flag=True, result=False)
     report: bool = setting(True, "Write a page about all of them at the end.", flag=True, result=False)
 
     def __post_init__(self) -> None:

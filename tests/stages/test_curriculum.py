@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from stages import curriculum, foresight
 from stages.chains import STAGES, VMC, Chain, chains_of, env_names, stage_settings
@@ -253,6 +254,32 @@ def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
     every = {env: plans(env) for env in ("a", "b", "c")}
     disk = {keep: foresight.Foreseen(every, {}, None, keep).disk for keep in ("all", "data", "artifacts")}
     assert disk == {"all": 2150, "data": 1990, "artifacts": 790}
+
+
+def test_environments_side_by_side_need_more_at_a_time_and_take_less_time() -> None:
+    def plans(env: str, size: int, seconds: int) -> list[Plan]:
+        collected = Plan("collect", Path(env), "", 100 * size, 10 * size, (1, seconds))
+        return [collected, Plan("train-vae", Path(env), "", size, size, (1, 1), scratch=size)]
+
+    every = {"a": plans("a", 1, 9), "b": plans("b", 2, 3), "c": plans("c", 3, 4)}
+    alone, together = (foresight.Foreseen(every, {}, None, "artifacts", jobs) for jobs in (1, 2))
+    assert (alone.memory, together.memory) == (30, 50)
+    assert (alone.seconds, together.seconds) == ((6, 19), (4, 10))
+    assert (alone.disk, together.disk) == (303 + 1 + 2 + 3, 303 + 202 + 1 + 3 + 2)
+
+
+def test_each_of_two_environments_has_half_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def plans(chain: Chain) -> list[Plan]:
+        found.append((chain.steps[0].session.processes, torch.get_num_threads()))
+        return [Plan("collect", Path("d"), "", 10, 10, (1, 1))]
+
+    monkeypatch.setattr(foresight, "_plans", plans)
+    threads = torch.get_num_threads()
+    foresight.foresee(Session("", workers=6), CurriculumSettings(envs="Pong,CartPole", jobs=5), Sources())
+    assert found == [(3, 3), (3, 3)]
+    assert torch.get_num_threads() == threads
 
 
 def test_an_environment_that_breaks_when_it_is_probed_does_not_take_the_others_down(tmp_path: Path) -> None:
