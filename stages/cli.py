@@ -264,6 +264,7 @@ def curriculum(**options: Any) -> None:
         return
     from stages import curriculum as stage
     from stages.foresight import foresee, table_of
+    from stages.side_by_side import leave_with_leader
     from stages.verdicts import closing
 
     if settings.probe or call.dry_run:
@@ -278,6 +279,7 @@ def curriculum(**options: Any) -> None:
         console.say(table_of(foreseen))
         foreseen.require()
     call.stop.install()
+    leave_with_leader()
     verdicts = stage.curriculum(call.session, settings, call.sources, click.get_current_context().obj)
     pages = stage.summarize(verdicts) if settings.report else ()
     if call.as_json:

@@ -1,5 +1,6 @@
 """`wm curriculum --jobs N`: N environments at a time, each a curriculum of its own in a process of its own."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import IO
 
+import psutil
+
 from stages import console
 from stages.chains import Chain
 from stages.session import Session
@@ -15,6 +18,20 @@ from stages.verdicts import Verdict, recorded
 from wm.errors import DiskProblem, WmError
 
 LOOK_SECONDS = 0.3
+LEADER = "WM_LEADER"  # the process that runs environments side by side, in the environment of theirs
+
+
+def leave_with_leader() -> None:
+    """In the process of one environment: end when the one that began it is killed, so that the same command can go on
+    at once. Does nothing elsewhere."""
+    if LEADER in os.environ:
+        threading.Thread(target=_leave_with, args=(int(os.environ[LEADER]),), daemon=True).start()
+
+
+def _leave_with(leader: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(leader).wait()
+    os._exit(1)
 
 
 def cores_each(session: Session, jobs: int) -> int:
@@ -29,7 +46,8 @@ def run_side_by_side(
     is passed on, and every process ends as it would alone; a full disk ends them all."""
     cores = cores_each(session, jobs)
     share = [f"--workers={cores}", "--jobs=1", "--no-probe", "--no-report", "--json"]
-    surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ}  # torch's threads: more would fight for the cores
+    # OMP_NUM_THREADS is torch's: more threads would fight for the cores.
+    surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ, LEADER: str(os.getpid())}
     if session.disk_limit is not None:
         share.append(f"--disk-budget={session.disk_limit // len(chains)}")
     running: list[subprocess.Popen[str]] = []

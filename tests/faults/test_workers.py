@@ -79,6 +79,22 @@ def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
     assert not [c.problem for c in repair.check(tmp_path / "data" / "Pong.zarr") if c.problem]
 
 
+@pytest.mark.slow
+def test_environments_side_by_side_end_with_the_process_that_began_them(tmp_path: Path) -> None:
+    envs = f"{FRAGILE},{FRAGILE.replace('Fragile', 'Tiny')}"
+    words = command("curriculum", "--envs", envs, "--jobs", "2", "--no-probe")
+    breaks = {"WM_TEST_BREAK": f"hang:any:{tmp_path / 'hangs'}"}
+    leader = subprocess.Popen(words, cwd=tmp_path, env=environment(**breaks), stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (tmp_path / "hangs").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    family = psutil.Process(leader.pid).children(recursive=True)
+    leader.kill()
+    leader.wait()
+    assert len(family) >= 3
+    assert not still_running(family, 5)
+
+
 def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) -> None:
     words = command("collect", "--env", "Pong", "--episodes", "200")
     first = subprocess.Popen(
