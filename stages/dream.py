@@ -32,6 +32,7 @@ from wm.report.pictures import animation, film_strip
 from wm.seeding import generator, integer
 from wm.settings import DreamSettings
 from wm.training.metrics import show_picture
+from wm.workers import playing_memory
 
 RECIPE = 2
 FIDELITY = "fidelity.json"
@@ -85,7 +86,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     steps = episodes * settings.max_steps / session.processes
     span = (0.0, 0.0) if done else (3.0 + steps / 3000, 20.0 + steps / 500)
     what = "up to date" if done else what
-    return Plan("dream", run.folder, what, 0 if done else 4_000_000, 700_000_000, span)
+    return Plan("dream", run.folder, what, 0 if done else 4_000_000, playing_memory(session.processes), span)
 
 
 def dream(session: Session, settings: DreamSettings) -> Result:

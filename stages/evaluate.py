@@ -18,7 +18,7 @@ from wm.envs.catalogue import EnvRecipe
 from wm.evolution.scores import Score
 from wm.rollouts import Job, Outcome
 from wm.settings import EvaluateSettings
-from wm.workers import Workers
+from wm.workers import Workers, playing_memory
 
 RECIPE = 1
 HONEST_EPISODES = 100
@@ -58,7 +58,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
     steps = EnvRecipe(session.env).spec().rows_per_episode * settings.episodes
     what = "up to date" if done else f"{settings.episodes} test episodes, and as many of the random policy"
     span = (0.0, 0.0) if done else (steps / 1500 / workers, 2 * steps / 150 / workers)
-    return Plan("evaluate", run.folder, what, 0 if done else 50_000, workers * 450_000_000, span)
+    return Plan("evaluate", run.folder, what, 0 if done else 50_000, playing_memory(workers), span)
 
 
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:

@@ -35,10 +35,10 @@ from wm.settings import (
     MdnRnnSettings,
     VaeSettings,
 )
+from wm.workers import playing_memory
 
 PROBED = 200  # steps of the environment
 SHORTEST = 0.1  # of the longest episode: what an early candidate may play
-PLAYING = 450_000_000  # bytes of memory of a process with V, M and C
 HELD = 400_000_000  # what the curriculum's own process holds besides: torch, and what trainings before left to it
 
 
@@ -177,7 +177,8 @@ def _plans(chain: Chain) -> list[Plan]:
     for step in chain.steps:
         plan = None if changes else _own_plan(step)
         if plan is None and chain.steps[0].stage == "train-dreamer":
-            plan = Plan(step.stage, step.places[0], "plays with what was learned", 4_000_000, PLAYING, (5, 600))
+            memory = playing_memory(step.session.processes)
+            plan = Plan(step.stage, step.places[0], "plays with what was learned", 4_000_000, memory, (5, 600))
         if plan is None:
             world = world or _World.of(chain)
             rows = sum(plan.rows for plan in found if plan.stage == "collect")
@@ -266,7 +267,7 @@ class _World:
     def _playing(self, step: Step, steps: tuple[float, float], what: str, disk: int) -> Plan:
         workers = step.session.processes
         low, high = (count * self.seconds / workers for count in steps)
-        return Plan(step.stage, step.places[0], what, disk, workers * PLAYING, (low, high))
+        return Plan(step.stage, step.places[0], what, disk, playing_memory(workers), (low, high))
 
 
 def _search_steps(settings: ControllerSettings, longest: int) -> tuple[float, float]:

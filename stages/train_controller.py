@@ -24,6 +24,7 @@ from wm.models.controller import pick_head
 from wm.report.curves import Curve, draw
 from wm.settings import ControllerSettings
 from wm.training import weights
+from wm.workers import playing_memory
 
 RECIPE = 2
 MEANS = 64  # of the search's means, equally spaced, that are kept for the fidelity report
@@ -63,7 +64,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     steps = steps_real + (steps if settings.in_ == "real" else 0)
     span = (0.0, 0.0) if done else (steps / 1500 / workers / 3, steps / 150 / workers)
     disk = 0 if done else (MEANS + 2) * controller.parameters * 4 + 200_000
-    return Plan("train-controller", run.folder, what, disk, workers * 450_000_000, span)
+    return Plan("train-controller", run.folder, what, disk, playing_memory(workers), span)
 
 
 def train_controller(session: Session, settings: ControllerSettings) -> Result:

@@ -25,6 +25,7 @@ PATIENCE = 120.0  # seconds without a sign of life after which a task counts as 
 LEAK = 300 << 20  # bytes by which a worker may grow before it is replaced
 _BEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes held by each with torch, V, M, C and games
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.agents")
 _pipe: Any = None  # a worker's end of its pipe
 _beats = 0
@@ -77,6 +78,11 @@ def _context() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in _SLOW_TO_IMPORT if name in sys.modules])
     return context
+
+
+def playing_memory(count: int) -> int:
+    """Bytes that so many workers hold that play with V, M and C, with the server they come from."""
+    return SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED
 
 
 class _Worker:
