@@ -45,7 +45,7 @@ def children_memory() -> int:
     """Anonymous bytes of all processes below this one: its children and, as workers come from a server, theirs. A page
     that several of them share counts in shares."""
     try:
-        return sum(_anonymous_share(process) for process in _descendants("self"))
+        return sum(_anonymous_share(process) for process in _descendants(str(os.getpid())))
     except OSError:
         with contextlib.suppress(psutil.Error):
             return sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
@@ -54,7 +54,13 @@ def children_memory() -> int:
 
 def _descendants(process: str) -> Iterator[str]:
     for thread in os.listdir(_PROC / process / "task"):
-        for child in (_PROC / process / "task" / thread / "children").read_text().split():
+        try:
+            children = (_PROC / process / "task" / thread / "children").read_text().split()
+        except OSError:
+            if thread == process:  # the first thread lives as long as the process
+                raise
+            continue
+        for child in children:
             yield child
             with contextlib.suppress(OSError):  # it may have ended meanwhile
                 yield from _descendants(child)
