@@ -71,7 +71,7 @@ def _anonymous_share(process: str) -> int:
         told = (_PROC / process / "smaps_rollup").read_text().split("\nPss_Anon:")
         if len(told) == 2:
             return int(told[1].split()[0]) * 1024
-        resident, shared = (_PROC / process / "statm").read_text().split()[1:3]  # before Linux 5.9
+        resident, shared = (_PROC / process / "statm").read_text().split()[1:3]  # an older kernel
         return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
