@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from wm.envs.pixels import PixelEnv
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, rounded
 from wm.episodes.writer import Writer, create
-from wm.errors import DiskProblem, WmError, WorkerFailed
+from wm.errors import DiskProblem, RecipeMismatch, WmError, WorkerFailed
 from wm.policies import blind_policy, pick_policy
 from wm.rollouts import Agent, Job, record
 from wm.seeding import episode_seed
@@ -69,14 +69,21 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     ).pack()
 
 
+def shown_by(env: str, settings: CollectSettings) -> EnvRecipe:
+    """The environment as the episodes show it."""
+    return EnvRecipe(env, settings.size, settings.gray, settings.actions, settings.render, settings.show)
+
+
 def describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and the dataset's recipe. Builds the environment once, which checks that it can be built."""
-    recipe = EnvRecipe(session.env, settings.size, settings.gray, settings.actions, settings.render)
+    recipe = shown_by(session.env, settings)
     spec = recipe.spec()
     env = recipe.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     policy = pick_policy(settings.policy, space)
     player = find_player(session) if policy == "controller" else None
+    if player is not None:
+        require_same_view(player.env, recipe)
     told = policy if player is None else f"controller {player.fingerprint[:16]}"
     if policy == "brownian":
         blind_policy(policy, space, spec.walk_low)
@@ -86,7 +93,7 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     except Exception as error:  # whatever an environment of somebody's raises
         raise WmError(f"{session.env} broke when it was reset ({error!r}); mend the environment.") from error
     described = {
-        "env": asdict(recipe),
+        "env": recipe.as_json(),
         "env_id": spec.env_id,
         "crop": None,
         "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,
@@ -99,6 +106,19 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     }
     env.close()
     return Collection(recipe, policy, session.seed, settings.max_steps, player), described
+
+
+def require_same_view(seen: EnvRecipe, asked: EnvRecipe) -> None:
+    """Raise RecipeMismatch if the controller would not see what its V was trained on. Who draws does not matter."""
+    before, now = asdict(replace(seen, render=asked.render)), asdict(asked)
+    differing = [name for name in now if before[name] != now[name]]
+    if differing:
+        name = differing[0]
+        value = str(before[name]).lower()
+        raise RecipeMismatch(
+            f"{name} is {str(now[name]).lower()} but the controller's V was trained with {value}; collect with "
+            f"`--set {name}={value}`, or train V, M and C on such episodes first."
+        )
 
 
 def _packages(spec: EnvSpec) -> dict[str, str]:

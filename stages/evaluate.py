@@ -111,7 +111,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             "agent": "vmc",
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
             "env_steps": controller.artifact.metrics["env_steps"] + vae.artifact.metrics["rows"],
-            "protocol": _protocol(vae.env),
+            "protocol": protocol_of(vae.env),
             "memory": controller.form.memory,
             "training_wall_seconds": round(
                 _wall(vae.artifact, mdnrnn.artifact) + controller.artifact.metrics["seconds"], 1
@@ -148,7 +148,7 @@ def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
             "agent": "dreamer",
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
             "env_steps": trained.artifact.metrics["env_steps"],
-            "protocol": _protocol(trained.env) + ", likeliest actions",
+            "protocol": protocol_of(trained.env) + ", likeliest actions",
             "training_wall_seconds": _wall(trained.artifact),
         }
         durable.write_json(builder.folder / SCORES, metrics)
@@ -169,7 +169,7 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe
             shares = share_out(jobs_for_testing(settings.episodes), workers.count * 5)
             tasks = [(env, share) for share in shares]
             outcomes = _gather(session, settings, "random", workers, play_random, tasks)
-        metrics = _metrics(session, settings, outcomes) | {"agent": "random", "protocol": _protocol(env)}
+        metrics = _metrics(session, settings, outcomes) | {"agent": "random", "protocol": protocol_of(env)}
         durable.write_json(builder.folder / SCORES, metrics)
         artifact = builder.publish(metrics, session.provenance(began))
     return made("evaluate", builder, artifact, _summary(artifact))
@@ -203,11 +203,14 @@ def _metrics(session: Session, settings: EvaluateSettings, outcomes: list[Outcom
     }
 
 
-def _protocol(env: EnvRecipe) -> str:
+def protocol_of(env: EnvRecipe) -> str:
+    """How the environment is played, in words that a score is quoted with."""
     spec = env.spec()
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
     if spec.serve is not None:
         notes.append("our agent serves after a reset and a lost life")
+    if env.show == "changes":
+        notes.append("our agent sees what has changed since an episode's first frame")
     if env.render == "fast":
         notes.append("trained on --render fast")
     return ", ".join(note for note in notes if note)

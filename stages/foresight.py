@@ -14,6 +14,7 @@ import torch
 
 from stages import console, train_mdnrnn, train_vae
 from stages.chains import STAGES, Chain, Step, chains_of, env_names
+from stages.collect import shown_by
 from stages.curriculum import finished_before, size_of
 from stages.options import Sources
 from stages.players import SLOTS
@@ -215,7 +216,7 @@ class _World:
         assert isinstance(collect, CollectSettings)
         assert isinstance(vae, VaeSettings)
         assert isinstance(mdnrnn, MdnRnnSettings)
-        env = EnvRecipe(chain.env, collect.size, collect.gray, collect.actions, collect.render).make()
+        env = shown_by(chain.env, collect).make()
         space = ActionSpace.of(env.action_space)
         frame, _ = env.reset(seed=0)
         env.action_space.seed(0)

@@ -1,6 +1,5 @@
 """A Dreamer's replay: where it lies, what it takes, and what it begins with."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def recipe_of(session: Session, env: EnvRecipe, space: ActionSpace) -> dict[str,
     """The recipe of the replay as a dataset."""
     spec = env.spec()
     return {
-        "env": asdict(env),
+        "env": env.as_json(),
         "env_id": spec.env_id,
         "crop": None,
         "frame_skip": 4 if spec.env_id.startswith("ALE/") else 1,

@@ -280,7 +280,7 @@ def _write(
     settings: DreamerSettings,
 ) -> None:
     weights.save(folder / weights.WEIGHTS, model.state_dict())
-    shape = {"env": asdict(env), "action_space": space.as_json(), "form": asdict(model.form)}
+    shape = {"env": env.as_json(), "action_space": space.as_json(), "form": asdict(model.form)}
     durable.write_json(folder / SHAPE, shape)
     lines = metrics_file.read(folder)
     known = [line for line in lines if "episode_return" in line]

@@ -106,6 +106,13 @@ class CollectSettings(Settings):
         choices=("exact", "fast", "gymnasium"),
         flag=True,
     )
+    show: str = setting(
+        "picture",
+        "What a frame shows: the picture, or the changes since the episode's first, without what stands still.",
+        choices=("picture", "changes"),
+        flag=True,
+        added=True,
+    )
     max_steps: int = setting(0, "Truncate episodes after this many steps; 0: the environment's own limit.", low=0)
 
 

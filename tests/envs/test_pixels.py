@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from wm.envs.catalogue import EnvRecipe
 from wm.envs.pixels import AreaResize
 
 
@@ -26,3 +27,16 @@ def test_resizing_is_the_exact_area_average(shape: tuple[int, int, int], size: i
 
 def test_a_constant_picture_stays_what_it_is() -> None:
     assert (AreaResize(210, 160, 3, 64)(np.full((210, 160, 3), 255, np.uint8)) == 255).all()
+
+
+@pytest.mark.parametrize("gray", [False, True])
+def test_changes_are_seen_against_the_first_frame_of_each_episode(gray: bool) -> None:
+    plain, changes = (EnvRecipe("LunarLander", gray=gray, show=show).make() for show in ("picture", "changes"))
+    for seed in (3, 4):  # another moon in each
+        first, shown = plain.reset(seed=seed)[0].astype(int), changes.reset(seed=seed)[0]
+        assert (shown == 128).all()
+        for action in (2, 2, 3, 0, 1):
+            frame, shown = plain.step(action)[0].astype(int), changes.step(action)[0]
+            assert np.abs(2 * (shown.astype(int) - 128) - (frame - first)).max() <= 1
+    assert (shown != 128).any()
+    assert (shown == 128).mean() > 0.9  # the moon is gone

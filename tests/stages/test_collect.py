@@ -1,8 +1,11 @@
 import numpy as np
+import pytest
 
-from stages.collect import Collection, play_episode
+from stages.collect import Collection, play_episode, require_same_view, shown_by
 from tests.conftest import TINY
 from wm.envs.catalogue import EnvRecipe
+from wm.errors import RecipeMismatch
+from wm.settings import CollectSettings
 
 
 def test_an_episode_is_a_function_of_recipe_seed_and_index() -> None:
@@ -23,3 +26,26 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     two = play_episode(collection, 2).unpack()
     assert np.array_equal(one.frames, two.frames)
     assert one.truncated
+
+
+def test_recipes_of_pictures_are_what_they_were_before_changes_could_be_shown() -> None:
+    plain = shown_by(TINY, CollectSettings())
+    assert plain.as_json() == {"name": TINY, "size": 64, "gray": False, "actions": "auto", "render": "exact"}
+    assert "show" not in CollectSettings().that_change_results()
+    changes = shown_by(TINY, CollectSettings(show="changes"))
+    assert changes.as_json() == {**plain.as_json(), "show": "changes"}
+    assert EnvRecipe(**changes.as_json()) == changes
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("show", EnvRecipe(TINY)),
+        ("size", EnvRecipe(TINY, 32, show="changes")),
+        ("gray", EnvRecipe(TINY, gray=True, show="changes")),
+    ],
+)
+def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvRecipe) -> None:
+    require_same_view(EnvRecipe(TINY, show="changes"), EnvRecipe(TINY, render="gymnasium", show="changes"))
+    with pytest.raises(RecipeMismatch, match=f"^{name} is .* `--set {name}="):
+        require_same_view(EnvRecipe(TINY, show="changes"), asked)

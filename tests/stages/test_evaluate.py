@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stages.evaluate import evaluate, player_of
+from stages.evaluate import evaluate, player_of, protocol_of
 from stages.session import Session
 from stages.trained import load_all
 from tests.conftest import SLUG, TINY
+from wm.envs.catalogue import EnvRecipe
 from wm.settings import EvaluateSettings
 
 
@@ -33,3 +34,9 @@ def test_every_artifact_says_who_drew_the_frames_it_was_made_from(chain: Path) -
     for name in ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller"):
         body = json.loads((chain / "runs" / SLUG / name / "manifest.json").read_text())
         assert body["provenance"]["render"] == "exact", name
+
+
+def test_the_protocol_says_what_the_agent_sees_and_does_that_the_environment_does_not() -> None:
+    assert protocol_of(EnvRecipe("LunarLander")) == "gymnasium LunarLander-v3 unmodified, 1000-step limit"
+    assert "what has changed since an episode's first frame" in protocol_of(EnvRecipe("LunarLander", show="changes"))
+    assert "our agent serves" in protocol_of(EnvRecipe("Breakout"))

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -183,6 +183,15 @@ class EnvRecipe:
     gray: bool = False
     actions: str = "auto"
     render: str = "exact"
+    show: str = "picture"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a recipe. What frames show is left out where it is the picture, as it was before there
+        was a choice: recipes of then stay what they are."""
+        described = asdict(self)
+        if self.show == "picture":
+            del described["show"]
+        return described
 
     def spec(self) -> EnvSpec:
         """What the catalogue knows of it."""
@@ -192,8 +201,9 @@ class EnvRecipe:
         """Build the environment and wrap it to show square frames, with labels in its info if asked for.
 
         `render` says who draws: gymnasium (the unmodified environment), exact (the same pixels, drawn by us where
-        that is faster) or fast. Raises MissingPackage with the pip line, or UsageProblem where the environment has no
-        pixels, not these actions, or no fast way of drawing.
+        that is faster) or fast; `show`, whether frames are pictures or changes since the episode's first one. Raises
+        MissingPackage with the pip line, or UsageProblem where the environment has no pixels, not these actions, or no
+        fast way of drawing.
         """
         spec = self.spec()
         if self.render == "fast" and not spec.fast:
@@ -201,7 +211,7 @@ class EnvRecipe:
             raise UsageProblem(f"--render is fast but {self.name} has no fast path ({quick} have); use --render exact.")
         env, painter = self._painted(spec) if self.render != "gymnasium" and spec.painter else self._shown()
         probe = spec.probe if labelled else None
-        return PixelEnv(env, painter, size=self.size, gray=self.gray, probe=probe)
+        return PixelEnv(env, painter, size=self.size, gray=self.gray, changes=self.show == "changes", probe=probe)
 
     def _shown(self) -> tuple[gym.Env[Any, Any], Painter]:
         env = self._build()

@@ -129,11 +129,23 @@ class Shown:
 class PixelEnv(gym.Env[Frame, Any]):
     """A gymnasium environment that shows (size, size, 3 or 1) uint8 frames, as its painter draws them.
 
+    `changes`: a frame shows what has changed since the episode's first, 128 being no change and a step of one two
+    levels of brightness. What stands still in an episode and differs between them is gone, such as a landscape.
     Where a probe is given, `info["labels"]` holds what the environment knows beyond its pixels, for probes only.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], painter: Painter, *, size: int, gray: bool, probe: Probe | None) -> None:
-        self.env, self.painter = env, painter
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        painter: Painter,
+        *,
+        size: int,
+        gray: bool = False,
+        changes: bool = False,
+        probe: Probe | None = None,
+    ) -> None:
+        self.env, self.painter, self._changes = env, painter, changes
+        self._first: NDArray[np.int16] | None = None
         self.size, self.gray = size, gray
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
@@ -143,6 +155,7 @@ class PixelEnv(gym.Env[Frame, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         self.painter.begin()
+        self._first = None
         return self._frame(observation), self._labelled(info, observation)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -160,5 +173,9 @@ class PixelEnv(gym.Env[Frame, Any]):
     def _frame(self, observation: Any) -> Frame:
         frame = self.painter.frame(observation)
         if self.gray and frame.shape[-1] == 3:
-            return (frame @ _LUMA + 0.5).astype(np.uint8)[..., None]
-        return frame
+            frame = (frame @ _LUMA + 0.5).astype(np.uint8)[..., None]
+        if not self._changes:
+            return frame
+        if self._first is None:
+            self._first = frame.astype(np.int16)
+        return (128 + (frame - self._first) // 2).astype(np.uint8)

@@ -24,6 +24,7 @@ class Summary:
     size: int
     channels: int
     render: str
+    show: str
     episodes: int
     evicted: int
     missing: list[tuple[int, int]]
@@ -47,6 +48,7 @@ class Summary:
     def facts(self) -> list[tuple[str, str]]:
         """The figures in words, for a table."""
         evicted = f", {self.evicted} older ones evicted" if self.evicted else ""
+        changes = ", changes since an episode's first" if self.show == "changes" else ""
         lost = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
@@ -54,7 +56,7 @@ class Summary:
             ("episodes", f"{self.episodes}{lost}, in {self.parts} parts"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
-            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}"),
+            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}{changes}"),
             (
                 "size",
                 f"{show_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
@@ -80,6 +82,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             size=shape[0],
             channels=shape[2],
             render=str(recipe["env"].get("render", "unknown")),
+            show=str(recipe["env"].get("show", "picture")),
             episodes=dataset.episodes,
             evicted=sum(last for _, last in evicted),
             missing=[gap for gap in dataset.missing if gap not in evicted],
