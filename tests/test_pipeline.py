@@ -122,6 +122,9 @@ def test_a_trained_controller_can_collect(chain: Path, tmp_path: Path) -> None:
     options = ("--policy", "controller", "--data", "data/round2.zarr", "--json")
     shown = json.loads(run(folder, *arguments("collect", *options)).stdout)
     assert shown["metrics"]["episodes"] == 24
+    done = outcome(folder, *arguments("collect", *options, "--show", "changes"))
+    assert done.returncode == 78
+    assert "collect with `--set show=picture`" in done.stderr
 
 
 def started(folder: Path, stage: str) -> bool:
