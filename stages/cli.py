@@ -2,15 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from stages import console, housekeeping
 from stages.options import Sources, config_lines, settings_options, shared_options, size_limit
-from stages.session import Plan, Result, Session
 from wm.artifacts.budget import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
@@ -25,18 +23,25 @@ from wm.settings import (
     VaeSettings,
 )
 
+if TYPE_CHECKING:
+    from stages.session import Plan, Result, Session
+
 _SHARED = ("data", "run", "name", "seed", "device", "workers", "keep_current")
 
 
-def _version() -> str:
-    try:
-        return version("wm")
-    except PackageNotFoundError:
-        return "unknown"
+def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from stages.session import version_of
+
+        click.echo(f"wm, version {version_of('wm') or 'unknown'}")
+        context.exit()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(_version(), "-V", "--version", prog_name="wm")
+@click.option(
+    "-V", "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def wm() -> None:
     """World models on the hardware people own.
 
@@ -69,6 +74,8 @@ class _Invocation:
         if options["quiet"]:
             console.be_quiet()
         self.stop = console.Stop()
+        from stages.session import Session
+
         shared = {name: options[name] for name in _SHARED if name in options}
         self.session = Session(
             env=options.get("env", ""),
@@ -87,14 +94,14 @@ class _Invocation:
         else:
             click.echo(console.table(["setting", "value", "from"], lines))
 
-    def show_plans(self, plans: list[Plan]) -> None:
+    def show_plans(self, plans: "list[Plan]") -> None:
         """What would be done."""
         if self.as_json:
             console.print_json({"plan": [plan.as_json() for plan in plans]})
         else:
             click.echo("\n".join(str(plan) for plan in plans))
 
-    def show(self, result: Result) -> None:
+    def show(self, result: "Result") -> None:
         """What was done."""
         if self.as_json:
             console.print_json(result.as_json())
@@ -106,8 +113,8 @@ class _Invocation:
             click.echo(f"  {picture}")
 
 
-Stage = Callable[[Session, Any], Result]
-Planner = Callable[[Session, Any], Plan]
+Stage = Callable[["Session", Any], "Result"]
+Planner = Callable[["Session", Any], "Plan"]
 
 
 def _run_stage(

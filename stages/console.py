@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from wm.errors import Stopped
 
@@ -38,6 +37,8 @@ class Progress:
         self._bar: Any = None
         self._quiet = _manners["quiet"]
         if sys.stderr.isatty() and not self._quiet:
+            from tqdm import tqdm
+
             self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=False)
 
     def update(self, done: int, **figures: str) -> None:
@@ -76,8 +77,12 @@ def say(text: str) -> None:
     """One line for people, on stderr, above a running bar."""
     if _manners["quiet"] and not text.startswith(("warning", "stopping")):
         return
-    tqdm.write(text, file=sys.stderr)
-    sys.stderr.flush()
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stderr)
+    else:
+        click.echo(text, err=True)
 
 
 def show_time(seconds: float) -> str:

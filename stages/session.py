@@ -172,7 +172,7 @@ class Session:
         of its identity."""
         return {
             **({"render": env.render} if env else {}),
-            "versions": {name: _version(name) for name in _PACKAGES} | {"wm": _version("wm")},
+            "versions": {name: version_of(name) for name in _PACKAGES} | {"wm": version_of("wm")},
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "commit": _commit(),
@@ -234,7 +234,8 @@ def made(stage: str, builder: Builder, artifact: Artifact, summary: str) -> Resu
     return up_to_date(stage, artifact, summary, status)
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
