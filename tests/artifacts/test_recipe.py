@@ -18,3 +18,8 @@ def test_differences_are_told_in_words() -> None:
     old = Recipe("vae", 1, {"latent": 32}, {"episodes": "1"}).as_json()
     new = Recipe("vae", 1, {"latent": 64}, {"episodes": "2"}).as_json()
     assert differences(old, new) == ["latent 32 -> 64", "episodes changed"]
+
+
+def test_a_setting_that_came_to_be_later_had_its_default() -> None:
+    old, new = Recipe("vae", 1, {}).as_json(), Recipe("vae", 1, {"show": "changes"}).as_json()
+    assert differences(old, new) == ["show default -> changes"]

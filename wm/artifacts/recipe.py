@@ -46,12 +46,13 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What changed between two recipes as_json, in words: `latent 32 -> 64`."""
+    """What changed between two recipes as_json, in words: `latent 32 -> 64`. A setting that came to be later is not in
+    a recipe while it has its default."""
     found = []
     for group in ("settings", "inputs"):
         before, after = _flat(old.get(group, {})), _flat(new.get(group, {}))
         for name in sorted({*before, *after}):
-            was, now = before.get(name), after.get(name)
+            was, now = before.get(name, "default"), after.get(name, "default")
             if was != now:
                 found.append(f"{name} changed" if group == "inputs" else f"{name} {was} -> {now}")
     if old.get("recipe") != new.get("recipe"):
