@@ -89,6 +89,8 @@ def collected(session: Session, settings: DreamerSettings, form: Form, space: Ac
                 f"{(form.size, form.size, form.channels)} and {space.width}. Collect it with --size {form.size}"
                 f"{' --gray' if form.channels == 1 else ''}, or give --set gray=... and size=... to suit it."
             )
+        if (shown := dataset.recipe["env"].get("show", "picture")) != "picture":
+            raise RecipeMismatch(f"{dataset.path} shows {shown}; a Dreamer plays by pictures. Collect without --show.")
     rows = sum(dataset.rows for dataset in datasets)
     if rows > settings.capacity:
         console.say(f"train-dreamer {session.env}: of {rows:,} collected steps the last {settings.capacity:,} are used")

@@ -266,6 +266,12 @@ def test_learning_from_collected_episodes_goes_on_bit_for_bit(tmp_path: Path) ->
     assert not (tmp_path / REPLAY).exists()  # nothing was played
 
 
+def test_it_does_not_learn_from_what_it_would_not_see(tmp_path: Path) -> None:
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "2", "--size", "32", "--gray", "--show", "changes")
+    offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", steps=0)
+    assert "shows changes; a Dreamer plays by pictures" in refused(tmp_path, 78, *offline)
+
+
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "there is no --data; give steps to play" in refused(tmp_path, 64, *words(steps=0))
     assert "it would end before the first update" in refused(tmp_path, 64, *words(steps=39))
