@@ -15,6 +15,7 @@ from stages.trained import TrainedController, TrainedDreamer, TrainedMdnRnn, Tra
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.catalogue import EnvRecipe
+from wm.envs.pixels import SHOWN
 from wm.evolution.scores import Score
 from wm.rollouts import Job, Outcome
 from wm.settings import EvaluateSettings
@@ -209,8 +210,8 @@ def protocol_of(env: EnvRecipe) -> str:
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
     if spec.serve is not None:
         notes.append("our agent serves after a reset and a lost life")
-    if env.show == "changes":
-        notes.append("our agent sees what has changed since an episode's first frame")
+    if SHOWN[env.show]:
+        notes.append(f"our agent sees {SHOWN[env.show]}")
     if env.render == "fast":
         notes.append("trained on --render fast")
     return ", ".join(note for note in notes if note)

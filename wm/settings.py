@@ -108,8 +108,9 @@ class CollectSettings(Settings):
     )
     show: str = setting(
         "picture",
-        "What a frame shows: the picture, or the changes since the episode's first, without what stands still.",
-        choices=("picture", "changes"),
+        "What a frame shows: the picture; the changes since the episode's first, without what stands still; or motion, "
+        "those changes in gray now, 4 and 8 steps ago as its channels.",
+        choices=("picture", "changes", "motion"),
         flag=True,
         added=True,
     )

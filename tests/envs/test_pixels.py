@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from wm.envs.catalogue import EnvRecipe
-from wm.envs.pixels import AreaResize
+from wm.envs.pixels import AGO, AreaResize
+from wm.errors import UsageProblem
 
 
 def shrink(frame: np.ndarray, size: int) -> np.ndarray:
@@ -40,3 +41,24 @@ def test_changes_are_seen_against_the_first_frame_of_each_episode(gray: bool) ->
             assert np.abs(2 * (shown.astype(int) - 128) - (frame - first)).max() <= 1
     assert (shown != 128).any()
     assert (shown == 128).mean() > 0.9  # the moon is gone
+
+
+def test_motion_shows_the_changes_of_now_and_of_before() -> None:
+    changes, motion = (
+        EnvRecipe("LunarLander", gray=True, show="changes").make(),
+        EnvRecipe("LunarLander", show="motion").make(),
+    )
+    for seed in (3, 4):  # nothing is remembered of the episode before
+        seen, shown = [changes.reset(seed=seed)[0]], motion.reset(seed=seed)[0]
+        for action in (2, 2, 3, 0, 1, 2, 2, 3, 3, 2, 1):
+            assert shown.shape == motion.observation_space.shape == (64, 64, 3)
+            for channel, ago in enumerate((0, AGO, 2 * AGO)):
+                assert (shown[..., [channel]] == seen[max(len(seen) - 1 - ago, 0)]).all()
+            seen.append(changes.step(action)[0])
+            shown = motion.step(action)[0]
+    assert (seen[-1] != seen[-1 - AGO]).any()
+
+
+def test_motion_has_no_single_channel() -> None:
+    with pytest.raises(UsageProblem, match="leave out --gray"):
+        EnvRecipe("LunarLander", gray=True, show="motion").make()

@@ -38,5 +38,6 @@ def test_every_artifact_says_who_drew_the_frames_it_was_made_from(chain: Path) -
 
 def test_the_protocol_says_what_the_agent_sees_and_does_that_the_environment_does_not() -> None:
     assert protocol_of(EnvRecipe("LunarLander")) == "gymnasium LunarLander-v3 unmodified, 1000-step limit"
-    assert "what has changed since an episode's first frame" in protocol_of(EnvRecipe("LunarLander", show="changes"))
+    for show in ("changes", "motion"):
+        assert "our agent sees what has changed since an" in protocol_of(EnvRecipe("LunarLander", show=show))
     assert "our agent serves" in protocol_of(EnvRecipe("Breakout"))

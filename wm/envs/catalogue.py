@@ -201,17 +201,19 @@ class EnvRecipe:
         """Build the environment and wrap it to show square frames, with labels in its info if asked for.
 
         `render` says who draws: gymnasium (the unmodified environment), exact (the same pixels, drawn by us where
-        that is faster) or fast; `show`, whether frames are pictures or changes since the episode's first one. Raises
-        MissingPackage with the pip line, or UsageProblem where the environment has no pixels, not these actions, or no
-        fast way of drawing.
+        that is faster) or fast; `show`, what frames show, as PixelEnv has it. Raises MissingPackage with the pip line,
+        or UsageProblem where the environment has no pixels, not these actions, no fast way of drawing, or should show
+        motion in a single channel.
         """
         spec = self.spec()
         if self.render == "fast" and not spec.fast:
             quick = ", ".join(name for name, known in NAMED.items() if known.fast)
             raise UsageProblem(f"--render is fast but {self.name} has no fast path ({quick} have); use --render exact.")
+        if self.show == "motion" and self.gray:
+            raise UsageProblem("--show motion has three pictures in gray for its channels already; leave out --gray.")
         env, painter = self._painted(spec) if self.render != "gymnasium" and spec.painter else self._shown()
         probe = spec.probe if labelled else None
-        return PixelEnv(env, painter, size=self.size, gray=self.gray, changes=self.show == "changes", probe=probe)
+        return PixelEnv(env, painter, size=self.size, gray=self.gray, show=self.show, probe=probe)
 
     def _shown(self) -> tuple[gym.Env[Any, Any], Painter]:
         env = self._build()

@@ -1,5 +1,6 @@
 """Pixels: every environment shows square uint8 frames, shrunk by exact area averaging."""
 
+from collections import deque
 from typing import Any, Protocol, SupportsFloat
 
 import gymnasium as gym
@@ -10,6 +11,12 @@ from wm.envs.labels import Probe
 from wm.errors import UsageProblem
 
 Frame = NDArray[np.uint8]
+AGO = 4  # steps; a lander moves a pixel in about three of them
+SHOWN = {
+    "picture": "",
+    "changes": "what has changed since an episode's first frame",
+    "motion": f"what has changed since an episode's first frame now, {AGO} and {2 * AGO} steps ago, in gray",
+}
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
 
 
@@ -129,8 +136,9 @@ class Shown:
 class PixelEnv(gym.Env[Frame, Any]):
     """A gymnasium environment that shows (size, size, 3 or 1) uint8 frames, as its painter draws them.
 
-    `changes`: a frame shows what has changed since the episode's first, 128 being no change and a step of one two
-    levels of brightness. What stands still in an episode and differs between them is gone, such as a landscape.
+    `show` says what a frame is: the `picture`; its `changes` since the episode's first, 128 being no change and a step
+    of one two levels of brightness, so that what stands still in an episode is gone, such as a landscape; or `motion`,
+    in three channels the changes in gray now, `AGO` steps ago and twice that long ago.
     Where a probe is given, `info["labels"]` holds what the environment knows beyond its pixels, for probes only.
     """
 
@@ -140,12 +148,13 @@ class PixelEnv(gym.Env[Frame, Any]):
         painter: Painter,
         *,
         size: int,
-        gray: bool = False,
-        changes: bool = False,
-        probe: Probe | None = None,
+        gray: bool,
+        show: str,
+        probe: Probe | None,
     ) -> None:
-        self.env, self.painter, self._changes = env, painter, changes
+        self.env, self.painter, self._show = env, painter, show
         self._first: NDArray[np.int16] | None = None
+        self._past: deque[Frame] = deque(maxlen=2 * AGO + 1)
         self.size, self.gray = size, gray
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
@@ -172,10 +181,15 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     def _frame(self, observation: Any) -> Frame:
         frame = self.painter.frame(observation)
-        if self.gray and frame.shape[-1] == 3:
+        if (self.gray or self._show == "motion") and frame.shape[-1] == 3:
             frame = (frame @ _LUMA + 0.5).astype(np.uint8)[..., None]
-        if not self._changes:
+        if self._show == "picture":
             return frame
         if self._first is None:
             self._first = frame.astype(np.int16)
-        return (128 + (frame - self._first) // 2).astype(np.uint8)
+            self._past.extend([np.full(frame.shape, 128, np.uint8)] * (2 * AGO + 1))
+        change: Frame = (128 + (frame - self._first) // 2).astype(np.uint8)
+        if self._show == "changes":
+            return change
+        self._past.append(change)
+        return np.concatenate([self._past[-1 - ago] for ago in (0, AGO, 2 * AGO)], axis=-1)

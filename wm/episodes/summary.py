@@ -48,7 +48,7 @@ class Summary:
     def facts(self) -> list[tuple[str, str]]:
         """The figures in words, for a table."""
         evicted = f", {self.evicted} older ones evicted" if self.evicted else ""
-        changes = ", changes since an episode's first" if self.show == "changes" else ""
+        shown = f", {self.show} shown" if self.show != "picture" else ""
         lost = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
@@ -56,7 +56,7 @@ class Summary:
             ("episodes", f"{self.episodes}{lost}, in {self.parts} parts"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
-            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}{changes}"),
+            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}{shown}"),
             (
                 "size",
                 f"{show_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
