@@ -11,7 +11,7 @@ from wm.envs.labels import Probe
 from wm.errors import UsageProblem
 
 Frame = NDArray[np.uint8]
-AGO = 4  # steps; a lander moves a pixel in about three of them
+AGO = 4  # steps, in which a lander falls some three pixels
 SHOWN = {
     "picture": "",
     "changes": "what has changed since an episode's first frame",
