@@ -66,6 +66,7 @@ def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> 
             moments=settings.moments,
             kl_tolerance=settings.kl_tolerance,
             orientations=settings.orientations,
+            basis=settings.basis,
         ).to(sample.device)
 
 

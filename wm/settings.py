@@ -181,6 +181,12 @@ class VaeSettings(GradientSettings):
         high=4,
         added=True,
     )
+    basis: str = setting(
+        "cosines",
+        "What moments weigh places by: cosines, or polynomials, which need fewer where one thing moves before nothing.",
+        choices=("cosines", "polynomials"),
+        added=True,
+    )
     clip: float = setting(20.0, "Largest gradient norm, of the loss in units of `pixels`.", low=1e-6)
     kl_tolerance: float = setting(0.5, "Free nats per latent dimension before the KL term counts.", low=0.0)
     ram: str = setting(

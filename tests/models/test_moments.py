@@ -26,6 +26,17 @@ def test_positions_are_linear_in_them(channels: int) -> None:
     assert min(r2 for r2, _, _ in readings) > 0.9
 
 
+def test_two_polynomials_per_axis_tell_a_place_and_two_cosines_a_curve() -> None:
+    frames, places = scenes(800, 3)
+
+    def reading(basis: str) -> float:
+        found = Moments(frames, 7, basis=basis)(pictures(frames)).numpy()
+        assert found.shape[1] == 3 * 2 * 2
+        return min(r2 for r2, _, _ in read(found[:600], places[:600], found[600:], places[600:]))
+
+    assert reading("polynomials") > 0.998 > reading("cosines")
+
+
 @pytest.mark.parametrize(("latent", "channels", "count"), [(32, 3, 48), (64, 3, 108), (32, 1, 49), (2, 3, 12)])
 def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, count: int) -> None:
     frames, _ = scenes(200, channels)

@@ -38,6 +38,7 @@ class Objective(nn.Module):
         moments: float,
         kl_tolerance: float,
         orientations: int = 0,
+        basis: str = "cosines",
     ) -> None:
         super().__init__()
         self.vae = vae
@@ -48,7 +49,7 @@ class Objective(nn.Module):
             parts = sample.split(256)
             means = [self._errors(part, pictures(part), vae.background)[0].sum().item() for part in parts]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
-        self.moments = Moments(sample, vae.latent, orientations) if moments else None
+        self.moments = Moments(sample, vae.latent, orientations, basis) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
     def _errors(self, frames: Tensor, shown: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
