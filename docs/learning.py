@@ -23,11 +23,12 @@ ROWS, PAGE, BUILD = HERE / "learning.json", HERE / "learning.md", HERE.parent / 
 ENVS = ("Pong", "LunarLander", "Breakout", "CarRacing")
 BATCHES = 200  # of 64 frames, in the comparison of losses
 _PAPER = ("--set", "pixels=0", "--set", "rarity=0", "--set", "moments=0")
+_SMALL = ("--vae", "small")
 FORMS: dict[str, tuple[str, ...]] = {
-    "small, our loss (bf16)": ("--precision", "bf16"),
-    "small, our loss (fp32)": ("--precision", "fp32"),
-    "small, without moments": ("--set", "moments=0"),
-    "small, the paper's loss": _PAPER,
+    "small, our loss (bf16)": (*_SMALL, "--precision", "bf16"),
+    "small, our loss (fp32)": (*_SMALL, "--precision", "fp32"),
+    "small, without moments": (*_SMALL, "--set", "moments=0"),
+    "small, the paper's loss": (*_SMALL, *_PAPER),
     "paper's network, our loss": ("--vae", "paper"),
     "paper's network and loss": ("--vae", "paper", *_PAPER),
 }
