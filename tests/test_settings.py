@@ -14,6 +14,11 @@ def test_a_choice_lists_what_there_is() -> None:
         CollectSettings(policy="clever")
 
 
+def test_a_setting_without_a_flag_is_named_as_it_is_set() -> None:
+    with pytest.raises(UsageProblem, match="--set basis is 'sines'; expected one of cosines, polynomials"):
+        VaeSettings(basis="sines")
+
+
 def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> None:
     assert "ram" not in VaeSettings().that_change_results()
     assert VaeSettings().that_change_results()["latent"] == 32

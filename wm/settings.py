@@ -70,9 +70,9 @@ def option_name(item: "dataclasses.Field[Any]") -> str:
 
 
 def check(item: "dataclasses.Field[Any]", value: Any) -> None:
-    """Raise UsageProblem if `value` is outside the declared bounds or choices."""
+    """Raise UsageProblem, by the name it is given with, if `value` is outside the declared bounds or choices."""
     low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
-    name = option_name(item)
+    name = option_name(item) if item.metadata["flag"] else f"--set {item.name.rstrip('_')}"
     if choices is not None and value not in choices:
         raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:
