@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages.players import Player, play_jobs, share_out
+from stages.carrying import given_to_c
+from stages.players import Player, play_jobs, see_jobs, share_out
 from stages.session import Session
 from stages.starts import load_starts
-from stages.trained import TrainedMdnRnn, controller_for
+from stages.trained import TrainedMdnRnn, controller_for, memory_of
 from wm.dreams import Starts, imagine
 from wm.rollouts import Job
 from wm.seeding import episode_seed, generator
@@ -30,7 +31,7 @@ class Evaluation:
         self.session, self.settings, self._player, self._workers = session, settings, player, workers
         env = replace(player.env, render="fast") if settings.render == "fast" else player.env
         self._candidate = replace(player, env=env)
-        self._mdnrnn = mdnrnn.model
+        self._mdnrnn, self._memory = mdnrnn.model, memory_of(mdnrnn, player.form)
         self._controller = controller_for(mdnrnn, player.form, player.env)
         self._starts = None if settings.in_ == "real" else load_starts(session, mdnrnn)
 
@@ -78,6 +79,26 @@ class Evaluation:
             for number in range(self.settings.validation_episodes)
         ]
         return self._play(self._player, mean[None], jobs)
+
+    def given(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
+        """What C is given, (T, inputs) in each episode, when the mean plays as many as in a validation, on training
+        seeds; and the steps it cost."""
+        player = replace(self._player, parameters=tuple(mean.tolist()))
+        jobs = [
+            Job(number, episode_seed("train", self.session.seed, "given", number))
+            for number in range(self.settings.validation_episodes)
+        ]
+        tasks = [(player, [job], self.settings.max_steps) for job in jobs]
+        found, steps = [], 0
+        for _, (seen,) in sorted(self._workers.map(see_jobs, tasks), key=lambda result: result[0]):
+            z = seen.means[:-1]
+            if self._memory is None:
+                found.append(z)
+            else:
+                actions = torch.from_numpy(self._controller.space.encode(seen.actions[:-1]))
+                found.append(given_to_c(self._memory, torch.from_numpy(z)[None], actions[None])[0].astype(np.float32))
+            steps += len(z)
+        return found, steps
 
     def dreamt_validation(self, mean: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:
         """Returns of the mean in dreams, the same ones every time."""

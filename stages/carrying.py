@@ -63,14 +63,14 @@ def carried_over(
     batch = windows.cut(np.stack([chosen, np.zeros_like(chosen)], axis=1))
     seen = batch.mask.astype(bool)
     z, actions = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.actions)
-    features = [_features(memory, z, actions)[seen] for memory in memories if memory is not None]
+    features = [given_to_c(memory, z, actions)[seen] for memory in memories if memory is not None]
     size = controller.outputs * controller.inputs
     said = features[0] @ old[:size].reshape(controller.outputs, -1).T.astype(np.float64) + old[size:]
     return _nearest(features[1], said)
 
 
 @torch.inference_mode()
-def _features(memory: MdnRnn, z: torch.Tensor, actions: torch.Tensor) -> NDArray[np.float64]:
+def given_to_c(memory: MdnRnn, z: torch.Tensor, actions: torch.Tensor) -> NDArray[np.float64]:
     """[z, h] (B, L, Z + H) as C sees them: h before the step."""
     hidden = memory.lstm(torch.cat([z, actions], -1))[0].numpy()
     return np.concatenate([z.numpy(), np.pad(hidden[:, :-1], ((0, 0), (1, 0), (0, 0)))], -1).astype(np.float64)

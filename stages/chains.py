@@ -150,8 +150,9 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
         again = chosen | {"collect": replace(chosen["collect"], policy="controller")}  # type: ignore[call-arg]
-        for name in ("train-mdnrnn", "train-controller"):
-            again[name] = replace(chosen[name], from_=str(before.run_path))  # type: ignore[call-arg]
+        last = {"from_": str(before.run_path)}
+        again["train-mdnrnn"] = replace(chosen["train-mdnrnn"], **last)
+        again["train-controller"] = replace(chosen["train-controller"], **last, even_after=0)  # type: ignore[call-arg]
         places = {"collect": replace(before, data=(datasets[-1],))}
         found += [Step(name, places.get(name, here), again[name], number) for name in VMC if name != "train-vae"]
     return found

@@ -281,6 +281,13 @@ class ControllerSettings(Settings):
     late_steps: int = setting(
         1, "In the last third of the generations, how many times as long training episodes may be.", low=1
     )
+    even_after: int = setting(
+        0,
+        "After this many generations, look at what C is given when the mean plays, and begin anew with steps that "
+        "change what it says evenly; 0: never.",
+        low=0,
+        added=True,
+    )
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
 
@@ -289,6 +296,12 @@ class ControllerSettings(Settings):
         check_temperature(self.temperature)
         if self.in_ != "real" and self.mdnrnn == "untrained":
             raise UsageProblem(f"--mdnrnn untrained cannot dream; leave out --in {self.in_}, or use --mdnrnn none.")
+        for name, given in (("--in dream", self.in_ == "dream"), ("--from", self.from_), ("--set hidden", self.hidden)):
+            if self.even_after and given:
+                raise UsageProblem(
+                    f"--set even_after={self.even_after} begins anew with a linear C, by what it was given in reality; "
+                    f"leave out {name}, or use even_after=0."
+                )
 
 
 def check_temperature(text: str) -> None:

@@ -12,6 +12,7 @@ from stages.session import Session
 from stages.trained import Form, load_pair
 from tests.conftest import SLUG, TINY
 from wm.envs.catalogue import EnvRecipe, find
+from wm.models.controller import Controller
 from wm.rollouts import Outcome
 from wm.settings import ControllerSettings
 from wm.workers import Workers
@@ -83,3 +84,20 @@ def test_candidates_may_be_drawn_fast_and_stopped_early_but_never_a_validation(
     evaluation.real(np.zeros((4, parameters), np.float32), 0)
     evaluation.validation(np.zeros(parameters, np.float32))
     assert played == [("fast", 9, 7), ("exact", 0, 0)]
+
+
+def test_what_c_is_given_is_what_the_agent_acted_on(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluation, parameters = make(chain, validation_episodes=2)
+    mean = np.random.default_rng(0).normal(size=parameters).astype(np.float32)
+    acted: list[np.ndarray] = []
+    act = Controller.act
+
+    def watched(self: Controller, weights: Any, features: Any) -> Any:
+        acted.append(features.numpy().copy())
+        return act(self, weights, features)
+
+    monkeypatch.setattr(Controller, "act", watched)
+    given, steps = evaluation.given(mean)
+    assert len(given) == 2
+    assert steps == sum(map(len, given)) == len(acted)
+    assert np.allclose(np.concatenate(given), np.concatenate(acted), atol=1e-5)

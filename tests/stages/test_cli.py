@@ -67,6 +67,12 @@ def dataset(path: Path, size: int = 32) -> Path:
             64,
             "--mdnrnn untrained cannot dream",
         ),
+        (
+            ("train-controller", "--env", "Pong", "--in", "dream", "--set", "even_after=5"),
+            64,
+            "--set even_after=5 begins anew with a linear C, by what it was given in reality; leave out --in dream",
+        ),
+        (("train-controller", "--env", "Pong", "--from", "r", "--set", "even_after=5"), 64, "leave out --from"),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),

@@ -143,6 +143,14 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
     assert told[1, "train-controller"].settings.from_ == ""  # type: ignore[attr-defined]
 
 
+def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
+    chosen = Sources(config=tmp_path / "evened.toml")
+    (tmp_path / "evened.toml").write_text("[train-controller]\neven_after = 5\n")
+    steps = chains_of(Session(""), CurriculumSettings(envs="Pong", rounds=2), chosen)[0].steps
+    evolved = [step.settings.even_after for step in steps if step.stage == "train-controller"]  # type: ignore[attr-defined]
+    assert evolved == [5, 0]
+
+
 @pytest.mark.slow
 def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) -> None:
     config = small_config(tmp_path)

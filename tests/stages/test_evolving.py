@@ -79,3 +79,40 @@ def test_it_ends_when_its_time_is_over_with_a_validation(tmp_path: Path) -> None
     assert evolution.ended() == "hours"
     assert "validation" in evolution.history.lines[-1]
     assert 2 < evolution.history.generation < 10
+
+
+class Uneven(Hill):
+    """A hill that also tells what C was given; counts how often it was asked."""
+
+    asked = 0
+
+    def given(self, mean: Any) -> Any:
+        self.asked += 1
+        return [np.random.default_rng(self.asked).normal(size=(50, 2)).astype(np.float32) * [1, 9]], 50
+
+
+def test_a_search_that_was_evened_out_goes_on_with_the_same_candidates(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"even_after": 3, "validate_every": 4}
+    whole, cut = Uneven(), Uneven()
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "cut").mkdir()
+    expected = evolve(tmp_path / "whole", whole, max_generations=9, **chosen)
+    evolve(tmp_path / "cut", cut, max_generations=5, **chosen)
+    cut.asked = 7  # asked again, it would tell something else
+    found = evolve(tmp_path / "cut", cut, max_generations=9, **chosen)
+    assert (whole.asked, cut.asked) == (1, 7)
+    assert [line["candidates"] for line in found.history.lines] == [
+        line["candidates"] for line in expected.history.lines
+    ]
+    assert np.array_equal(found.history.means[-1], expected.history.means[-1])
+    assert expected.history.env_steps == 9 * 10 + 3 * 20 + 50
+
+
+def test_candidates_are_others_once_the_search_is_evened_out(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "evened").mkdir()
+    plain = evolve(tmp_path / "plain", Uneven(), max_generations=6)
+    evened = evolve(tmp_path / "evened", Uneven(), max_generations=6, even_after=4)
+    names = [[line["candidates"] for line in each.history.lines] for each in (plain, evened)]
+    assert names[0][:4] == names[1][:4]
+    assert names[0][4] != names[1][4]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from wm.errors import BadData
+from wm.evolution.evening import Matrix, weights_of
 from wm.seeding import generator
 
 with warnings.catch_warnings():
@@ -28,13 +29,21 @@ class Search:
     """
 
     def __init__(self, start: NDArray[np.float32], popsize: int, sigma: float, seed: int, algo: str = "cma") -> None:
-        random = generator(seed, "cma")
-        self._strategy = cma.CMAEvolutionStrategy(
-            start.astype(np.float64),
-            sigma,
+        self._popsize, self._sigma, self._seed, self._algo = popsize, sigma, seed, algo
+        self._threads = ThreadpoolController()
+        self._basis: Matrix | None = None
+        self._strategy = self._begin(start.astype(np.float64), "cma")
+        self.generation = 0
+        self._asked: list[Vector] = []
+
+    def _begin(self, start: Vector, name: str) -> cma.CMAEvolutionStrategy:
+        random = generator(self._seed, name)
+        return cma.CMAEvolutionStrategy(
+            start,
+            self._sigma,
             {
-                "popsize": popsize,
-                "CMA_diagonal": algo == "sep-cma",
+                "popsize": self._popsize,
+                "CMA_diagonal": self._algo == "sep-cma",
                 "CMA_mirrors": True,
                 "CMA_mirrormethod": 2,
                 "seed": np.nan,  # leave numpy's global generator alone
@@ -48,15 +57,21 @@ class Search:
                 "verb_log": 0,
             },
         )
-        self._threads = ThreadpoolController()
-        self.generation = 0
-        self._asked: list[Vector] = []
+
+    def even_out(self, basis: Matrix) -> None:
+        """Begin anew, from zero and with the first step size, in the coordinates of `basis` (see evening.py)."""
+        self._basis = basis
+        self._strategy = self._begin(np.zeros(len(self._strategy.mean)), "cma, evened out")
+
+    def _parameters(self, candidates: Matrix) -> NDArray[np.float32]:
+        with self._threads.limit(limits=1, user_api="blas"):
+            return np.array(candidates if self._basis is None else weights_of(candidates, self._basis), np.float32)
 
     def ask(self) -> NDArray[np.float32]:
         """The candidates of this generation, (popsize, parameters)."""
         with self._threads.limit(limits=1, user_api="blas"):
             self._asked = self._strategy.ask()
-        return np.array(self._asked, np.float32)
+        return self._parameters(np.array(self._asked))
 
     def tell(self, returns: Vector) -> None:
         """Report the candidates' returns. What is not finite counts as worse than the worst."""
@@ -71,7 +86,7 @@ class Search:
     @property
     def mean(self) -> NDArray[np.float32]:
         """The mean of the distribution: the policy that is validated and kept."""
-        return np.array(self._strategy.mean, np.float32)
+        return self._parameters(self._strategy.mean[None])[0]
 
     @property
     def sigma(self) -> float:

@@ -1,0 +1,72 @@
+import numpy as np
+import torch
+
+from wm.actions import ActionSpace
+from wm.evolution.evening import basis_of, weights_of
+from wm.evolution.search import Search
+from wm.models.controller import Controller
+
+
+def uneven(count: int = 4000) -> np.ndarray:
+    """What C is given: three directions, one of them moved thirty times as far as another, around a place not zero."""
+    random = np.random.default_rng(0)
+    turned = np.linalg.qr(random.normal(size=(3, 3)))[0]
+    return ((random.normal(size=(count, 3)) * [3.0, 1.0, 0.3]) @ turned + [5.0, -2.0, 1.0]).astype(np.float32)
+
+
+def answers(weights: np.ndarray, given: np.ndarray) -> np.ndarray:
+    return np.c_[given, np.ones(len(given))] @ weights.T
+
+
+def test_equal_steps_change_every_direction_of_what_c_says_alike() -> None:
+    given = uneven()
+    steps = np.eye(4)
+    plain = answers(steps, given)
+    flat = weights_of(steps, basis_of([given[:1000], given[1000:]]))
+    even = answers(flat, given)  # of one output: three weights, then the bias
+    spreads = [np.linalg.eigvalsh(found.T @ found / len(given)) for found in (plain, even)]
+    plain_ratio, even_ratio = (found[-1] / found[0] for found in spreads)
+    assert even_ratio < plain_ratio / 20
+
+
+def test_weights_come_in_the_order_a_controller_takes_them() -> None:
+    controller = Controller(3, ActionSpace(count=4), "argmax")
+    given, random = uneven(50), np.random.default_rng(1)
+    basis, rows = basis_of([given]), random.normal(size=(4, 4))
+    flat = weights_of(rows.reshape(1, -1), basis).astype(np.float32)
+    assert flat.shape == (1, controller.parameters)
+    said = np.c_[given, np.ones(len(given))] @ basis @ rows.T
+    acted = controller.act(torch.from_numpy(flat).expand(50, -1), torch.from_numpy(given))
+    assert acted.tolist() == said.argmax(1).tolist()
+
+
+def test_the_order_and_split_of_episodes_leave_the_basis_what_it_is_up_to_rounding() -> None:
+    given = uneven(600)
+    whole, parts = basis_of([given]), basis_of([given[:100], given[100:]])
+    assert np.array_equal(whole, parts)
+
+
+def test_an_evened_search_is_sooner_there() -> None:
+    random = np.random.default_rng(0)
+    given = (random.normal(size=(400, 12)) * np.geomspace(3, 0.3, 12)).astype(np.float32)
+    wanted = answers(np.append(1 / given.std(0), 0.0)[None], given)[:, 0]
+    found = []
+    for evened in (False, True):
+        search = Search(np.zeros(13, np.float32), 12, 0.3, seed=0)
+        if evened:
+            search.even_out(basis_of([given]))
+        for _ in range(20):
+            said = answers(search.ask(), given)
+            search.tell(np.array([np.corrcoef(one, wanted)[0, 1] for one in said.T]))
+        found.append(np.corrcoef(answers(search.mean[None], given)[:, 0], wanted)[0, 1])
+    assert 1 - found[1] < (1 - found[0]) / 3
+
+
+def test_evening_out_begins_at_zero_with_the_first_step_size() -> None:
+    search = Search(np.ones(4, np.float32), 8, 0.3, seed=0)
+    for _ in range(5):
+        search.tell(search.ask().sum(axis=1).astype(np.float64))
+    search.even_out(basis_of([uneven(100)]))
+    assert not search.mean.any()
+    assert search.sigma == 0.3
+    assert search.generation == 5
