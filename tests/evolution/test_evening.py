@@ -70,3 +70,7 @@ def test_evening_out_begins_at_zero_with_the_first_step_size() -> None:
     assert not search.mean.any()
     assert search.sigma == 0.3
     assert search.generation == 5
+
+
+def test_what_never_changes_does_not_break_the_basis() -> None:
+    assert np.isfinite(basis_of([np.zeros((9, 3), np.float32)])).all()

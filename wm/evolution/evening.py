@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 RIDGE = 0.01
+LEAST = 1e-6  # added too, should C be given nothing but constants
 
 Matrix = NDArray[np.float64]
 
@@ -22,7 +23,7 @@ def basis_of(episodes: Sequence[NDArray[np.float32]]) -> Matrix:
     """B (N + 1, N + 1) of what C was given, (T, N) for each episode. One thread, as in the search: its bits are part of
     what a search resumes from."""
     given = np.concatenate([np.asarray(each, np.float64) for each in episodes])
-    ridge = RIDGE * given.var(axis=0).sum()
+    ridge = RIDGE * given.var(axis=0).sum() + LEAST
     given = np.concatenate([given, np.ones((len(given), 1))], 1)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         variances, axes = np.linalg.eigh(given.T @ given / len(given))
