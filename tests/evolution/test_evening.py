@@ -40,7 +40,7 @@ def test_weights_come_in_the_order_a_controller_takes_them() -> None:
     assert acted.tolist() == said.argmax(1).tolist()
 
 
-def test_the_order_and_split_of_episodes_leave_the_basis_what_it_is_up_to_rounding() -> None:
+def test_where_one_episode_ends_and_another_begins_has_no_say() -> None:
     given = uneven(600)
     whole, parts = basis_of([given]), basis_of([given[:100], given[100:]])
     assert np.array_equal(whole, parts)
