@@ -12,6 +12,7 @@ from stages.session import Session
 from stages.starts import load_starts
 from stages.trained import TrainedMdnRnn, controller_for, memory_of
 from wm.dreams import Starts, imagine
+from wm.evolution.evening import Matrix, basis_of
 from wm.rollouts import Job
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
@@ -80,9 +81,14 @@ class Evaluation:
         ]
         return self._play(self._player, mean[None], jobs)
 
+    def basis(self, mean: NDArray[np.float32]) -> tuple[Matrix, int]:
+        """What evens out the search, by what C is given when the mean plays; and the steps it cost."""
+        given, steps = self.given(mean)
+        return basis_of(given, self._controller.inputs), steps
+
     def given(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
-        """What C is given, (T, inputs) in each episode, when the mean plays as many as in a validation, on training
-        seeds; and the steps it cost."""
+        """What C is given, or z alone if the search is to be over that, (T, numbers) in each episode; and the steps it
+        cost. The mean plays as many episodes as in a validation, on training seeds."""
         player = replace(self._player, parameters=tuple(mean.tolist()))
         jobs = [
             Job(number, episode_seed("train", self.session.seed, "given", number))
@@ -92,7 +98,7 @@ class Evaluation:
         found, steps = [], 0
         for _, (seen,) in sorted(self._workers.map(see_jobs, tasks), key=lambda result: result[0]):
             z = seen.means[:-1]
-            if self._memory is None:
+            if self._memory is None or self.settings.even_over == "z":
                 found.append(z)
             else:
                 actions = torch.from_numpy(self._controller.space.encode(seen.actions[:-1]))

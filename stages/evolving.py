@@ -14,14 +14,13 @@ from stages.guard import MemoryGuard
 from stages.session import Session
 from wm.artifacts import durable
 from wm.errors import MemoryProblem
-from wm.evolution.evening import basis_of
 from wm.evolution.history import History
 from wm.evolution.search import Search, digest, replay
 from wm.settings import ControllerSettings
 from wm.training.metrics import MetricsLog
 
 LOG = "generations.jsonl"
-BASIS = "basis.npy"
+BASIS = "basis-{}.npy"  # after this generation
 
 
 class Evolution:
@@ -96,12 +95,12 @@ class Evolution:
                 validated, steps = self._evaluation.validation(search.mean)
             line["validation"] = [float(value) for value in validated]
             line["env_steps"] += steps
-        if line["generation"] == self.settings.even_after > 0:
-            given, steps = self._evaluation.given(search.mean)
+        if self.settings.evened_after(line["generation"]):
+            basis, steps = self._evaluation.basis(search.mean)
             line["env_steps"] += steps
             file = io.BytesIO()
-            np.save(file, basis_of(given))
-            durable.write_bytes(self.folder / BASIS, file.getvalue())
+            np.save(file, basis)
+            durable.write_bytes(self.folder / BASIS.format(line["generation"]), file.getvalue())
         line["seconds"] = round(time.monotonic() - began, 3)
         durable.append_line(self.folder / LOG, json.dumps(line))
         self._take(line, search)
@@ -115,8 +114,8 @@ class Evolution:
 
     def _take(self, line: dict[str, Any], search: Search) -> None:
         self.history.add(line, search.mean)
-        if line["generation"] == self.settings.even_after > 0:
-            search.even_out(np.load(self.folder / BASIS))
+        if self.settings.evened_after(line["generation"]):
+            search.even_out(np.load(self.folder / BASIS.format(line["generation"])))
         if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
             self.trusted = False
             console.say(

@@ -288,8 +288,21 @@ class ControllerSettings(Settings):
         low=0,
         added=True,
     )
+    even_times: int = setting(1, "How many times it does so, each that many generations later.", low=1, added=True)
+    even_over: str = setting(
+        "all",
+        "What the search is over then: all weights, or those on z, while those on M's memory stay zero.",
+        choices=("all", "z"),
+        added=True,
+    )
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
+
+    def evened_after(self, generation: int) -> bool:
+        """Whether the search begins anew after this generation."""
+        return self.even_after > 0 and generation in range(
+            self.even_after, self.even_after * self.even_times + 1, self.even_after
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,7 +313,7 @@ class ControllerSettings(Settings):
             if self.even_after and given:
                 raise UsageProblem(
                     f"--set even_after={self.even_after} begins anew with a linear C, by what it was given in reality; "
-                    f"leave out {name}, or use even_after=0."
+                    f"leave out {name}, or add --set even_after=0."
                 )
 
 

@@ -101,3 +101,14 @@ def test_what_c_is_given_is_what_the_agent_acted_on(chain: Path, monkeypatch: py
     assert len(given) == 2
     assert steps == sum(map(len, given)) == len(acted)
     assert np.allclose(np.concatenate(given), np.concatenate(acted), atol=1e-5)
+
+
+def test_a_search_over_z_is_evened_out_by_z_alone(chain: Path) -> None:
+    evaluation, parameters = make(chain, validation_episodes=2, even_over="z")
+    mean = np.random.default_rng(0).normal(size=parameters).astype(np.float32)
+    given, _ = evaluation.given(mean)
+    latents, inputs = given[0].shape[1], parameters // 3 - 1
+    basis, _ = evaluation.basis(mean)
+    assert latents < inputs
+    assert basis.shape == (inputs + 1, latents + 1)
+    assert not basis[latents:inputs].any()

@@ -82,30 +82,30 @@ def test_it_ends_when_its_time_is_over_with_a_validation(tmp_path: Path) -> None
 
 
 class Uneven(Hill):
-    """A hill that also tells what C was given; counts how often it was asked."""
+    """A hill that also tells what evens it out; counts how often it was asked."""
 
     asked = 0
 
-    def given(self, mean: Any) -> Any:
+    def basis(self, mean: Any) -> Any:
         self.asked += 1
-        return [np.random.default_rng(self.asked).normal(size=(50, 2)).astype(np.float32) * [1, 9]], 50
+        return np.random.default_rng(self.asked).normal(size=(3, 3)), 50
 
 
 def test_a_search_that_was_evened_out_goes_on_with_the_same_candidates(tmp_path: Path) -> None:
-    chosen: dict[str, Any] = {"even_after": 3, "validate_every": 4}
+    chosen: dict[str, Any] = {"even_after": 3, "even_times": 2, "validate_every": 4}
     whole, cut = Uneven(), Uneven()
     (tmp_path / "whole").mkdir()
     (tmp_path / "cut").mkdir()
-    expected = evolve(tmp_path / "whole", whole, max_generations=9, **chosen)
-    evolve(tmp_path / "cut", cut, max_generations=5, **chosen)
+    expected = evolve(tmp_path / "whole", whole, max_generations=10, **chosen)
+    evolve(tmp_path / "cut", cut, max_generations=7, **chosen)
     cut.asked = 7  # asked again, it would tell something else
-    found = evolve(tmp_path / "cut", cut, max_generations=9, **chosen)
-    assert (whole.asked, cut.asked) == (1, 7)
+    found = evolve(tmp_path / "cut", cut, max_generations=10, **chosen)
+    assert (whole.asked, cut.asked) == (2, 7)
     assert [line["candidates"] for line in found.history.lines] == [
         line["candidates"] for line in expected.history.lines
     ]
     assert np.array_equal(found.history.means[-1], expected.history.means[-1])
-    assert expected.history.env_steps == 9 * 10 + 3 * 20 + 50
+    assert expected.history.env_steps == 10 * 10 + 3 * 20 + 2 * 50
 
 
 def test_candidates_are_others_once_the_search_is_evened_out(tmp_path: Path) -> None:

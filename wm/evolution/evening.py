@@ -13,25 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-RIDGE = 0.01
+RIDGE = 0.0025
 LEAST = 1e-6  # added too, should C be given nothing but constants
 
 Matrix = NDArray[np.float64]
 
 
-def basis_of(episodes: Sequence[NDArray[np.float32]]) -> Matrix:
-    """B (N + 1, N + 1) of what C was given, (T, N) for each episode. One thread, as in the search: its bits are part of
-    what a search resumes from."""
+def basis_of(episodes: Sequence[NDArray[np.float32]], inputs: int = 0) -> Matrix:
+    """B (N + 1, N + 1) of what C was given, (T, N) for each episode. If those are but the first of C's `inputs`, B is
+    (`inputs` + 1, N + 1) and leaves the weights on the others at zero. One thread, as in the search: its bits are part
+    of what a search resumes from."""
     given = np.concatenate([np.asarray(each, np.float64) for each in episodes])
     ridge = RIDGE * given.var(axis=0).sum() + LEAST
     given = np.concatenate([given, np.ones((len(given), 1))], 1)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         variances, axes = np.linalg.eigh(given.T @ given / len(given))
     found: Matrix = axes / np.sqrt(np.maximum(variances, 0) + ridge)
-    return found
+    return np.insert(found, [len(found) - 1] * max(inputs - len(found) + 1, 0), 0.0, axis=0)
 
 
 def weights_of(candidates: Matrix, basis: Matrix) -> Matrix:
-    """Candidates Y (M, outputs x (N + 1)) as C's parameters, (M, the same): the weights row by row, then the biases."""
-    rows = candidates.reshape(len(candidates), -1, len(basis)) @ basis.T
+    """Candidates Y (M, outputs x columns of B) as C's parameters, (M, outputs x (N + 1)): the weights row by row, then
+    the biases."""
+    rows = candidates.reshape(len(candidates), -1, basis.shape[1]) @ basis.T
     return np.concatenate([rows[..., :-1].reshape(len(rows), -1), rows[..., -1]], 1)

@@ -33,6 +33,7 @@ class Search:
         self._popsize, self._sigma, self._seed, self._algo = popsize, sigma, seed, algo
         self._threads = ThreadpoolController()
         self._basis: Matrix | None = None
+        self._parameters = len(start)
         self._strategy = self._begin(start.astype(np.float64), "cma")
         self.generation = 0
         self._asked: list[Vector] = []
@@ -62,9 +63,10 @@ class Search:
     def even_out(self, basis: Matrix) -> None:
         """Begin anew, from zero and with the first step size, in the coordinates of `basis` (see evening.py)."""
         self._basis = basis
-        self._strategy = self._begin(np.zeros(len(self._strategy.mean)), "cma, evened out")
+        outputs = self._parameters // len(basis)
+        self._strategy = self._begin(np.zeros(outputs * basis.shape[1]), f"cma, evened out after {self.generation}")
 
-    def _parameters(self, candidates: Matrix) -> NDArray[np.float32]:
+    def _as_parameters(self, candidates: Matrix) -> NDArray[np.float32]:
         with self._threads.limit(limits=1, user_api="blas"):
             return np.array(candidates if self._basis is None else weights_of(candidates, self._basis), np.float32)
 
@@ -72,7 +74,7 @@ class Search:
         """The candidates of this generation, (popsize, parameters)."""
         with self._threads.limit(limits=1, user_api="blas"):
             self._asked = self._strategy.ask()
-        return self._parameters(np.array(self._asked))
+        return self._as_parameters(np.array(self._asked))
 
     def tell(self, returns: Vector) -> None:
         """Report the candidates' returns. What is not finite counts as worse than the worst."""
@@ -87,7 +89,7 @@ class Search:
     @property
     def mean(self) -> NDArray[np.float32]:
         """The mean of the distribution: the policy that is validated and kept."""
-        return self._parameters(self._strategy.mean[None])[0]
+        return self._as_parameters(self._strategy.mean[None])[0]
 
     @property
     def sigma(self) -> float:
