@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 class Search:
     """Ask for candidates, tell their returns (higher is better). Starts from the vector `start`.
 
-    The candidates depend on (start, popsize, sigma, seed, algo), on the basis it was evened out with, and on the
+    The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with, and on the
     returns told so far, and on nothing else: linear algebra gets one thread, because its sums round otherwise with
     two, and a log could not be replayed.
     `algo` is cma, with the full covariance matrix, or sep-cma, with its diagonal. About a sixth of a generation are
