@@ -298,12 +298,6 @@ class ControllerSettings(Settings):
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
 
-    def evened_after(self, generation: int) -> bool:
-        """Whether the search begins anew after this generation."""
-        return self.even_after > 0 and generation in range(
-            self.even_after, self.even_after * self.even_times + 1, self.even_after
-        )
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_temperature(self.temperature)
@@ -315,6 +309,11 @@ class ControllerSettings(Settings):
                     f"--set even_after={self.even_after} begins anew with a linear C, by what it was given in reality; "
                     f"leave out {name}, or add --set even_after=0."
                 )
+
+    def evened_after(self, generation: int) -> bool:
+        """Whether the search begins anew after this generation."""
+        every = self.even_after
+        return every > 0 and generation in range(every, every * self.even_times + 1, every)
 
 
 def check_temperature(text: str) -> None:
