@@ -233,9 +233,15 @@ def _events(rows: list[dict[str, Any]]) -> str:
             ("end", "brier_rate", 5),
         ]
         figures = [spread(_of(rows, env, lambda row: row["mdnrnn"][a][b]), digits) for a, b, digits in parts]  # noqa: B023
-        lines.append([env, *figures])
-    head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate"]
+        lines.append([env, *figures, spread(_of(rows, env, _foretold))])
+    head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate",
+            "foretold for one that happened"]  # fmt: skip
     return markdown_table(head, lines)
+
+
+def _foretold(row: dict[str, Any]) -> float | None:
+    end = row["mdnrnn"]["end"]
+    return float(end["expected"] / end["happened"]) if end["happened"] else None
 
 
 def _motion(rows: list[dict[str, Any]]) -> str:

@@ -33,7 +33,7 @@ from wm.training import metrics as metrics_file
 from wm.training import weights
 from wm.training.loop import Trainer
 
-RECIPE = 2
+RECIPE = 3
 VALIDATION_WINDOWS = 64
 
 

@@ -31,7 +31,24 @@ def test_windows_stay_within_an_episode_and_mask_what_is_beyond_it() -> None:
         episode = np.searchsorted(starts, rows[:, :1], side="right")
         assert np.array_equal(np.searchsorted(starts, rows, side="right"), np.broadcast_to(episode, rows.shape))
         assert np.array_equal(batch.rewards, rows[:, :-1] * batch.mask)
-        assert (batch.mask.sum(axis=1) == np.where(episode[:, 0] == 2, 4, 8)).all()
+        left = np.array([12, 17, 47])[episode[:, 0] - 1] - rows[:, 0] - 1
+        assert np.array_equal(batch.mask.sum(axis=1), np.minimum(left, 8))
+
+
+def test_the_steps_since_a_window_began_do_not_tell_when_the_episode_ends() -> None:
+    windows = Windows(make((60,)), np.ones(1, bool), length=8, batch=64, seed=0)
+    ends = np.concatenate([windows.at(step).ends for step in range(100)])
+    share = ends.sum(axis=0) / ends.sum()
+    assert share.min() > 0.5 / 8
+    assert share.max() < 2 / 8
+
+
+def test_every_step_of_an_episode_comes_up() -> None:
+    windows = Windows(make((60,)), np.ones(1, bool), length=8, batch=64, seed=0)
+    batches = [windows.at(step) for step in range(100)]
+    seen = np.concatenate([batch.rewards[batch.mask > 0] for batch in batches]).astype(int)
+    counts = np.bincount(seen, minlength=59)
+    assert counts.min() > 0.5 * counts.mean()
 
 
 def test_the_end_of_a_terminated_episode_is_marked_and_that_of_a_truncated_one_is_not() -> None:

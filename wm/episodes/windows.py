@@ -26,8 +26,9 @@ class WindowBatch:
 
 
 class Windows:
-    """Windows of `length` steps over the chosen episodes. Episodes are drawn by their steps; starts are drawn half a
-    window beyond both ends and clipped, so the start and the end of an episode come up as often as its middle."""
+    """Windows of `length` steps over the chosen episodes. Episodes are drawn by their steps. Starts are drawn from half
+    a window before the episode, and those count as its first step. At its end a window hangs over and is masked: were
+    it moved back to end with the episode, M would learn to foretell the end by counting to `length`."""
 
     def __init__(self, latents: Latents, chosen: NDArray[np.bool_], length: int, batch: int, seed: int) -> None:
         self.latents, self.length, self.batch, self.seed = latents, length, batch, seed
@@ -46,9 +47,7 @@ class Windows:
     def _addresses(self, step: int) -> NDArray[np.int64]:
         random = generator(self.seed, "windows", step)
         picked = random.choice(len(self._episodes), self.batch, p=self._steps / self._steps.sum())
-        steps = self._steps[picked]
-        drawn = random.uniform(-self.length / 2, np.maximum(steps - self.length / 2, 1))
-        starts = np.clip(drawn.astype(np.int64), 0, np.maximum(steps - self.length, 0))
+        starts = np.maximum(random.uniform(-self.length / 2, self._steps[picked]), 0).astype(np.int64)
         return np.stack([self._episodes[picked], starts], axis=1)
 
     def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
