@@ -36,15 +36,18 @@ def some_latents(episodes: int = 20, rows: int = 1000) -> Latents:
 
 
 def step(latents: Latents, precision: str) -> Callable[[], int]:
-    """A step of our training; returns steps of sequences."""
+    """A step of our training; returns steps of sequences that exist, not those a window hangs over an episode's end."""
     torch.manual_seed(0)
     settings = MdnRnnSettings()
     model = MdnRnn(LATENT, latents.space.width, HIDDEN, MIXTURES, settings.end_weight)
     windows = Windows(latents, np.ones(len(latents.ends), bool), settings.seq_len, settings.batch, 0)
+    taken = 0
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        source = torch.Generator().manual_seed(number)
-        return model.loss(*loss_arguments(windows.at(number), 1.0, source)).total, {}
+        nonlocal taken
+        batch, source = windows.at(number), torch.Generator().manual_seed(number)
+        taken = int(batch.mask.sum())
+        return model.loss(*loss_arguments(batch, 1.0, source)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)
@@ -52,7 +55,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def take() -> int:
         trainer.step(next(numbers))
-        return settings.batch * settings.seq_len
+        return taken
 
     return take
 

@@ -44,6 +44,7 @@ MEASURED = {
     "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
     "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
     "dream_rate": ("256 dreams at once, bf16", "the rate set for it"),
+    "dream_products": ("the two matrix products of that alone", "the same rate"),
     "rollouts_pong": ("play Pong with V, M and C", "the same models, one environment at a time"),
     "rollouts_pong_paper": ("the same", "the paper's V, one environment at a time"),
     "rollouts_carracing_exact": ("play CarRacing, the same pixels", "gymnasium, one at a time, encoder and decoder"),

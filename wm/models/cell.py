@@ -1,6 +1,8 @@
 """M stepped by hand: its weights laid out once, for dreams of thousands of steps and for acting.
 
 - The four gates are one matrix product of [z, action, h]; the heads are laid out mixture by mixture.
+- tanh(x) is 2 sigmoid(2x) - 1, because torch's tanh takes several times as long as its sigmoid: so one sigmoid does for
+  all four gates, the new memory's with doubled weights.
 - A mixture's component is drawn by inverting its cumulative weights: one uniform number per latent, not one per
   component.
 Products may be in bfloat16; state, gates, samples and rewards stay in float32.
@@ -34,7 +36,11 @@ class Cell:
         self.model, self._dtype = model, dtype
         with torch.no_grad():
             gates = torch.cat([lstm["weight_ih_l0"], lstm["weight_hh_l0"]], 1)
-            self._gates = gates.to(dtype), (lstm["bias_ih_l0"] + lstm["bias_hh_l0"]).to(dtype)
+            bias = lstm["bias_ih_l0"] + lstm["bias_hh_l0"]
+            new = slice(2 * model.hidden, 3 * model.hidden)
+            gates[new] *= 2
+            bias[new] *= 2
+            self._gates = gates.to(dtype), bias.to(dtype)
             order = model.by_component()
             self._heads = model.heads.weight[order].to(dtype).contiguous(), model.heads.bias[order].to(dtype)
 
@@ -42,9 +48,9 @@ class Cell:
     def step(self, z: Tensor, action: Tensor, state: State) -> State:
         """z (N, Z), action (N, A), state -> state."""
         inputs = torch.cat([z, action, state[0]], 1).to(self._dtype)
-        into, forget, new, out = functional.linear(inputs, *self._gates).float().chunk(4, 1)
-        c = torch.sigmoid(forget) * state[1] + torch.sigmoid(into) * torch.tanh(new)
-        return torch.sigmoid(out) * torch.tanh(c), c
+        into, forget, new, out = functional.linear(inputs, *self._gates).float().sigmoid_().chunk(4, 1)
+        c = torch.addcmul(forget * state[1], into, new.mul_(2).sub_(1))
+        return out * torch.sigmoid(2 * c).mul_(2).sub_(1), c
 
     @torch.inference_mode()
     def draw(self, z: Tensor, h: Tensor, temperature: float, generator: torch.Generator) -> Drawn:
@@ -52,13 +58,15 @@ class Cell:
         sigma * sqrt(temperature) (Ha & Schmidhuber, A.2)."""
         model = self.model
         count, latent, mixtures = len(z), model.latent, model.mixtures
-        out = functional.linear(h.to(self._dtype), *self._heads).float()
-        logits, mean, log_sigma = out[:, : 3 * latent * mixtures].view(count, 3, mixtures, latent).unbind(1)
-        cumulative = torch.softmax(logits / temperature, 1).cumsum(1)
+        said, rest = functional.linear(h.to(self._dtype), *self._heads).split([3 * latent * mixtures, 2], 1)
+        said = said.unflatten(1, (3, mixtures, latent))
+        cumulative = torch.softmax(said[:, 0].float() / temperature, 1).cumsum(1)
         uniform = torch.rand(count, 1, latent, generator=generator, device=z.device)
         component = (cumulative[:, :-1] < uniform).sum(1, keepdim=True)
         noise = torch.randn(count, latent, generator=generator, device=z.device)
-        sigma = log_sigma.gather(1, component).squeeze(1).clamp(*LOG_SIGMA).exp() * math.sqrt(temperature)
-        reward = out[:, -2] * model.reward_std + model.reward_mean
-        end = torch.sigmoid(out[:, -1] - math.log(model.end_weight))
-        return Drawn(z + mean.gather(1, component).squeeze(1) + sigma * noise, reward, end)
+        chosen = component[:, None].expand(count, 2, 1, latent)
+        mean, log_sigma = said[:, 1:].gather(2, chosen).float().squeeze(2).unbind(1)
+        sigma = log_sigma.clamp(*LOG_SIGMA).exp() * math.sqrt(temperature)
+        reward, end_logit = rest.float().unbind(1)
+        end = torch.sigmoid(end_logit - math.log(model.end_weight))
+        return Drawn(z + mean + sigma * noise, reward * model.reward_std + model.reward_mean, end)
