@@ -228,12 +228,13 @@ def imagine(
         seen = torch.where(alive[:, None], dreams.z, 0.0)
         sums += torch.stack([seen.sum(0), seen.square().sum(0)])
         alive &= ~ended
-        over[rows] = ~alive
         left = int(alive.sum())
         if not left:
             break
         if 2 * left <= len(rows):  # those that are over need not be dreamt on
+            over[rows] = ~alive
             dreams.keep(alive)
             rows, weights, alive = rows[alive], weights[alive], alive[alive]
+    over[rows] = ~alive
     mean, square = (sums / lengths.sum()).numpy()
     return Imagined(returns.numpy(), lengths.numpy(), over.numpy(), mean, np.maximum(square - mean**2, 0))

@@ -68,7 +68,8 @@ class Controller:
             size = inputs * outputs
             matrix = weights[:, used : used + size].unflatten(1, (outputs, inputs))
             bias = weights[:, used + size : used + size + outputs]
-            u = torch.baddbmm(bias[:, :, None], matrix, (torch.tanh(u) if number else u)[:, :, None]).squeeze(-1)
+            # Every policy multiplies one vector: batched matrix products take five times as long for that.
+            u = (matrix * (torch.tanh(u) if number else u)[:, None]).sum(-1) + bias
             used += size + outputs
         if self.head == "argmax":
             return u.argmax(1).numpy()
