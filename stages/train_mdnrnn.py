@@ -174,9 +174,6 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
             **compare(model, untrained, latents, held, _velocities(datasets)),
             "rows": latents.rows,
             "precision": precision.name,
-            "steps_per_second_of_sequences": round(
-                figures["steps_per_second"] * settings.accumulate * settings.batch * settings.seq_len
-            ),
         }
         _write(builder.folder, model, settings, latents, session.env)
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
