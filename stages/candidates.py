@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from stages.carrying import given_to_c
 from stages.players import Player, play_jobs, see_jobs, share_out
 from stages.session import Session
-from stages.starts import load_starts
+from stages.starts import early_starts, load_newest_latents, load_starts
 from stages.trained import TrainedMdnRnn, controller_for, memory_of
 from wm.dreams import Starts, imagine
+from wm.episodes.latents import Latents
 from wm.evolution.evening import Matrix, basis_of
 from wm.rollouts import Job
 from wm.seeding import episode_seed, generator
@@ -20,6 +21,7 @@ from wm.training.precision import pick
 from wm.workers import Workers
 
 LONGEST_DREAM = 1000  # steps, where training episodes have no limit of their own
+LOOKED_AT = 256  # episodes, equally spaced, whose latents even out a search from its start
 DREAMT_VALIDATION = 256  # dreams, where a validation may not touch reality
 
 
@@ -34,7 +36,11 @@ class Evaluation:
         self._candidate = replace(player, env=env)
         self._mdnrnn, self._memory = mdnrnn.model, memory_of(mdnrnn, player.form)
         self._controller = controller_for(mdnrnn, player.form, player.env)
-        self._starts = None if settings.in_ == "real" else load_starts(session, mdnrnn)
+        self._starts: Starts | None = None
+        if settings.in_ != "real":
+            early = settings.dreams_from == "early"
+            newest = load_newest_latents(session, mdnrnn) if early else None
+            self._starts = load_starts(session, mdnrnn) if newest is None else early_starts(newest, mdnrnn)
 
     def _late(self, number: int) -> bool:
         return number >= self.settings.max_generations * 2 // 3
@@ -67,7 +73,7 @@ class Evaluation:
     ) -> NDArray[np.float64]:
         """Mean return of every candidate in the dream; all begin at the same places."""
         assert self._starts is not None
-        count = episodes or self.episodes(number)
+        count = episodes or self.settings.dreams or self.episodes(number)
         drawn = generator(self.session.seed, "dream starts", number).integers(0, len(self._starts.z), count)
         starts = self._starts.take(np.tile(drawn, len(candidates)))
         returns = self._imagine(np.repeat(candidates, count, axis=0), starts, number, temperature)
@@ -86,6 +92,21 @@ class Evaluation:
         given, steps = self.given(mean)
         return basis_of(given, self._controller.inputs), steps
 
+    def basis_at_the_start(self, latents: Latents) -> Matrix:
+        """What evens out the search from its start, by what C is given in these episodes."""
+        chosen = np.unique(np.linspace(0, len(latents.ends) - 1, LOOKED_AT).astype(np.int64))
+        given = []
+        for first, end in zip(latents.starts[chosen], latents.ends[chosen], strict=True):
+            actions = torch.from_numpy(latents.space.encode(latents.actions[first : end - 1]))
+            given.append(self._given(latents.means[first : end - 1], actions))
+        return basis_of(given, self._controller.inputs)
+
+    def _given(self, z: NDArray[np.float32], actions: torch.Tensor) -> NDArray[np.float32]:
+        """What C is given along an episode, z (T, Z) and encoded actions (T, A); z alone if the search is over that."""
+        if self._memory is None or self.settings.even_over == "z":
+            return z
+        return given_to_c(self._memory, torch.from_numpy(z)[None], actions[None])[0].astype(np.float32)
+
     def given(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
         """What C is given, or z alone if the search is to be over that, (T, numbers) in each episode; and the steps it
         cost. The mean plays as many episodes as in a validation, on training seeds."""
@@ -97,13 +118,9 @@ class Evaluation:
         tasks = [(player, [job], self.settings.max_steps) for job in jobs]
         found, steps = [], 0
         for _, (seen,) in sorted(self._workers.map(see_jobs, tasks), key=lambda result: result[0]):
-            z = seen.means[:-1]
-            if self._memory is None or self.settings.even_over == "z":
-                found.append(z)
-            else:
-                actions = torch.from_numpy(self._controller.space.encode(seen.actions[:-1]))
-                found.append(given_to_c(self._memory, torch.from_numpy(z)[None], actions[None])[0].astype(np.float32))
-            steps += len(z)
+            actions = torch.from_numpy(self._controller.space.encode(seen.actions[:-1]))
+            found.append(self._given(seen.means[:-1], actions))
+            steps += len(found[-1])
         return found, steps
 
     def dreamt_validation(self, mean: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:

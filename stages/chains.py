@@ -145,22 +145,27 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
     data, folder = here.data_path, here.run_path
     found = [Step(stage, here, chosen[stage]) for stage in VMC]
     datasets = [data]
-    for number in range(2, settings.rounds + 1):
+    rounds = settings.rounds or sources.resolve("curriculum", CurriculumSettings, here.env)[0].rounds
+    again = stage_settings(sources, here.env, later=True)
+    if again["collect"].policy != "search":  # type: ignore[attr-defined]
+        again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
+    again["train-controller"] = replace(again["train-controller"], **given)
+    for number in range(2, rounds + 1):
         before = here
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
-        again = chosen | {"collect": replace(chosen["collect"], policy="controller")}  # type: ignore[call-arg]
-        last = {"from_": str(before.run_path)}
-        again["train-mdnrnn"] = replace(chosen["train-mdnrnn"], **last)
-        again["train-controller"] = replace(chosen["train-controller"], **last, even_after=0)  # type: ignore[call-arg]
+        last: dict[str, Any] = {"from_": str(before.run_path)}
+        again["train-mdnrnn"] = replace(again["train-mdnrnn"], **last)
+        again["train-controller"] = replace(again["train-controller"], **last, even_after=0)  # type: ignore[call-arg]
         places = {"collect": replace(before, data=(datasets[-1],))}
         found += [Step(name, places.get(name, here), again[name], number) for name in VMC if name != "train-vae"]
     return found
 
 
-def stage_settings(sources: Sources, env: str) -> dict[str, Settings]:
-    """The settings of every stage for an environment. V trains on the episodes that were collected."""
-    chosen = {stage: sources.resolve(stage, COMMANDS[stage], env)[0] for stage in STAGES}
+def stage_settings(sources: Sources, env: str, later: bool = False) -> dict[str, Settings]:
+    """The settings of every stage for an environment, in a `later` round or not. V trains on the episodes that were
+    collected."""
+    chosen = {stage: sources.resolve(stage, COMMANDS[stage], env, later=later)[0] for stage in STAGES}
     vae, episodes = chosen["train-vae"], chosen["collect"].episodes  # type: ignore[attr-defined]
     assert isinstance(vae, VaeSettings)
     chosen["train-vae"] = replace(vae, episodes=vae.episodes or episodes)

@@ -14,6 +14,7 @@ from stages.guard import MemoryGuard
 from stages.session import Session
 from wm.artifacts import durable
 from wm.errors import MemoryProblem
+from wm.evolution.evening import Matrix
 from wm.evolution.history import History
 from wm.evolution.search import Search, digest, replay
 from wm.settings import ControllerSettings
@@ -99,9 +100,7 @@ class Evolution:
         if self.settings.evened_after(line["generation"]):
             basis, steps = self._evaluation.basis(search.mean)
             line["env_steps"] += steps
-            file = io.BytesIO()
-            np.save(file, basis)
-            durable.write_bytes(self.folder / BASIS.format(line["generation"]), file.getvalue())
+            keep_basis(self.folder, line["generation"], basis)
         line["seconds"] = round(time.monotonic() - began, 3)
         durable.append_line(self.folder / LOG, json.dumps(line))
         self._take(line, search)
@@ -116,7 +115,7 @@ class Evolution:
     def _take(self, line: dict[str, Any], search: Search) -> None:
         self.history.add(line, search.mean)
         if self.settings.evened_after(line["generation"]):
-            search.even_out(np.load(self.folder / BASIS.format(line["generation"])))
+            search.even_out(load_basis(self.folder, line["generation"]))
             self.history.begin_anew()
         if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
             self.trusted = False
@@ -124,6 +123,19 @@ class Evolution:
                 f"warning: the dream is being exploited: what candidates return there has risen since generation "
                 f"{self.history.best_generation}, but in reality the mean got worse; the rest is evolved in reality."
             )
+
+
+def keep_basis(folder: Path, generation: int, basis: Matrix) -> None:
+    """Write what the search is evened out with after this generation: its bits are part of what it goes on from."""
+    file = io.BytesIO()
+    np.save(file, basis)
+    durable.write_bytes(folder / BASIS.format(generation), file.getvalue())
+
+
+def load_basis(folder: Path, generation: int) -> Matrix:
+    """What `keep_basis` wrote."""
+    found: Matrix = np.load(folder / BASIS.format(generation))
+    return found
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Options, presets and config files, all derived from wm/settings.py.
 
 Precedence: flag > WM_* variable > --config file > preset > default. Presets and config files are TOML with a table
-per command, and within it a table per environment for what differs there.
+per command, within it a table per environment for what differs there, and within that a table `later` for what differs
+in later rounds of a curriculum.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from wm.errors import MissingInput, UsageProblem
 from wm.settings import COMMANDS, Settings, option_name
 
 PRESETS = Path(__file__).parent / "presets"
+LATER = "later"  # the table of what differs in the rounds after the first
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=Settings)
 _TYPES: dict[Any, Any] = {int: int, float: float, str: str}
@@ -149,9 +151,9 @@ class Sources:
     assignments: tuple[str, ...] = ()
 
     def resolve(
-        self, command: str, group: type[S], env: str, flags: Mapping[str, Any] | None = None
+        self, command: str, group: type[S], env: str, flags: Mapping[str, Any] | None = None, later: bool = False
     ) -> tuple[S, dict[str, str]]:
-        """The settings of a command for an environment, and where each value came from."""
+        """The settings of a command for an environment, in a `later` round or not, and where each value came from."""
         values: dict[str, Any] = {}
         origin = {item.name: "default" for item in dataclasses.fields(group)}
 
@@ -162,9 +164,9 @@ class Sources:
                 origin[item.name] = source
 
         if self.preset is not None:
-            take(_table(_preset_path(self.preset), command, env), f"preset {self.preset}")
+            take(_table(_preset_path(self.preset), command, env, later), f"preset {self.preset}")
         if self.config is not None:
-            take(_table(self.config, command, env), str(self.config))
+            take(_table(self.config, command, env, later), str(self.config))
         for item in dataclasses.fields(group):
             for variable in (f"WM_{item.name.upper()}", f"WM_{command.upper().replace('-', '_')}_{item.name.upper()}"):
                 if variable in os.environ:
@@ -180,7 +182,7 @@ class Sources:
         return group(**values), origin
 
 
-def _table(path: Path, command: str, env: str) -> dict[str, Any]:
+def _table(path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -193,8 +195,16 @@ def _table(path: Path, command: str, env: str) -> dict[str, Any]:
     if unknown:
         raise UsageProblem(f"{path} has a table for {sorted(unknown)[0]!r}; expected {', '.join(COMMANDS)}.")
     table = tables.get(command, {})
-    merged = {name: value for name, value in table.items() if not isinstance(value, dict)}
-    return merged | table.get(env, {})
+    own = table.get(env, {})
+    if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
+        raise UsageProblem(
+            f"{path} has a table [{command}.{env}.{stray[0]}]; within an environment's there is {LATER}."
+        )
+    return _values(table) | _values(own) | (own.get(LATER, {}) if later else {})
+
+
+def _values(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if not isinstance(value, dict)}
 
 
 def _field(group: type[Settings], name: str, command: str) -> "dataclasses.Field[Any]":

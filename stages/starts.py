@@ -19,6 +19,15 @@ COMMON = (0.5, 99.5)  # percentiles of V's latents between which dreams stay
 
 def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
     """The latents M was trained on. Raises MissingInput if they are gone or others."""
+    return join(_parts(session, mdnrnn))
+
+
+def load_newest_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
+    """Those of the last dataset, which the controller before played, if there was one."""
+    return _parts(session, mdnrnn)[-1]
+
+
+def _parts(session: Session, mdnrnn: TrainedMdnRnn) -> list[Latents]:
     parts = []
     for name, fingerprint in mdnrnn.artifact.inputs.items():
         if not name.startswith("latents"):
@@ -28,7 +37,7 @@ def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
             again = session.command("train-mdnrnn")
             raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{again}`.")
         parts.append(read_latents(folder))
-    return join(parts)
+    return parts
 
 
 def load_starts(session: Session, mdnrnn: TrainedMdnRnn, count: int = 1024) -> Starts:

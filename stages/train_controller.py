@@ -9,10 +9,10 @@ import torch
 from stages import console
 from stages.candidates import Evaluation
 from stages.carrying import carried_over, load_previous
-from stages.evolving import Evolution
+from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_latents
+from stages.starts import load_newest_latents
 from stages.temperature import choose_temperature
 from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
@@ -85,11 +85,18 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
         start = np.zeros(controller.parameters, np.float32)
         if settings.from_:
-            start = carried_over(load_previous(settings.from_), mdnrnn, controller, load_latents(session, mdnrnn))
+            start = carried_over(
+                load_previous(settings.from_), mdnrnn, controller, load_newest_latents(session, mdnrnn)
+            )
         with session.open_workers() as workers:
             evaluation = Evaluation(session, settings, player, workers, mdnrnn)
             temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
-            search = Search(start, settings.popsize, settings.sigma, session.seed, settings.algo)
+            basis = None
+            if settings.evened:
+                if not (builder.folder / BASIS.format(0)).exists():
+                    keep_basis(builder.folder, 0, evaluation.basis_at_the_start(load_newest_latents(session, mdnrnn)))
+                basis = load_basis(builder.folder, 0)
+            search = Search(start, settings.popsize, settings.sigma, session.seed, settings.algo, basis)
             evolution = Evolution(session, settings, evaluation, temperature, builder.folder)
             evolution.run(search, warm=bool(settings.from_))
             history = evolution.history

@@ -90,8 +90,9 @@ class CollectSettings(Settings):
     gray: bool = setting(False, "Store one gray channel instead of three colours.", flag=True)
     policy: str = setting(
         "auto",
-        "Who plays: auto is sticky for discrete actions, brownian for continuous ones.",
-        choices=("auto", "random", "sticky", "brownian", "controller"),
+        "Who plays: auto is sticky for discrete actions, brownian for continuous ones; search is the controller and, "
+        "every other episode, one of the means of its search.",
+        choices=("auto", "random", "sticky", "brownian", "controller", "search"),
         flag=True,
     )
     actions: str = setting(
@@ -124,7 +125,9 @@ class GradientSettings(Settings):
     steps: int = setting(4000, "Training steps.", low=1, flag=True)
     batch: int = setting(32, "Frames or windows per batch.", low=1, flag=True)
     shares: str = setting(
-        "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their steps.", flag=True
+        "",
+        "With several --data, the share of each in a batch, such as 0.3,0.7, or equal; empty: by their steps.",
+        flag=True,
     )
     accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, flag=True)
     precision: str = setting(
@@ -280,6 +283,21 @@ class ControllerSettings(Settings):
     )
     late_steps: int = setting(
         1, "In the last third of the generations, how many times as long training episodes may be.", low=1
+    )
+    evened: bool = setting(
+        False,
+        "Begin with steps that change what C says evenly, by what it is given in the last episodes that M learned "
+        "from; sigma is then a share of the weights it begins with, if there are any.",
+        added=True,
+    )
+    dreams: int = setting(
+        0, "Dreams each candidate plays per generation; 0: as many as episodes.", low=0, high=1024, added=True
+    )
+    dreams_from: str = setting(
+        "anywhere",
+        "Where candidates' dreams begin: anywhere in the episodes M learned from, or early in the last of them.",
+        choices=("anywhere", "early"),
+        added=True,
     )
     even_after: int = setting(
         0,
@@ -465,9 +483,10 @@ class CurriculumSettings(Settings):
         "vmc", "Who learns: vmc is V, M and C; dreamer a Dreamer.", choices=("vmc", "dreamer"), flag=True, result=False
     )
     rounds: int = setting(
-        1,
-        "In each round after the first, collect with the controller, train M on all episodes, and evolve C on.",
-        low=1,
+        0,
+        "In each round after the first, collect with the controller, train M on all episodes, and evolve C on; 0: as "
+        "often as the preset says for the environment, or once.",
+        low=0,
         high=9,
         flag=True,
         result=False,

@@ -32,6 +32,16 @@ def basis_of(episodes: Sequence[NDArray[np.float32]], inputs: int = 0) -> Matrix
     return np.insert(found, [len(found) - 1] * max(inputs - len(found) + 1, 0), 0.0, axis=0)
 
 
+def coordinates_of(parameters: NDArray[np.floating], basis: Matrix) -> NDArray[np.float64]:
+    """Y (outputs x columns of B,), whose weights are those of C's parameters; weights B leaves out are lost."""
+    columns, inputs = len(basis), len(basis) - 1
+    outputs = len(parameters) // columns
+    weights = np.c_[parameters[: outputs * inputs].reshape(outputs, inputs), parameters[outputs * inputs :]]
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        found: NDArray[np.float64] = np.linalg.lstsq(basis, weights.T.astype(np.float64), rcond=None)[0].T.ravel()
+    return found
+
+
 def weights_of(candidates: Matrix, basis: Matrix) -> Matrix:
     """Candidates Y (M, outputs x columns of B) as C's parameters, (M, outputs x (N + 1)): the weights row by row, then
     the biases."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from wm.errors import BadData
-from wm.evolution.evening import Matrix, weights_of
+from wm.evolution.evening import Matrix, coordinates_of, weights_of
 from wm.seeding import generator
 
 with warnings.catch_warnings():
@@ -19,7 +19,9 @@ Vector = NDArray[np.float64]
 
 
 class Search:
-    """Ask for candidates, tell their returns (higher is better). Starts from the vector `start`.
+    """Ask for candidates, tell their returns (higher is better). Starts from the vector `start`, in the coordinates of
+    `basis` if there is one (see evening.py): `sigma` is then a share of the start's root mean square there, unless the
+    start is zero.
 
     The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with, and on the
     returns told so far, and on nothing else: linear algebra gets one thread, because its sums round otherwise with
@@ -29,12 +31,23 @@ class Search:
     flat generation (every candidate loses 21 points) is no reason to stop.
     """
 
-    def __init__(self, start: NDArray[np.float32], popsize: int, sigma: float, seed: int, algo: str = "cma") -> None:
-        self._popsize, self._sigma, self._seed, self._algo = popsize, sigma, seed, algo
+    def __init__(
+        self,
+        start: NDArray[np.float32],
+        popsize: int,
+        sigma: float,
+        seed: int,
+        algo: str = "cma",
+        basis: Matrix | None = None,
+    ) -> None:
+        self._popsize, self._seed, self._algo = popsize, seed, algo
         self._threads = ThreadpoolController()
-        self._basis: Matrix | None = None
+        self._basis = basis
         self._parameters = len(start)
-        self._strategy = self._begin(start.astype(np.float64), "cma")
+        place = start.astype(np.float64) if basis is None else coordinates_of(start, basis)
+        share = 1.0 if basis is None or not place.any() else float(np.sqrt(np.mean(place**2)))
+        self._sigma = sigma * share
+        self._strategy = self._begin(place, "cma")
         self.generation = 0
         self._asked: list[Vector] = []
 
