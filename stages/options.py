@@ -197,9 +197,7 @@ def _table(path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
     table = tables.get(command, {})
     own = table.get(env, {})
     if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
-        raise UsageProblem(
-            f"{path} has a table [{command}.{env}.{stray[0]}]; within an environment's there is {LATER}."
-        )
+        raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; there is {LATER} within one.")
     return _values(table) | _values(own) | (own.get(LATER, {}) if later else {})
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from wm.actions import ActionSpace
-from wm.evolution.evening import basis_of, weights_of
+from wm.evolution.evening import basis_of, coordinates_of, weights_of
 from wm.evolution.search import Search
 from wm.models.controller import Controller
 
@@ -40,6 +40,27 @@ def test_weights_come_in_the_order_a_controller_takes_them() -> None:
     said = np.c_[given, np.ones(len(given))] @ basis @ rows.T
     acted = controller.act(torch.from_numpy(flat).expand(50, -1), torch.from_numpy(given))
     assert acted.tolist() == said.argmax(1).tolist()
+
+
+def test_coordinates_are_those_of_the_weights_they_give() -> None:
+    random = np.random.default_rng(2)
+    basis = basis_of([uneven(50)])
+    parameters = random.normal(size=8).astype(np.float32)  # two outputs of three weights and a bias
+    assert np.allclose(weights_of(coordinates_of(parameters, basis)[None], basis)[0], parameters, atol=1e-5)
+    wider = basis_of([uneven(50)], inputs=5)
+    kept = weights_of(coordinates_of(random.normal(size=12), wider)[None], wider)[0]
+    assert not kept[[3, 4, 8, 9]].any()  # what the basis leaves out stays zero
+
+
+def test_an_evened_search_begins_where_it_is_told_to_with_steps_in_proportion() -> None:
+    start, basis = np.linspace(-1, 2, 8).astype(np.float32), basis_of([uneven(200)])
+    searches = [Search(scale * start, 64, 0.1, seed=0, basis=basis) for scale in (np.float32(1), np.float32(10))]
+    assert np.allclose(searches[0].mean, start, atol=1e-5)
+    spreads = [np.std([coordinates_of(one, basis) for one in search.ask()], axis=0).mean() for search in searches]
+    place = coordinates_of(start, basis)
+    assert np.isclose(spreads[0], 0.1 * np.sqrt(np.mean(place**2)), rtol=0.1)
+    assert np.isclose(spreads[1], 10 * spreads[0], rtol=1e-3)
+    assert Search(np.zeros(8, np.float32), 8, 0.3, seed=0, basis=basis).sigma == 0.3
 
 
 def test_where_one_episode_ends_and_another_begins_has_no_say() -> None:

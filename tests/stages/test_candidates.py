@@ -5,13 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from stages.candidates import Evaluation
 from stages.players import Player
 from stages.session import Session
+from stages.starts import CONTEXT
 from stages.trained import Form, load_pair
 from tests.conftest import SLUG, TINY
+from wm.dreams import Imagined, imagine
 from wm.envs.catalogue import EnvRecipe, find
+from wm.episodes.latents import Latents
 from wm.models.controller import Controller
 from wm.rollouts import Outcome
 from wm.settings import ControllerSettings
@@ -55,6 +59,47 @@ def test_a_dreamed_generation_plays_every_candidate(chain: Path) -> None:
     returns = evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
     assert returns.shape == (4,)
     assert np.isfinite(returns).all()
+
+
+def test_candidates_dream_as_often_as_they_are_told_to(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dreamt: list[int] = []
+
+    def watched(mdnrnn: Any, controller: Any, weights: Any, *rest: Any, **more: Any) -> Imagined:
+        dreamt.append(len(weights))
+        return imagine(mdnrnn, controller, weights, *rest, **more)
+
+    monkeypatch.setattr("stages.candidates.imagine", watched)
+    for dreams in (0, 5):
+        evaluation, parameters = make(chain, in_="dream", max_steps=5, episodes_per_eval=2, dreams=dreams)
+        evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
+    assert dreamt == [4 * 2, 4 * 5]
+
+
+def test_dreams_can_begin_early_in_the_last_episodes(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[torch.Tensor] = []
+
+    def watched(mdnrnn: Any, controller: Any, weights: Any, starts: Any, *rest: Any, **more: Any) -> Imagined:
+        began.append(starts.z)
+        return imagine(mdnrnn, controller, weights, starts, *rest, **more)
+
+    monkeypatch.setattr("stages.candidates.imagine", watched)
+    evaluation, parameters = make(chain, in_="dream", max_steps=5, dreams=16, dreams_from="early")
+    evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
+    latents = Latents.load(chain / "runs" / SLUG / "latents")
+    context = min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
+    early = {latents.means[first + context].tobytes() for first in latents.starts}
+    assert {z.numpy().tobytes() for z in began[0]} <= early
+
+
+def test_a_search_can_be_evened_out_before_it_begins(chain: Path) -> None:
+    evaluation, parameters = make(chain)
+    latents = Latents.load(chain / "runs" / SLUG / "latents")
+    basis = evaluation.basis_at_the_start(latents)
+    assert basis.shape == (parameters // 3, parameters // 3)
+    over_z = make(chain, even_over="z")[0].basis_at_the_start(latents)
+    width = latents.means.shape[1]
+    assert over_z.shape == (parameters // 3, width + 1)
+    assert not over_z[width:-1].any()
 
 
 def test_a_dreamt_validation_is_the_same_every_time(chain: Path) -> None:

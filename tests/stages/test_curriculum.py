@@ -151,6 +151,26 @@ def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
     assert evolved == [5, 0]
 
 
+def test_an_environment_has_as_many_rounds_as_the_preset_says_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "rounds.toml").write_text(
+        "[curriculum.Pong]\nrounds = 3\n"
+        '[collect.Pong.later]\nepisodes = 7\npolicy = "search"\n'
+        '[train-mdnrnn.Pong.later]\nshares = "equal"\n'
+    )
+    sources = Sources(config=tmp_path / "rounds.toml")
+
+    def chains(rounds: int) -> list[Chain]:
+        return chains_of(Session(""), CurriculumSettings(envs="Pong,Breakout", rounds=rounds), sources)
+
+    assert [len(chain.runs) for chain in chains(0)] == [3, 1]
+    assert [len(chain.runs) for chain in chains(2)] == [2, 2]
+    assert [len(chain.runs) for chain in chains(1)] == [1, 1]
+    told = {(step.round, step.stage): step.settings for step in chains(0)[0].steps}
+    collected = [told[number, "collect"] for number in (1, 2, 3)]
+    assert [(one.episodes, one.policy) for one in collected] == [(50, "auto"), (7, "search"), (7, "search")]  # type: ignore[attr-defined]
+    assert [told[number, "train-mdnrnn"].shares for number in (1, 3)] == ["", "equal"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.slow
 def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) -> None:
     config = small_config(tmp_path)

@@ -34,9 +34,20 @@ def test_flag_beats_set_beats_variable_beats_config_beats_preset_beats_default(
         ("[collect]\nepisode = 3\n", "did you mean episodes"),
         ("[collect]\nepisodes = true\n", "expected int"),
         ("[collect\n", "is not TOML"),
+        ("[collect.Pong.soon]\nepisodes = 3\n", "has a table .collect.Pong.soon.; there is later within one"),
     ],
 )
 def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "c.toml").write_text(text)
     with pytest.raises(UsageProblem, match=told):
         Sources(config=tmp_path / "c.toml").resolve("collect", CollectSettings, "Pong")
+
+
+def test_later_rounds_have_a_table_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        "[collect]\nsize = 32\n[collect.Pong]\nepisodes = 6\nmax_steps = 9\n[collect.Pong.later]\nepisodes = 7\n"
+    )
+    sources = Sources(config=tmp_path / "c.toml")
+    for later, episodes in ((False, 6), (True, 7)):
+        found = sources.resolve("collect", CollectSettings, "Pong", later=later)[0]
+        assert (found.size, found.max_steps, found.episodes) == (32, 9, episodes)
