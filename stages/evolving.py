@@ -32,7 +32,7 @@ class Evolution:
         self, session: Session, settings: ControllerSettings, evaluation: Evaluation, temperature: float, folder: Path
     ) -> None:
         self.session, self.settings, self.folder = session, settings, folder
-        self.history, self.trusted = History(settings.average), settings.in_ != "real"
+        self.history, self.trusted = History(), settings.in_ != "real"
         self._evaluation, self._temperature = evaluation, temperature
 
     def ended(self, more_seconds: float = 0.0, more_steps: int = 0) -> str:
@@ -85,16 +85,15 @@ class Evolution:
         self._log(search, line, began)
 
     def _log(self, search: Search, line: dict[str, Any], began: float | None = None) -> None:
-        """Validate the generation's policy if it is time to, write the line, and take it."""
+        """Validate the mean if it is time to, write the line, and take it."""
         began = time.monotonic() if began is None else began
         ended = self.ended(time.monotonic() - began, line["env_steps"])
         last = line["generation"] == self.settings.max_generations or ended in ("hours", "steps")
         if last or line["generation"] % self.settings.validate_every == 0:
-            policy = self.history.policy(search.mean)
             if self.settings.in_ == "dream":
-                validated, steps = self._evaluation.dreamt_validation(policy, self._temperature), 0
+                validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0
             else:
-                validated, steps = self._evaluation.validation(policy)
+                validated, steps = self._evaluation.validation(search.mean)
             line["validation"] = [float(value) for value in validated]
             line["env_steps"] += steps
         if self.settings.evened_after(line["generation"]):
@@ -116,7 +115,6 @@ class Evolution:
         self.history.add(line, search.mean)
         if self.settings.evened_after(line["generation"]):
             search.even_out(load_basis(self.folder, line["generation"]))
-            self.history.begin_anew()
         if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
             self.trusted = False
             console.say(

@@ -313,9 +313,6 @@ class ControllerSettings(Settings):
         choices=("all", "z"),
         added=True,
     )
-    average: int = setting(
-        1, "What is validated and kept is the mean of so many of the search's last means.", low=1, added=True
-    )
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
 

@@ -8,8 +8,8 @@ def line(generation: int, validation: list[float] | None = None, dream: float = 
     return found | ({"validation": validation} if validation else {})
 
 
-def told(*lines: dict, average: int = 1) -> History:
-    history = History(average)
+def told(*lines: dict) -> History:
+    history = History()
     for found in lines:
         history.add(found, np.array([found["generation"]], np.float32))
     return history
@@ -20,23 +20,6 @@ def test_the_best_mean_by_validation_is_kept_not_the_last_one() -> None:
     assert history.best is not None
     assert history.best.tolist() == [2.0]
     assert (history.best_score, history.best_generation, history.env_steps, history.seconds) == (6.0, 2, 40, 2.0)
-
-
-def test_what_is_validated_is_the_mean_of_the_last_means() -> None:
-    history = told(*(line(number) for number in range(1, 5)), line(5, [3.0, 4.0]), average=3)
-    assert history.policy(np.array([6.0], np.float32)).tolist() == [5.0]
-    assert history.best is not None
-    assert history.best.tolist() == [4.0]  # of 3, 4 and 5
-    assert told(line(1), average=3).policy(np.array([2.0], np.float32)).tolist() == [1.5]
-
-
-def test_means_from_before_the_search_began_anew_are_left_out() -> None:
-    history = told(line(1), line(2), average=3)
-    history.begin_anew()
-    history.add(line(3, [1.0, 1.0]), np.array([8.0], np.float32))
-    assert history.best is not None
-    assert history.best.tolist() == [8.0]
-    assert history.policy(np.array([4.0], np.float32)).tolist() == [6.0]
 
 
 GOOD, BAD = [10.0, 11.0, 9.0, 10.0], [2.0, 3.0, 1.0, 2.5]

@@ -16,36 +16,20 @@ RECENT = 3  # validations that must all be worse than the best before the dream 
 @dataclass
 class History:
     """The generations so far. A line holds `generation`, `returns` of the candidates, `env_steps`, `seconds`, where the
-    candidates played (`in`: real or dream), and sometimes `validation`, the returns of the policy of that generation.
+    candidates played (`in`: real or dream), and sometimes `validation`, the returns of the mean."""
 
-    That policy is the mean of the distribution's last `average` means, of those since the search last began anew: where
-    luck decides among candidates, a mean wanders around what it looks for (Polyak & Juditsky 1992).
-    """
-
-    average: int = 1
     lines: list[dict[str, Any]] = field(default_factory=list)
     means: list[Vector] = field(default_factory=list)
     best: Vector | None = None
     best_score: float = -np.inf
     best_generation: int = 0
-    _first: int = field(default=0, init=False)  # of the means since the search last began anew
-
-    def policy(self, mean: Vector) -> Vector:
-        """What a generation is validated by, if `mean` is the distribution's after it."""
-        recent = [*self.means[self._first :], mean][-self.average :]
-        found: Vector = np.stack(recent).mean(axis=0, dtype=np.float64).astype(np.float32)
-        return found
 
     def add(self, line: dict[str, Any], mean: Vector) -> None:
         """Take a line; `mean` is the distribution's after it."""
-        if "validation" in line and (score := float(np.mean(line["validation"]))) > self.best_score:
-            self.best, self.best_score, self.best_generation = self.policy(mean), score, line["generation"]
         self.lines.append(line)
         self.means.append(mean)
-
-    def begin_anew(self) -> None:
-        """The means so far have nothing to do with those that follow."""
-        self._first = len(self.means)
+        if "validation" in line and (score := float(np.mean(line["validation"]))) > self.best_score:
+            self.best, self.best_score, self.best_generation = mean, score, line["generation"]
 
     @property
     def generation(self) -> int:
