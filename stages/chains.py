@@ -147,8 +147,7 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
     datasets = [data]
     rounds = settings.rounds or sources.resolve("curriculum", CurriculumSettings, here.env)[0].rounds
     again = stage_settings(sources, here.env, later=True)
-    if again["collect"].policy != "search":  # type: ignore[attr-defined]
-        again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
+    again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
     again["train-controller"] = replace(again["train-controller"], **given)
     for number in range(2, rounds + 1):
         before = here

@@ -12,7 +12,7 @@ from typing import Any
 
 from stages import console
 from stages.datasets import PROVENANCE, archive, open_same, read_provenance, restore_archived
-from stages.players import Player, build_agent, find_player, take_turns
+from stages.players import Player, build_agent, find_player
 from stages.sampling import SAMPLE_EPISODES, expected, is_enough
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
@@ -41,7 +41,6 @@ class Collection:
     seed: int
     max_steps: int
     player: Player | None = None
-    search: Path | None = None  # the controller whose search's means play every other episode
 
 
 @lru_cache(maxsize=1)
@@ -49,8 +48,7 @@ def _set_up(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
     env = collection.env.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     if collection.player is not None:
-        candidates = None if collection.search is None else take_turns(collection.search)
-        return env, build_agent(collection.player, 1, candidates), space
+        return env, build_agent(collection.player, slots=1), space
     return env, blind_policy(collection.policy, space, collection.env.spec().walk_low), space
 
 
@@ -58,8 +56,7 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     """Play episode `index`: a function of the collection's recipe, its seed and the index alone. Runs in a worker."""
     env, agent, space = _set_up(collection)
     seed = episode_seed("train", collection.seed, "collect", index)
-    candidate = 0 if collection.search is None else index % len(take_turns(collection.search))
-    played = record(agent, env, Job(index, seed, candidate), space.column, collection.max_steps, beat)
+    played = record(agent, env, Job(index, seed), space.column, collection.max_steps, beat)
     return Episode(
         index=index,
         seed=seed,
@@ -84,10 +81,10 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     env = recipe.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     policy = pick_policy(settings.policy, space)
-    player = find_player(session) if policy in ("controller", "search") else None
+    player = find_player(session) if policy == "controller" else None
     if player is not None:
         require_same_view(player.env, recipe)
-    told = policy if player is None else f"{policy} {player.fingerprint[:16]}"
+    told = policy if player is None else f"controller {player.fingerprint[:16]}"
     if policy == "brownian":
         blind_policy(policy, space, spec.walk_low)
         told += f" from {list(spec.walk_low)}" if spec.walk_low else ""
@@ -108,8 +105,7 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
         "packages": _packages(spec),
     }
     env.close()
-    search = session.run_path / "controller" if policy == "search" else None
-    return Collection(recipe, policy, session.seed, settings.max_steps, player, search), described
+    return Collection(recipe, policy, session.seed, settings.max_steps, player), described
 
 
 def require_same_view(seen: EnvRecipe, asked: EnvRecipe) -> None:

@@ -101,15 +101,13 @@ def parts_of(settings: GradientSettings, datasets: Sequence[Dataset]) -> list[in
     """How much of a batch comes from each dataset: by `--shares`, or by their rows."""
     if not settings.shares:
         return parts_of_batch(settings.batch, [dataset.rows for dataset in datasets])
-    if settings.shares == "equal":
-        return parts_of_batch(settings.batch, [1.0] * len(datasets))
     try:
         shares = [float(text) for text in settings.shares.split(",")]
     except ValueError:
         shares = []
     if len(shares) != len(datasets) or min(shares) <= 0:
         raise UsageProblem(
-            f"--shares is {settings.shares!r}; expected equal, or a number above 0 for each of the {len(datasets)} "
-            "datasets, separated by commas."
+            f"--shares is {settings.shares!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
+            "separated by commas."
         )
     return parts_of_batch(settings.batch, shares)

@@ -62,16 +62,6 @@ def find_player(session: Session) -> Player:
     )
 
 
-@lru_cache(maxsize=1)
-def take_turns(folder: Path) -> NDArray[np.float32]:
-    """The parameters of a controller and of the means of its search, (2 x means, P): it, a mean, it, the next one."""
-    from stages.trained import load_controller
-
-    found = load_controller(folder, "wm train-controller")
-    kept = np.repeat(np.asarray(found.parameters, np.float32)[None], len(found.means), axis=0)
-    return np.stack([kept, np.asarray(found.means, np.float32)], axis=1).reshape(-1, kept.shape[1])
-
-
 @lru_cache(maxsize=2)
 def _models(player: Player) -> tuple[Any, Any, Any]:
     from stages.trained import controller_for, load_mdnrnn, load_vae, memory_of

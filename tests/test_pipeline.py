@@ -29,7 +29,6 @@ from tests.conftest import (
     still_running,
 )
 from wm.artifacts import manifest
-from wm.episodes.dataset import Dataset
 
 
 def digests(folder: Path, name: str) -> dict[str, str]:
@@ -130,19 +129,6 @@ def test_a_search_that_begins_evened_out_goes_on_from_its_own_basis(chain: Path,
     started = load_controller(chain / "runs" / SLUG / "controller", "").parameters
     assert np.allclose(load_controller(warm, "").means[0], started, rtol=1e-3, atol=1e-4)
     assert np.load(whole / "basis-0.npy").shape == (len(started) // 3,) * 2
-
-
-def test_a_search_collects_with_its_means_too(chain: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(chain, folder)
-    run(folder, *arguments("collect", "--policy", "search", "--data", "data/round2.zarr"))
-    run(folder, *arguments("collect", "--policy", "controller", "--data", "data/alone.zarr"))
-    searched, alone = (Dataset.open(folder / "data" / name) for name in ("round2.zarr", "alone.zarr"))
-    assert searched.recipe["policy"].startswith("search ")
-    played = [np.split(dataset.column("actions"), dataset.ends[:-1]) for dataset in (searched, alone)]
-    same = [np.array_equal(*pair) for pair in zip(*played, strict=True)]
-    assert all(same[::2])
-    assert not all(same[1::2])
 
 
 def test_a_trained_controller_can_collect(chain: Path, tmp_path: Path) -> None:

@@ -90,9 +90,8 @@ class CollectSettings(Settings):
     gray: bool = setting(False, "Store one gray channel instead of three colours.", flag=True)
     policy: str = setting(
         "auto",
-        "Who plays: auto is sticky for discrete actions, brownian for continuous ones; search is the controller and, "
-        "every other episode, one of the means of its search.",
-        choices=("auto", "random", "sticky", "brownian", "controller", "search"),
+        "Who plays: auto is sticky for discrete actions, brownian for continuous ones.",
+        choices=("auto", "random", "sticky", "brownian", "controller"),
         flag=True,
     )
     actions: str = setting(
@@ -126,7 +125,7 @@ class GradientSettings(Settings):
     batch: int = setting(32, "Frames or windows per batch.", low=1, flag=True)
     shares: str = setting(
         "",
-        "With several --data, the share of each in a batch, such as 0.3,0.7, or equal; empty: by their steps.",
+        "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their steps.",
         flag=True,
     )
     accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, flag=True)

@@ -153,9 +153,7 @@ def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
 
 def test_an_environment_has_as_many_rounds_as_the_preset_says_unless_told_otherwise(tmp_path: Path) -> None:
     (tmp_path / "rounds.toml").write_text(
-        "[curriculum.Pong]\nrounds = 3\n"
-        '[collect.Pong.later]\nepisodes = 7\npolicy = "search"\n'
-        '[train-mdnrnn.Pong.later]\nshares = "equal"\n'
+        "[curriculum.Pong]\nrounds = 3\n[collect.Pong.later]\nepisodes = 7\n[train-mdnrnn.Pong.later]\nsteps = 8\n"
     )
     sources = Sources(config=tmp_path / "rounds.toml")
 
@@ -167,8 +165,8 @@ def test_an_environment_has_as_many_rounds_as_the_preset_says_unless_told_otherw
     assert [len(chain.runs) for chain in chains(1)] == [1, 1]
     told = {(step.round, step.stage): step.settings for step in chains(0)[0].steps}
     collected = [told[number, "collect"] for number in (1, 2, 3)]
-    assert [(one.episodes, one.policy) for one in collected] == [(50, "auto"), (7, "search"), (7, "search")]  # type: ignore[attr-defined]
-    assert [told[number, "train-mdnrnn"].shares for number in (1, 3)] == ["", "equal"]  # type: ignore[attr-defined]
+    assert [(one.episodes, one.policy) for one in collected] == [(50, "auto"), (7, "controller"), (7, "controller")]  # type: ignore[attr-defined]
+    assert [told[number, "train-mdnrnn"].steps for number in (1, 3)] == [4000, 8]  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
