@@ -1,7 +1,8 @@
 """`wm train-controller --from`: a controller goes on with another M.
 
 C is linear in [z, h], and an M that was trained again says the same in another h. So the new weights are those whose
-outputs are nearest, over real episodes, to what the old ones say with the old M (ridge regression).
+outputs are nearest, over real episodes, to what the old ones say with the old M (ridge regression). One that makes no
+use of h stays as it is.
 """
 
 from dataclasses import dataclass
@@ -56,6 +57,9 @@ def carried_over(
         return old
     if controller.hidden:
         raise RecipeMismatch("--from takes a controller with hidden units only to the same M; leave --from out.")
+    size = controller.outputs * controller.inputs
+    if not weights_on_memory(old, controller, mdnrnn.model.latent).any():
+        return old
     form = there.form
     memories = [memory_of(each, form) for each in (previous.mdnrnn, mdnrnn)]
     windows = Windows(latents, np.ones(len(latents.ends), bool), LONGEST, EPISODES, 0)
@@ -64,9 +68,14 @@ def carried_over(
     seen = batch.mask.astype(bool)
     z, actions = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.actions)
     features = [given_to_c(memory, z, actions)[seen] for memory in memories if memory is not None]
-    size = controller.outputs * controller.inputs
     said = features[0] @ old[:size].reshape(controller.outputs, -1).T.astype(np.float64) + old[size:]
     return _nearest(features[1], said)
+
+
+def weights_on_memory(parameters: NDArray[np.float32], controller: Controller, latent: int) -> NDArray[np.float32]:
+    """What a linear C's parameters make of h, (outputs, H)."""
+    size = controller.outputs * controller.inputs
+    return parameters[:size].reshape(controller.outputs, controller.inputs)[:, latent:]
 
 
 @torch.inference_mode()

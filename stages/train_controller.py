@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from stages import console
 from stages.candidates import Evaluation
-from stages.carrying import carried_over, load_previous
+from stages.carrying import carried_over, load_previous, weights_on_memory
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
@@ -17,10 +18,11 @@ from stages.temperature import choose_temperature
 from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
+from wm.errors import UsageProblem
 from wm.evolution.history import History
 from wm.evolution.scores import Score
 from wm.evolution.search import Search
-from wm.models.controller import pick_head
+from wm.models.controller import Controller, pick_head
 from wm.report.curves import Curve, draw
 from wm.settings import ControllerSettings
 from wm.training import weights
@@ -80,14 +82,14 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     session.budget(run.folder).require(2_000_000, 0, "evolving C")
     player = _player(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, player.form, player.env)
+    start = np.zeros(controller.parameters, np.float32)
+    if settings.from_:
+        start = carried_over(load_previous(settings.from_), mdnrnn, controller, load_newest_latents(session, mdnrnn))
+    if settings.evened and settings.even_over == "z":
+        _require_no_memory(start, controller, mdnrnn.model.latent, settings)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
-        start = np.zeros(controller.parameters, np.float32)
-        if settings.from_:
-            start = carried_over(
-                load_previous(settings.from_), mdnrnn, controller, load_newest_latents(session, mdnrnn)
-            )
         with session.open_workers() as workers:
             evaluation = Evaluation(session, settings, player, workers, mdnrnn)
             temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
@@ -124,6 +126,16 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         }
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-controller", builder, artifact, _summary(artifact))
+
+
+def _require_no_memory(
+    start: NDArray[np.float32], controller: Controller, latent: int, settings: ControllerSettings
+) -> None:
+    if weights_on_memory(start, controller, latent).any():
+        raise UsageProblem(
+            f"--set even_over=z leaves out what the controller of {settings.from_} makes of M's memory; "
+            "give even_over=all."
+        )
 
 
 def _metrics(

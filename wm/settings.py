@@ -320,6 +320,10 @@ class ControllerSettings(Settings):
         check_temperature(self.temperature)
         if self.in_ != "real" and self.mdnrnn == "untrained":
             raise UsageProblem(f"--mdnrnn untrained cannot dream; leave out --in {self.in_}, or use --mdnrnn none.")
+        if self.evened and self.hidden:
+            raise UsageProblem(
+                f"--set evened=true takes a linear C; --set hidden is {self.hidden}, leave one of them out."
+            )
         for name, given in (("--in dream", self.in_ == "dream"), ("--from", self.from_), ("--set hidden", self.hidden)):
             if self.even_after and given:
                 raise UsageProblem(

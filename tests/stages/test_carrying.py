@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.carrying import Previous, carried_over
+from stages.carrying import Previous, carried_over, weights_on_memory
 from stages.session import Session
 from stages.starting import load_start
 from stages.starts import load_latents
@@ -54,6 +54,26 @@ def test_with_hidden_units_in_another_order_it_still_says_the_same(chain: Path) 
     old = np.asarray(previous.controller.parameters)[: 3 * width].reshape(3, width)
     assert np.abs(new[:, :latent] - old[:, :latent]).max() < 0.1
     assert np.corrcoef(new[:, latent:].ravel(), old[:, latent:][:, order].ravel())[0, 1] > 0.9
+
+
+def test_one_that_makes_no_use_of_the_memory_stays_as_it_is(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    blind = np.array(previous.controller.parameters, np.float32)
+    weights_on_memory(blind, previous.controller.model, mdnrnn.model.latent)[:] = 0
+    shape = mdnrnn.shape
+    anew = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"]).requires_grad_(False)
+    previous = replace(previous, controller=replace(previous.controller, parameters=blind))
+    assert np.array_equal(carried_over(previous, other(mdnrnn, anew), previous.controller.model, latents), blind)
+
+
+def test_what_a_controller_makes_of_the_memory_is_not_dropped_silently(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    shutil.copytree(chain / "data", tmp_path / "data")
+    over_z = ("--set", "evened=true", "--set", "even_over=z", "--name", "again")
+    done = outcome(tmp_path, *arguments("train-controller", "--from", f"runs/{SLUG}", *over_z))
+    assert done.returncode == 64
+    assert "leaves out what the controller of" in done.stderr
+    assert not list((tmp_path / "runs").rglob("again*"))
 
 
 def test_a_controller_of_another_form_is_refused(chain: Path) -> None:

@@ -73,6 +73,11 @@ def dataset(path: Path, size: int = 32) -> Path:
             "--set even_after=5 begins anew with a linear C, by what it was given in reality; leave out --in dream",
         ),
         (("train-controller", "--env", "Pong", "--from", "r", "--set", "even_after=5"), 64, "leave out --from"),
+        (
+            ("train-controller", "--env", "Pong", "--set", "evened=true", "--set", "hidden=4"),
+            64,
+            "--set evened=true takes a linear C; --set hidden is 4, leave one of them out.",
+        ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
