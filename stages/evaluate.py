@@ -108,14 +108,17 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             shares = share_out(jobs_for_testing(settings.episodes), workers.count)
             tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
+        found = controller.artifact.metrics
         metrics = _metrics(session, settings, outcomes) | {
             "agent": "vmc",
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
-            "env_steps": controller.artifact.metrics["env_steps"] + vae.artifact.metrics["rows"],
+            "env_steps": found["env_steps"]
+            + found.get("env_steps_before", 0)
+            + max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)),
             "protocol": protocol_of(vae.env),
             "memory": controller.form.memory,
             "training_wall_seconds": round(
-                _wall(vae.artifact, mdnrnn.artifact) + controller.artifact.metrics["seconds"], 1
+                _wall(vae.artifact, mdnrnn.artifact) + found["seconds"] + found.get("seconds_before", 0.0), 1
             ),
         }
         durable.write_json(builder.folder / SCORES, metrics)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stages import console
 from stages.candidates import Evaluation
-from stages.carrying import carried_over, load_previous, weights_on_memory
+from stages.carrying import Previous, carried_over, load_previous, weights_on_memory
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
@@ -82,9 +82,11 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     session.budget(run.folder).require(2_000_000, 0, "evolving C")
     player = _player(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, player.form, player.env)
-    start = np.zeros(controller.parameters, np.float32)
+    start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.from_:
-        start = carried_over(load_previous(settings.from_), mdnrnn, controller, load_newest_latents(session, mdnrnn))
+        previous = load_previous(settings.from_)
+        start = carried_over(previous, mdnrnn, controller, load_newest_latents(session, mdnrnn))
+        before = _spent_on(previous, mdnrnn)
     if settings.evened and settings.even_over == "z":
         _require_no_memory(start, controller, mdnrnn.model.latent, settings)
     with run.build(session.keep_current, console.say) as builder:
@@ -116,14 +118,18 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         saved = {"mean": torch.from_numpy(history.best), "means": torch.from_numpy(means)}
         weights.save(builder.folder / weights.WEIGHTS, saved)
         durable.write_bytes(builder.folder / "returns.png", _curve(history, session.env, settings))
-        metrics = _metrics(history, settings, dreamt, sought) | {
-            "parameters": controller.parameters,
-            "head": controller.head,
-            "means": generations,
-            "temperature": temperature,
-            "trusted": evolution.trusted,
-            "ended": evolution.ended(),
-        }
+        metrics = (
+            _metrics(history, settings, dreamt, sought)
+            | before
+            | {
+                "parameters": controller.parameters,
+                "head": controller.head,
+                "means": generations,
+                "temperature": temperature,
+                "trusted": evolution.trusted,
+                "ended": evolution.ended(),
+            }
+        )
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-controller", builder, artifact, _summary(artifact))
 
@@ -136,6 +142,15 @@ def _require_no_memory(
             f"--set even_over=z leaves out what the controller of {settings.from_} makes of M's memory; "
             "give even_over=all."
         )
+
+
+def _spent_on(previous: Previous, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
+    """Real steps of all searches before this one, and what they and their Ms took, but for this M."""
+    found = previous.controller.artifact.metrics
+    seconds = found["seconds"] + found.get("seconds_before", 0.0)
+    if previous.mdnrnn.artifact.fingerprint != mdnrnn.artifact.fingerprint:
+        seconds += previous.mdnrnn.artifact.manifest["provenance"]["wall_seconds"]
+    return {"env_steps_before": found["env_steps"] + found.get("env_steps_before", 0), "seconds_before": seconds}
 
 
 def _metrics(

@@ -126,8 +126,14 @@ def test_a_search_that_begins_evened_out_goes_on_from_its_own_basis(chain: Path,
         run(folder, *arguments("train-controller", *evened, *more, "--name", name))
     whole, warm = (folder / "runs" / SLUG / name for name in ("whole", "warm"))
     assert (whole / "basis-0.npy").is_file()
-    started = load_controller(chain / "runs" / SLUG / "controller", "").parameters
+    started_from = chain / "runs" / SLUG / "controller"
+    started = load_controller(started_from, "").parameters
     assert np.allclose(load_controller(warm, "").means[0], started, rtol=1e-3, atol=1e-4)
+    spent, before = (json.loads((folder / "manifest.json").read_text())["metrics"] for folder in (warm, started_from))
+    assert spent["env_steps_before"] == before["env_steps"]
+    assert spent["seconds_before"] == before["seconds"]
+    scored = json.loads(run(folder, *arguments("evaluate", "--controller", "warm", "--json")).stdout)["metrics"]
+    assert scored["env_steps"] >= spent["env_steps"] + before["env_steps"]
     assert np.load(whole / "basis-0.npy").shape == (len(started) // 3,) * 2
 
 
