@@ -53,6 +53,14 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     return datasets, vae
 
 
+def _take_over(session: Session, latents: Run, start: Path) -> None:
+    """Copy latents of the same episodes and V from the run to go on from: seeing them again would take minutes."""
+    there = replace(latents, root=start).current()
+    if there is not None and not latents.folder.exists():
+        console.say(f"train-mdnrnn {session.env}: latents are taken over from {there.folder}")
+        runs.copy(there, latents.folder)
+
+
 def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
     inputs |= start_fingerprint(settings, "mdnrnn")
@@ -120,6 +128,8 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
     if vae.artifact.folder.parent != session.run_path:
         console.say(f"train-mdnrnn {session.env}: V is taken over from {vae.artifact.folder}")
         runs.copy(vae.artifact, session.run_path / "vae")
+    for part in coming if settings.from_ else []:
+        _take_over(session, part, Path(settings.from_))
     parts = [read_latents(encode(session, dataset, vae).path) for dataset in datasets]
     latents = join(parts)
     device = torch.device(pick_device(session.device))

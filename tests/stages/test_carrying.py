@@ -1,3 +1,4 @@
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from stages.starting import load_start
 from stages.starts import load_latents
 from stages.trained import load_all
 from tests.conftest import SLUG, TINY, arguments, outcome, run
+from wm.artifacts.manifest import NAME
 from wm.artifacts.runs import Artifact
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn import MdnRnn
@@ -86,6 +88,17 @@ def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> N
     model = MdnRnn(4, 3, 8, 5, 10.0)
     with pytest.raises(RecipeMismatch, match=r"heads.weight is \(62, 16\), expected \(62, 8\)"):
         load_start(MdnRnnSettings(from_=str(chain / "runs" / SLUG)), "mdnrnn", model)
+
+
+def test_latents_of_the_run_before_are_not_made_again(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    shutil.copytree(chain / "data", tmp_path / "data")
+    words = arguments("train-mdnrnn", "--run", "runs/again", "--from", f"runs/{SLUG}", "--steps", "20")
+    told = run(tmp_path, *words).stderr
+    assert "latents are taken over from" in told
+    assert "encode" not in told
+    before, after = (json.loads((tmp_path / "runs" / name / "latents" / NAME).read_text()) for name in (SLUG, "again"))
+    assert before == after
 
 
 def test_from_a_run_that_is_not_there_says_what_to_run(chain: Path, tmp_path: Path) -> None:
