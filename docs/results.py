@@ -25,6 +25,7 @@ RESULTS, PAGE, CURVES, README = (
 ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", "Catch")
 AGENTS = {
     "vmc": "ours",
+    "vmc-round2": "ours, round 2",
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
     "vmc-dream": "ours, C evolved in the dream alone",
@@ -63,7 +64,7 @@ def rows_of(run: Path, preset: str) -> list[Row]:
             "episodes": score["episodes"],
             "env_steps": score.get("env_steps", 0),
             "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
-            "command": _command(score["env"], place.name, score["episodes"], preset),
+            "command": _command(run, score["env"], place.name, score["episodes"], preset),
             "commit": provenance["commit"],
             "sha256": hashlib.sha256((place / "score.json").read_bytes()).hexdigest(),
         }
@@ -93,11 +94,12 @@ def _agent(run: Path, recipe: dict[str, Any]) -> str:
     return "-".join([*parts, *(part for part in run.suffixes if part.startswith(".round"))]).replace("-.", "-")
 
 
-def _command(env: str, name: str, episodes: int, preset: str) -> str:
+def _command(run: Path, env: str, name: str, episodes: int, preset: str) -> str:
     who = {"random": " --agent random", "controller": ""}.get(name, f" --controller {name}")
     who = " --agent dreamer" if name == "dreamer" else who
     named = f" --preset {preset}" if preset in preset_names() else ""  # a Dreamer has more, of its training alone
-    return f"wm evaluate --env {env}{named} --episodes {episodes}{who}"
+    where = f" --run runs/{run.name}" if run.suffixes else ""
+    return f"wm evaluate --env {env}{named}{where} --episodes {episodes}{who}"
 
 
 def _curve(controller: Path, kind: str) -> list[list[float]]:
@@ -147,13 +149,19 @@ def table(rows: list[Row]) -> str:
     return markdown_table(head, lines)
 
 
+def _spent(row: Row) -> tuple[str, str]:
+    """Steps and time of all rounds, where they were added up."""
+    if row["env_steps"] is None:
+        return "–", "–"
+    return f"{row['env_steps']:,}", f"{row['hours'] * 60:.0f} min"
+
+
 def page(rows: list[Row]) -> str:
     """Markdown."""
     every = [
         [row["env"], AGENTS.get(row["agent"], row["agent"]), row["preset"] or "–",
          ", ".join(map(str, row["training_seeds"])) or "–", f"{row['mean']:.2f} ± {row['ci95']:.2f}",
-         str(row["episodes"]), f"{row['env_steps']:,}", f"{row['hours'] * 60:.0f} min", f"`{row['commit']}`",
-         f"`{row['sha256'][:12]}`"]
+         str(row["episodes"]), *_spent(row), f"`{row['commit']}`", f"`{row['sha256'][:12]}`"]
         for row in rows
     ]  # fmt: skip
     goals = []
@@ -173,7 +181,8 @@ def page(rows: list[Row]) -> str:
         "![Curves](results.png)\n",
         "*The validated mean of each search, and the random policy (dashed).*\n",
         "## Every row\n",
-        "The digest is of the run's score.json, with every episode's return.\n",
+        "The digest is of the run's score.json, with every episode's return. Steps and time are those of all "
+        "rounds; of CartPole's second they were not added up.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
                         "training", "commit", "digest"], every),
         "## How far the dream can be trusted\n",
