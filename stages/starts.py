@@ -23,7 +23,7 @@ def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
 
 
 def load_newest_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
-    """Those of the last dataset, which the controller before played, if there was one."""
+    """Those of the dataset whose name comes last, which is the newest round's."""
     return _parts(session, mdnrnn)[-1]
 
 

@@ -13,7 +13,7 @@ from stages.carrying import Previous, carried_over, load_previous, weights_on_me
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_newest_latents
+from stages.starts import load_latents, load_newest_latents
 from stages.temperature import choose_temperature
 from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
@@ -85,7 +85,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.from_:
         previous = load_previous(settings.from_)
-        start = carried_over(previous, mdnrnn, controller, load_newest_latents(session, mdnrnn))
+        start = carried_over(previous, mdnrnn, controller, load_latents(session, mdnrnn))
         before = _spent_on(previous, mdnrnn)
     if settings.evened and settings.even_over == "z":
         _require_no_memory(start, controller, mdnrnn.model.latent, settings)

@@ -124,9 +124,7 @@ class GradientSettings(Settings):
     steps: int = setting(4000, "Training steps.", low=1, flag=True)
     batch: int = setting(32, "Frames or windows per batch.", low=1, flag=True)
     shares: str = setting(
-        "",
-        "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their steps.",
-        flag=True,
+        "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their steps.", flag=True
     )
     accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, flag=True)
     precision: str = setting(
@@ -285,8 +283,8 @@ class ControllerSettings(Settings):
     )
     evened: bool = setting(
         False,
-        "Begin with steps that change what C says evenly, by what it is given in the last episodes that M learned "
-        "from; sigma is then a share of the weights it begins with, if there are any.",
+        "Begin with steps that change what C says evenly, by what it is given in the episodes of the last --data "
+        "that M learned from; sigma is then a share of the weights it begins with, if there are any.",
         added=True,
     )
     dreams: int = setting(
@@ -294,7 +292,7 @@ class ControllerSettings(Settings):
     )
     dreams_from: str = setting(
         "anywhere",
-        "Where candidates' dreams begin: anywhere in the episodes M learned from, or early in the last of them.",
+        "Where dreams begin: anywhere in the episodes that M learned from, or early in those of the last --data.",
         choices=("anywhere", "early"),
         added=True,
     )
