@@ -147,15 +147,24 @@ def foresee(session: Session, settings: CurriculumSettings, sources: Sources) ->
 def table_of(foreseen: Foreseen) -> str:
     """The plan for people, and what speaks against it."""
     rows = [
-        [env, plan.stage, plan.what, _size(plan.disk), _size(plan.memory), _span(plan.seconds)]
+        [env, stage, plan.what, _size(plan.disk), _size(plan.memory), _span(plan.seconds)]
         for env, plans in foreseen.plans.items()
-        for plan in plans
+        for stage, plan in zip(_with_rounds(plans), plans, strict=True)
     ]
     rows.append(["all", "", "", _size(foreseen.disk), _size(foreseen.memory), _span(foreseen.seconds)])
     lines = [console.table(["environment", "stage", "what", "disk", "memory", "time"], rows)]
     lines.append("estimates from short probes on this machine; how long C takes depends on how long its episodes last")
     lines += [f"warning: {objection}" for objection in foreseen.objections()]
     return "\n".join(lines)
+
+
+def _with_rounds(plans: list[Plan]) -> list[str]:
+    """The stages' names, with the round they are in if it is not the first: each begins with collecting."""
+    names, number = list[str](), 0
+    for plan in plans:
+        number += plan.stage == "collect"
+        names.append(plan.stage + (f", round {number}" if number > 1 else ""))
+    return names
 
 
 def _size(size: int) -> str:

@@ -282,6 +282,15 @@ def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
     assert disk == {"all": 2150, "data": 1990, "artifacts": 790}
 
 
+def test_what_a_later_round_will_take_is_told_as_that_rounds() -> None:
+    stages = ("collect", "train-vae", "evaluate", "collect", "evaluate", "collect")
+    plans = {"a": [Plan(stage, Path("a"), "", 1, 1, (1, 1)) for stage in stages]}
+    told = foresight.table_of(foresight.Foreseen(plans, {}, None, "all")).splitlines()[2:8]
+    assert [re.split(r" {2,}", line)[1] for line in told] == [
+        "collect", "train-vae", "evaluate", "collect, round 2", "evaluate, round 2", "collect, round 3",
+    ]  # fmt: skip
+
+
 def test_environments_side_by_side_need_more_at_a_time_and_take_less_time() -> None:
     def plans(env: str, size: int, seconds: int) -> list[Plan]:
         collected = Plan("collect", Path(env), "", 100 * size, 10 * size, (1, seconds))
