@@ -121,7 +121,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         _motion(whole),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
-        "frame. LunarLander's rows are from before its preset showed motion.\n",
+        "frame.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)
