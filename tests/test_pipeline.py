@@ -118,7 +118,7 @@ def test_the_dream_can_be_trained_in(chain: Path, tmp_path: Path) -> None:
     assert shown["metrics"]["env_steps"] > 0  # the validations are real
 
 
-def test_a_search_that_begins_evened_out_goes_on_from_its_own_basis(chain: Path, tmp_path: Path) -> None:
+def test_a_search_begins_evened_out_from_zero_and_from_a_controller(chain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(chain, folder)
     evened = ("--in", "dream", "--set", "evened=true", "--set", "dreams=4", "--set", "max_steps=20")
@@ -195,6 +195,24 @@ def test_a_killed_stage_goes_on_and_ends_as_if_nothing_had_happened(stage: str, 
 def chain_of(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
+
+
+def test_a_killed_search_that_began_evened_out_goes_on_from_the_basis_it_kept(chain: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("whole", "killed")]
+    for folder in folders:
+        shutil.copytree(chain, folder)
+    words = arguments("train-controller", "--max-generations", "60", "--name", "evened", "--set", "evened=true")
+    run(folders[0], *words)
+    places = [folder / "runs" / SLUG for folder in folders]
+    log = places[1] / "evened.partial" / "generations.jsonl"
+    kill_when(folders[1], lambda: log.exists() and log.read_text().count("\n") > 1, *words)
+    kept = (places[1] / "evened.partial" / "basis-0.npy").stat().st_mtime_ns
+    shown = json.loads(run(folders[1], *words, "--json").stdout)
+    assert shown["status"] == "resumed"
+    assert (places[1] / "evened" / "basis-0.npy").stat().st_mtime_ns == kept  # not worked out again
+    sums = [json.loads((place / "evened" / manifest.NAME).read_text())["files"] for place in places]
+    for name in ("weights.safetensors", "basis-0.npy"):
+        assert sums[0][name] == sums[1][name]
 
 
 def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
