@@ -43,6 +43,23 @@ def test_changes_are_seen_against_the_first_frame_of_each_episode(gray: bool) ->
     assert (shown == 128).mean() > 0.9  # the moon is gone
 
 
+@pytest.mark.parametrize("gray", [False, True])
+def test_what_stands_still_becomes_background(gray: bool) -> None:
+    noop, right = 0, 2
+    plain, moving = (EnvRecipe("Breakout", gray=gray, show=show).make() for show in ("picture", "moving"))
+    for seed in (3, 4):
+        first = plain.reset(seed=seed)[0].astype(int)
+        assert (moving.reset(seed=seed)[0] == 128).all()
+        for _ in range(10):
+            frame, shown = plain.step(right)[0].astype(int), moving.step(right)[0].astype(int)
+        moved = np.abs(frame - first) > 80  # the paddle, where it is and where it was
+        assert moved.any()
+        assert (np.sign(shown - 128) == np.sign(frame - first))[moved].all()
+        for _ in range(70):
+            shown = moving.step(noop)[0]
+        assert (shown == 128).all()
+
+
 def test_motion_shows_the_changes_of_now_and_of_before() -> None:
     changes, motion = (
         EnvRecipe("LunarLander", gray=True, show="changes").make(),

@@ -12,9 +12,11 @@ from wm.errors import UsageProblem
 
 Frame = NDArray[np.uint8]
 AGO = 4  # steps, in which a lander falls some three pixels
+FOLLOWS = 4  # levels a step, so that a brick that is gone, or a paddle that rests, is background after some fifty
 SHOWN = {
     "picture": "",
     "changes": "what has changed since an episode's first frame",
+    "moving": "what differs from a background that slowly follows the picture",
     "motion": f"what has changed since an episode's first frame now, {AGO} and {2 * AGO} steps ago, in gray",
 }
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
@@ -137,8 +139,10 @@ class PixelEnv(gym.Env[Frame, Any]):
     """A gymnasium environment that shows (size, size, 3 or 1) uint8 frames, as its painter draws them.
 
     `show` says what a frame is: the `picture`; its `changes` since the episode's first, 128 being no change and a step
-    of one two levels of brightness, so that what stands still in an episode is gone, such as a landscape; or `motion`,
-    in three channels the changes in gray now, `AGO` steps ago and twice that long ago.
+    of one two levels of brightness, so that what stands still in an episode is gone, such as a landscape; `moving`,
+    the same against a background that follows each pixel by up to `FOLLOWS` levels a step (as in Manzanera & Richefeu
+    2004), so that what stands still is gone after a while, such as a wall that bricks were shot from; or `motion`, in
+    three channels the changes in gray now, `AGO` steps ago and twice that long ago.
     Where a probe is given, `info["labels"]` holds what the environment knows beyond its pixels, for probes only.
     """
 
@@ -153,7 +157,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         probe: Probe | None,
     ) -> None:
         self.env, self.painter, self._show = env, painter, show
-        self._first: NDArray[np.int16] | None = None
+        self._ground: NDArray[np.int16] | None = None
         self._past: deque[Frame] = deque(maxlen=2 * AGO + 1)
         self.size, self.gray = size, gray
         self.action_space = env.action_space
@@ -164,7 +168,7 @@ class PixelEnv(gym.Env[Frame, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         self.painter.begin()
-        self._first = None
+        self._ground = None
         return self._frame(observation), self._labelled(info, observation)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -185,11 +189,14 @@ class PixelEnv(gym.Env[Frame, Any]):
             frame = (frame @ _LUMA + 0.5).astype(np.uint8)[..., None]
         if self._show == "picture":
             return frame
-        if self._first is None:
-            self._first = frame.astype(np.int16)
+        if self._ground is None:
+            self._ground = frame.astype(np.int16)
             self._past.extend([np.full(frame.shape, 128, np.uint8)] * (2 * AGO + 1))
-        change: Frame = (128 + (frame - self._first) // 2).astype(np.uint8)
-        if self._show == "changes":
+        difference = frame - self._ground
+        change: Frame = (128 + difference // 2).astype(np.uint8)
+        if self._show == "moving":
+            self._ground += np.clip(difference, -FOLLOWS, FOLLOWS)
+        if self._show != "motion":
             return change
         self._past.append(change)
         return np.concatenate([self._past[-1 - ago] for ago in (0, AGO, 2 * AGO)], axis=-1)
