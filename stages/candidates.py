@@ -103,9 +103,8 @@ class Evaluation:
 
     def _given(self, z: NDArray[np.float32], actions: torch.Tensor) -> NDArray[np.float32]:
         """What C is given along an episode, z (T, Z) and encoded actions (T, A); z alone if the search is over that."""
-        if self._memory is None or self.settings.even_over == "z":
-            return z
-        return given_to_c(self._memory, torch.from_numpy(z)[None], actions[None])[0].astype(np.float32)
+        memory = None if self.settings.even_over == "z" else self._memory
+        return given_to_c(memory, z, actions).astype(np.float32)
 
     def given(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
         """What C is given, or z alone if the search is to be over that, (T, numbers) in each episode; and the steps it

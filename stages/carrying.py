@@ -1,8 +1,8 @@
-"""`wm train-controller --from`: a controller goes on with another M.
+"""`wm train-controller --from`: a controller goes on with another M, or with another V and M.
 
-C is linear in [z, h], and an M that was trained again says the same in another h. So the new weights are those whose
-outputs are nearest, over real episodes, to what the old ones say with the old M (ridge regression). One that makes no
-use of h stays as it is.
+C is linear in [z, h], and an M that was trained again says the same in another h, a V in another z. So the new weights
+are those whose outputs are nearest, over real episodes, to what the old ones say with the old V and M (ridge
+regression). With the same V, one that makes no use of h stays as it is.
 """
 
 from dataclasses import dataclass
@@ -12,35 +12,58 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages.trained import TrainedController, TrainedMdnRnn, load_controller, load_mdnrnn, memory_of
+from stages.trained import (
+    TrainedController,
+    TrainedMdnRnn,
+    TrainedVae,
+    load_controller,
+    load_mdnrnn,
+    load_vae,
+    memory_of,
+)
+from wm.episodes.batches import FrameReader
 from wm.episodes.latents import Latents
-from wm.episodes.windows import Windows
 from wm.errors import RecipeMismatch
 from wm.models.controller import Controller
+from wm.models.eye import Eye
 from wm.models.mdnrnn import MdnRnn
 
 EPISODES, LONGEST = 64, 500  # played through both Ms
+AT_ONCE = 64  # frames
 RIDGE = 1e-3
 
 
 @dataclass(frozen=True)
 class Previous:
-    """The controller to go on from, and the M it was evolved on."""
+    """The controller to go on from, and the V and M it was evolved on."""
 
     controller: TrainedController
     mdnrnn: TrainedMdnRnn
+    vae: TrainedVae
+
+    def same_vae(self, mdnrnn: TrainedMdnRnn) -> bool:
+        """Whether this M sees with the same V."""
+        same: bool = self.controller.artifact.inputs["vae"] == mdnrnn.artifact.inputs["vae"]
+        return same
 
 
 def load_previous(run: str) -> Previous:
     """The controller of a run. Raises MissingInput if there is none."""
-    folder, again = Path(run), f"wm train-controller --run {run}"
-    return Previous(load_controller(folder / "controller", again), load_mdnrnn(folder / "mdnrnn", again))
+    folder = Path(run)
+    controller = load_controller(folder / "controller", f"wm train-controller --run {run}")
+    mdnrnn = load_mdnrnn(folder / "mdnrnn", f"wm train-mdnrnn --run {run}")
+    return Previous(controller, mdnrnn, load_vae(folder / "vae", f"wm train-vae --run {run}"))
 
 
 def carried_over(
-    previous: Previous, mdnrnn: TrainedMdnRnn, controller: Controller, latents: Latents
+    previous: Previous,
+    mdnrnn: TrainedMdnRnn,
+    controller: Controller,
+    latents: Latents,
+    frames: FrameReader | None = None,
 ) -> NDArray[np.float32]:
-    """The previous controller's parameters, for this M. Raises RecipeMismatch if C has another form, or V changed."""
+    """The previous controller's parameters, for this M. If V is another one, `frames` are those of the `latents`. Raises
+    RecipeMismatch if C has another form, or cannot be carried over to another M or V."""
     there, old = previous.controller, np.asarray(previous.controller.parameters, np.float32)
     if there.model != controller:
         shapes = [f"{one.head}, {one.inputs} inputs, {one.hidden} hidden units" for one in (there.model, controller)]
@@ -48,28 +71,37 @@ def carried_over(
             f"{there.artifact.folder} has another form ({shapes[0]}) than is asked for ({shapes[1]}); give the same "
             "settings, or leave --from out."
         )
-    if there.artifact.inputs["vae"] != mdnrnn.artifact.inputs["vae"]:
-        raise RecipeMismatch(
-            f"{there.artifact.folder} was evolved on another V; give a run of the same V, or leave --from out."
-        )
-    same = previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
-    if same or there.form.memory == "none":
+    same_vae = previous.same_vae(mdnrnn)
+    if same_vae and (
+        previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint or there.form.memory == "none"
+    ):
         return old
     if controller.hidden:
-        raise RecipeMismatch("--from takes a controller with hidden units only to the same M; leave --from out.")
-    size = controller.outputs * controller.inputs
-    if not weights_on_memory(old, controller, mdnrnn.model.latent).any():
+        raise RecipeMismatch("--from takes a controller with hidden units only to the same V and M; leave --from out.")
+    if same_vae and not weights_on_memory(old, controller, mdnrnn.model.latent).any():
         return old
-    form = there.form
-    memories = [memory_of(each, form) for each in (previous.mdnrnn, mdnrnn)]
-    windows = Windows(latents, np.ones(len(latents.ends), bool), LONGEST, EPISODES, 0)
-    chosen = np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64))
-    batch = windows.cut(np.stack([chosen, np.zeros_like(chosen)], axis=1))
-    seen = batch.mask.astype(bool)
-    z, actions = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.actions)
-    features = [given_to_c(memory, z, actions)[seen] for memory in memories if memory is not None]
-    said = features[0] @ old[:size].reshape(controller.outputs, -1).T.astype(np.float64) + old[size:]
-    return _nearest(features[1], said)
+    if not same_vae and frames is None:
+        raise RecipeMismatch(
+            f"{there.artifact.folder} was evolved on another V, and the episodes that this one's M learned from are "
+            "gone; give them with --data, or leave --from out."
+        )
+    eye = Eye(previous.vae.model)
+    memories = [memory_of(each, there.form) for each in (previous.mdnrnn, mdnrnn)]
+    before, after = [], []
+    for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):
+        first, end = int(latents.starts[episode]), int(latents.ends[episode]) - 1
+        rows = slice(first, min(end, first + LONGEST))
+        z, actions = latents.means[rows], torch.from_numpy(latents.space.encode(latents.actions[rows]))
+        seen = z if same_vae or frames is None else _seen(eye, frames.read(rows.start, rows.stop))
+        before.append(given_to_c(memories[0], seen, actions))
+        after.append(given_to_c(memories[1], z, actions))
+    size = controller.outputs * controller.inputs
+    weights = old[:size].reshape(controller.outputs, -1).T.astype(np.float64)
+    return _nearest(np.concatenate(after), np.concatenate(before) @ weights + old[size:])
+
+
+def _seen(eye: Eye, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.concatenate([eye.see(part).numpy() for part in torch.from_numpy(frames).split(AT_ONCE)])
 
 
 def weights_on_memory(parameters: NDArray[np.float32], controller: Controller, latent: int) -> NDArray[np.float32]:
@@ -79,10 +111,13 @@ def weights_on_memory(parameters: NDArray[np.float32], controller: Controller, l
 
 
 @torch.inference_mode()
-def given_to_c(memory: MdnRnn, z: torch.Tensor, actions: torch.Tensor) -> NDArray[np.float64]:
-    """[z, h] (B, L, Z + H) as C sees them: h before the step."""
-    hidden = memory.lstm(torch.cat([z, actions], -1))[0].numpy()
-    return np.concatenate([z.numpy(), np.pad(hidden[:, :-1], ((0, 0), (1, 0), (0, 0)))], -1).astype(np.float64)
+def given_to_c(memory: MdnRnn | None, z: NDArray[np.float32], actions: torch.Tensor) -> NDArray[np.float64]:
+    """[z, h] (T, Z + H) as C sees them along an episode, z (T, Z) and encoded actions (T, A): h before the step. Without
+    a memory, z alone."""
+    if memory is None:
+        return z.astype(np.float64)
+    hidden = memory.lstm(torch.cat([torch.from_numpy(z), actions], -1)[None])[0][0].numpy()
+    return np.concatenate([z, np.pad(hidden[:-1], ((1, 0), (0, 0)))], -1).astype(np.float64)
 
 
 def _nearest(features: NDArray[np.float64], said: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -119,7 +119,8 @@ def env_names(settings: CurriculumSettings) -> list[str]:
 
 def chains_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Chain]:
     """The chain of every environment. A later round has a run of its own, `runs/<Env>.round2`: it collects with the
-    controller of the round before into `data/<Env>.round2.zarr`, and goes on with the same V from its M and its C."""
+    controller of the round before into `data/<Env>.round2.zarr`, and goes on from its M and its C, with its V or from
+    it."""
     found: list[Chain] = []
     for env in env_names(settings):
         start = found[-1].runs[0] if found and settings.warm_start else None
@@ -145,19 +146,21 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
     data, folder = here.data_path, here.run_path
     found = [Step(stage, here, chosen[stage]) for stage in VMC]
     datasets = [data]
-    rounds = settings.rounds or sources.resolve("curriculum", CurriculumSettings, here.env)[0].rounds
+    own = sources.resolve("curriculum", CurriculumSettings, here.env)[0]
+    stages = VMC if settings.see_anew or own.see_anew else tuple(name for name in VMC if name != "train-vae")
     again = stage_settings(sources, here.env, later=True)
     again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
     again["train-controller"] = replace(again["train-controller"], **given)
-    for number in range(2, rounds + 1):
+    for number in range(2, (settings.rounds or own.rounds) + 1):
         before = here
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
         last: dict[str, Any] = {"from_": str(before.run_path)}
+        again["train-vae"] = replace(again["train-vae"], **last, episodes=0)  # type: ignore[call-arg]
         again["train-mdnrnn"] = replace(again["train-mdnrnn"], **last)
         again["train-controller"] = replace(again["train-controller"], **last, even_after=0)  # type: ignore[call-arg]
         places = {"collect": replace(before, data=(datasets[-1],))}
-        found += [Step(name, places.get(name, here), again[name], number) for name in VMC if name != "train-vae"]
+        found += [Step(name, places.get(name, here), again[name], number) for name in stages]
     return found
 
 

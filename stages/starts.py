@@ -9,6 +9,8 @@ from stages.session import Session
 from stages.trained import TrainedMdnRnn
 from wm.artifacts import runs
 from wm.dreams import Starts, warm_starts
+from wm.episodes.batches import FrameReader
+from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents, join
 from wm.errors import RecipeMismatch
 from wm.seeding import generator
@@ -25,6 +27,14 @@ def load_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
 def load_newest_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
     """Those of the dataset whose name comes last, which is the newest round's."""
     return _parts(session, mdnrnn)[-1]
+
+
+def newest_frames(session: Session, mdnrnn: TrainedMdnRnn) -> FrameReader | None:
+    """The frames those latents were made of; None if no --data has them."""
+    name = [name for name in mdnrnn.artifact.inputs if name.startswith("latents")][-1]
+    made_of = runs.load(session.run_path / name, "latents", session.command("train-mdnrnn")).inputs["episodes"]
+    datasets = (Dataset.open(path) for path in session.data_paths if path.exists())
+    return next((FrameReader(dataset) for dataset in datasets if dataset.fingerprint == made_of), None)
 
 
 def _parts(session: Session, mdnrnn: TrainedMdnRnn) -> list[Latents]:

@@ -13,7 +13,7 @@ from stages.carrying import Previous, carried_over, load_previous, weights_on_me
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_latents, load_newest_latents
+from stages.starts import load_latents, load_newest_latents, newest_frames
 from stages.temperature import choose_temperature
 from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
@@ -85,7 +85,11 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.from_:
         previous = load_previous(settings.from_)
-        start = carried_over(previous, mdnrnn, controller, load_latents(session, mdnrnn))
+        if previous.same_vae(mdnrnn):
+            start = carried_over(previous, mdnrnn, controller, load_latents(session, mdnrnn))
+        else:
+            frames, latents = newest_frames(session, mdnrnn), load_newest_latents(session, mdnrnn)
+            start = carried_over(previous, mdnrnn, controller, latents, frames)
         before = _spent_on(previous, mdnrnn)
     if settings.evened and settings.even_over == "z":
         _require_no_memory(start, controller, mdnrnn.model.latent, settings)
@@ -148,8 +152,11 @@ def _spent_on(previous: Previous, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
     """Real steps of all searches before this one, and what they and their Ms took, but for this M."""
     found = previous.controller.artifact.metrics
     seconds = found["seconds"] + found.get("seconds_before", 0.0)
-    if previous.mdnrnn.artifact.fingerprint != mdnrnn.artifact.fingerprint:
-        seconds += previous.mdnrnn.artifact.manifest["provenance"]["wall_seconds"]
+    for there, same in (
+        (previous.vae, previous.same_vae(mdnrnn)),
+        (previous.mdnrnn, previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint),
+    ):
+        seconds += 0.0 if same else there.artifact.manifest["provenance"]["wall_seconds"]
     return {"env_steps_before": found["env_steps"] + found.get("env_steps_before", 0), "seconds_before": seconds}
 
 

@@ -489,6 +489,11 @@ class CurriculumSettings(Settings):
         flag=True,
         result=False,
     )
+    see_anew: bool = setting(
+        False,
+        "In each round after the first, train V on too, on all episodes; C is carried over to what it sees then.",
+        result=False,
+    )
     max_generations: int = setting(
         0, "End an environment's search after so many generations; 0: the preset's.", low=0, flag=True, result=False
     )
