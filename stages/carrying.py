@@ -62,8 +62,10 @@ def carried_over(
     latents: Latents,
     frames: FrameReader | None = None,
 ) -> NDArray[np.float32]:
-    """The previous controller's parameters, for this M. If V is another one, `frames` are those of the `latents`. Raises
-    RecipeMismatch if C has another form, or cannot be carried over to another M or V."""
+    """The previous controller's parameters, for this M. If V is another one, `frames` are those of the `latents`.
+
+    Raises RecipeMismatch if C has another form, or cannot be carried over to another V or M.
+    """
     there, old = previous.controller, np.asarray(previous.controller.parameters, np.float32)
     if there.model != controller:
         shapes = [f"{one.head}, {one.inputs} inputs, {one.hidden} hidden units" for one in (there.model, controller)]
@@ -112,8 +114,8 @@ def weights_on_memory(parameters: NDArray[np.float32], controller: Controller, l
 
 @torch.inference_mode()
 def given_to_c(memory: MdnRnn | None, z: NDArray[np.float32], actions: torch.Tensor) -> NDArray[np.float64]:
-    """[z, h] (T, Z + H) as C sees them along an episode, z (T, Z) and encoded actions (T, A): h before the step. Without
-    a memory, z alone."""
+    """[z, h] (T, Z + H) as C sees them along an episode, z (T, Z) and encoded actions (T, A): h before the step; z
+    alone without a memory."""
     if memory is None:
         return z.astype(np.float64)
     hidden = memory.lstm(torch.cat([torch.from_numpy(z), actions], -1)[None])[0][0].numpy()

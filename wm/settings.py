@@ -108,8 +108,8 @@ class CollectSettings(Settings):
     )
     show: str = setting(
         "picture",
-        "What a frame shows: the picture; the changes since the episode's first; moving, what differs from a background "
-        "that follows it slowly; or motion, the changes in gray now, 4 and 8 steps ago as its channels.",
+        "What a frame shows: the picture; the changes since the episode's first; moving, what differs from a "
+        "background that follows slowly; or motion, the changes in gray now, 4 and 8 steps ago as its channels.",
         choices=("picture", "changes", "moving", "motion"),
         flag=True,
         added=True,

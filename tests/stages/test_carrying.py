@@ -142,3 +142,23 @@ def test_with_another_v_a_controller_says_the_same_of_the_same_frames(chain: Pat
     said = [latents.means @ rows[0][:, :latent].T, latents.means[:, ::-1] @ rows[1][:, :latent].T]
     for one, other_ in zip(said[0].T, said[1].T, strict=True):
         assert np.corrcoef(one, other_)[0, 1] > 0.9
+
+
+def test_a_second_round_may_have_a_v_of_its_own(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    shutil.copytree(chain / "data", tmp_path / "data")
+    before = ("--run", "runs/again", "--from", f"runs/{SLUG}")
+    run(tmp_path, *arguments("train-vae", *before, "--steps", "20"))
+    told = run(tmp_path, *arguments("train-mdnrnn", *before, "--steps", "20")).stderr
+    assert "are taken over from" not in told
+    elsewhere = outcome(tmp_path, *arguments("train-controller", *before, "--data", "data/none.zarr"))
+    assert elsewhere.returncode == 78
+    assert "give them with --data" in elsewhere.stderr
+    run(tmp_path, *arguments("train-controller", *before))
+    body = {
+        (where, name): json.loads((tmp_path / "runs" / where / name / NAME).read_text())
+        for where, name in ((SLUG, "vae"), (SLUG, "mdnrnn"), (SLUG, "controller"), ("again", "controller"))
+    }
+    spent = sum(body[SLUG, name]["provenance"]["wall_seconds"] for name in ("vae", "mdnrnn"))
+    spent += body[SLUG, "controller"]["metrics"]["seconds"]
+    assert body["again", "controller"]["metrics"]["seconds_before"] == pytest.approx(spent)

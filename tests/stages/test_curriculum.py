@@ -143,6 +143,23 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
     assert told[1, "train-controller"].settings.from_ == ""  # type: ignore[attr-defined]
 
 
+def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
+    config = tmp_path / "anew.toml"
+    config.write_text("[curriculum.Pong]\nsee_anew = true\n[train-vae.Pong.later]\nsteps = 9\n")
+    settings = CurriculumSettings(envs="Pong,Breakout", rounds=3)
+    pong, breakout = (chain.steps for chain in chains_of(Session(""), settings, Sources(config=config)))
+    seeing = [step for step in pong if step.stage == "train-vae"]
+    assert [(step.round, step.settings.from_) for step in seeing] == [
+        (1, ""),
+        (2, "runs/Pong"),
+        (3, "runs/Pong.round2"),
+    ]  # type: ignore[attr-defined]
+    assert [step.settings.episodes for step in seeing] == [50, 0, 0]  # type: ignore[attr-defined]
+    assert seeing[2].settings.steps == 9  # type: ignore[attr-defined]
+    assert len(seeing[2].session.data_paths) == 3
+    assert [step.stage for step in breakout].count("train-vae") == 1
+
+
 def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
     chosen = Sources(config=tmp_path / "evened.toml")
     (tmp_path / "evened.toml").write_text("[train-controller]\neven_after = 5\n")
