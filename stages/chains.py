@@ -147,7 +147,8 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
     found = [Step(stage, here, chosen[stage]) for stage in VMC]
     datasets = [data]
     own = sources.resolve("curriculum", CurriculumSettings, here.env)[0]
-    stages = VMC if settings.see_anew or own.see_anew else tuple(name for name in VMC if name != "train-vae")
+    anew = (own.later_vae if settings.later_vae == "auto" else settings.later_vae) == "train"
+    stages = [name for name in VMC if anew or name != "train-vae"]
     again = stage_settings(sources, here.env, later=True)
     again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
     again["train-controller"] = replace(again["train-controller"], **given)

@@ -489,9 +489,12 @@ class CurriculumSettings(Settings):
         flag=True,
         result=False,
     )
-    see_anew: bool = setting(
-        False,
-        "In each round after the first, train V on too, on all episodes; C is carried over to what it sees then.",
+    later_vae: str = setting(
+        "auto",
+        "V in each round after the first: keep it, or train it on, on all episodes, and carry C over to what it sees "
+        "then; auto: as the preset says for the environment, or keep.",
+        choices=("auto", "keep", "train"),
+        flag=True,
         result=False,
     )
     max_generations: int = setting(
@@ -530,6 +533,7 @@ class CurriculumSettings(Settings):
             raise UsageProblem(f"--jobs {self.jobs} and --warm-start exclude each other; leave one of them out.")
         vmc_only = {
             "--rounds": self.rounds > 1,
+            "--later-vae": self.later_vae != "auto",
             "--warm-start": self.warm_start,
             "--max-generations": self.max_generations > 0,
             "--max-hours": self.max_hours > 0,

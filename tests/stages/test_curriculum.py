@@ -145,7 +145,7 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
 
 def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
     config = tmp_path / "anew.toml"
-    config.write_text("[curriculum.Pong]\nsee_anew = true\n[train-vae.Pong.later]\nsteps = 9\n")
+    config.write_text("[curriculum.Pong]\nlater_vae = 'train'\n[train-vae.Pong.later]\nsteps = 9\n")
     settings = CurriculumSettings(envs="Pong,Breakout", rounds=3)
     pong, breakout = (chain.steps for chain in chains_of(Session(""), settings, Sources(config=config)))
     seeing = [step for step in pong if step.stage == "train-vae"]
@@ -158,6 +158,9 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
     assert seeing[2].settings.steps == 9  # type: ignore[attr-defined]
     assert len(seeing[2].session.data_paths) == 3
     assert [step.stage for step in breakout].count("train-vae") == 1
+    for told, count in (("keep", 1), ("train", 3)):
+        chains = chains_of(Session(""), replace(settings, later_vae=told), Sources(config=config))
+        assert [[step.stage for step in chain.steps].count("train-vae") for chain in chains] == [count, count]
 
 
 def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
