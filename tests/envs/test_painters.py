@@ -82,6 +82,18 @@ def test_fast_drawing_is_close(name: str, worst: float) -> None:
     assert 0.05 < differences.mean() < worst
 
 
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+def test_fast_drawing_has_the_dashboard_as_it_is(size: int) -> None:
+    exact, fast = (EnvRecipe("CarRacing", size=size, render=render).make() for render in ("exact", "fast"))
+    for env in (exact, fast):
+        env.reset(seed=2)
+    for step in range(40):
+        action = np.array([np.sin(step / 5), 0.5, 0.0], np.float32)
+        one, two = (env.step(action)[0][size * 7 // 8 :] for env in (exact, fast))
+        assert np.abs(one.astype(int) - two).max() <= 1
+    assert one.max() > 100
+
+
 def test_the_next_episode_of_an_atari_env_does_not_remember_the_last() -> None:
     used, fresh = EnvRecipe("Breakout").make(), EnvRecipe("Breakout", render="gymnasium").make()
     used.reset(seed=9)

@@ -1,8 +1,9 @@
 """CarRacing, drawn faster. Gymnasium spends 98 % of a step drawing, and draws even when nobody looks.
 
 Exact: the same canvas, polygons and shrinking as gymnasium's, less what cannot be seen: polygons off the screen, and
-the world behind the dashboard. Fast: the same scene on a canvas of 5 by 4 pixels per stored pixel, without
-antialiasing. Physics, rewards and random numbers are gymnasium's own code in both.
+the world behind the dashboard. Fast: the same world on a canvas of 5 by 4 pixels per stored pixel, not antialiased,
+and the same dashboard as in exact, whose bars are a pixel high: drawn coarsely too, they misled V. Physics, rewards and
+random numbers are gymnasium's own code in both.
 """
 
 import math
@@ -48,7 +49,7 @@ class CarRacing(car_racing.CarRacing):
 
 
 class CarRacingPainter:
-    """Draws the state of a CarRacing. `fast` draws straight at 5 by 4 times `size` instead of 1000 by 800."""
+    """Draws the state of a CarRacing. `fast` draws the world straight at 5 by 4 times `size` instead of 1000 by 800."""
 
     entry_point = CarRacing
 
@@ -58,18 +59,19 @@ class CarRacingPainter:
         self.env, self.fast = env, fast
         self._scale = 5 * size / WIDTH if fast else 1.0
         width, height = round(WIDTH * self._scale), round(HEIGHT * self._scale)
-        dashboard = round(_DASHBOARD * self._scale)
-        shown = size if fast else car_racing.STATE_H
-        self._resize = None if shown == size else AreaResize(shown, shown, 3, size)
+        self._behind = round(_DASHBOARD * self._scale)
+        shown, whole = size if fast else car_racing.STATE_H, car_racing.STATE_H
+        self._resize = None if whole == size else AreaResize(whole, whole, 3, size)
         # The world is drawn upside down, as in gymnasium, and turned once it is small. Its first rows come to lie
         # behind the dashboard, so they are neither drawn nor shrunk.
         self._canvas = pygame.Surface((width, height))
-        self._world = self._canvas.subsurface((0, dashboard, width, height - dashboard))
-        self._strip = pygame.Surface((width, dashboard))
-        self._world_size = (shown, round(shown * (height - dashboard) / height))
-        self._strip_size = (shown, shown - self._world_size[1])
-        self._font = pygame.font.Font(pygame.font.get_default_font(), round(42 * self._scale))
-        self._picture = np.empty((shown, shown, 3), np.uint8)
+        self._world = self._canvas.subsurface((0, self._behind, width, height - self._behind))
+        self._world_size = (shown, round(shown * (height - self._behind) / height))
+        self._strip = pygame.Surface((WIDTH, _DASHBOARD))
+        self._strip_size = (whole, whole * _DASHBOARD // HEIGHT)
+        self._picture = np.empty((whole, whole, 3), np.uint8)
+        self._small = np.empty((size, size, 3), np.uint8)
+        self._font = pygame.font.Font(pygame.font.get_default_font(), 42)
         self._digits: dict[str, pygame.Surface] = {}
 
     def begin(self) -> None:
@@ -101,11 +103,17 @@ class CarRacingPainter:
         self._draw_tiles(turned, shift, zoom)
         self._draw_car(turned, shift, zoom)
         small = pygame.transform.smoothscale(self._world, self._world_size)
-        self._picture[: self._world_size[1]] = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)[::-1]
+        world = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)[::-1]
         self._draw_dashboard()
         small = pygame.transform.smoothscale(self._strip, self._strip_size)
-        self._picture[self._world_size[1] :] = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)
-        return self._picture.copy() if self._resize is None else self._resize(self._picture)
+        top = len(self._picture) - self._strip_size[1]
+        self._picture[top:] = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)
+        if self._resize is None or not self.fast:
+            self._picture[:top] = world
+            return self._picture.copy() if self._resize is None else self._resize(self._picture)
+        self._resize.patch(self._small, self._picture, (0, top, *self._strip_size))
+        self._small[: len(world)] = world
+        return self._small.copy()
 
     def _draw_ground(self, turned: Points, shift: Points, zoom: float) -> None:
         """The plane, which has an edge that is seldom seen."""
@@ -127,7 +135,7 @@ class CarRacingPainter:
         near = (
             (centers[:, 0] > -reach)
             & (centers[:, 0] < width + reach)
-            & (centers[:, 1] > self._strip.get_height() - reach)
+            & (centers[:, 1] > self._behind - reach)
             & (centers[:, 1] < height + reach)
         )
         chosen = np.flatnonzero(near)
@@ -181,7 +189,7 @@ class CarRacingPainter:
         lying(30, turning, -0.8 * turning, (255, 0, 0))
         text = self._text(f"{self.env.shown_return:04.0f}")
         box = text.get_rect()
-        box.center = (round(60 * self._scale), int(height - HEIGHT * self._scale * 2.5 / 40.0))
+        box.center = (60, int(height - HEIGHT * 2.5 / 40.0))
         self._strip.blit(text, box)
 
     def _text(self, digits: str) -> pygame.Surface:
