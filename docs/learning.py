@@ -110,7 +110,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "one frame.\n",
         _probes(whole),
         "## M: against what guesses as well\n",
-        "Pong's, Breakout's and CarRacing's M are from before training windows hung over an episode's end.\n",
+        "Pong's and CarRacing's M are from before training windows hung over an episode's end.\n",
         _guesses(whole),
         "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the better of "
         "persistence and the mean latent (1: no better).\n",
@@ -121,7 +121,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         _motion(whole),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
-        "frame.\n",
+        "frame. Breakout's are of pictures; its preset has come to show what moves (`--show moving`).\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)
