@@ -84,8 +84,8 @@ def carried_over(
         return old
     if not same_vae and frames is None:
         raise RecipeMismatch(
-            f"{there.artifact.folder} was evolved on another V, and the episodes that this one's M learned from are "
-            "gone; give them with --data, or leave --from out."
+            f"{there.artifact.folder} was evolved on another V, and no --data is the newest that this one's M learned "
+            "from, whose frames would be shown to both; give it with --data, or leave --from out."
         )
     eye = Eye(previous.vae.model)
     memories = [memory_of(each, there.form) for each in (previous.mdnrnn, mdnrnn)]

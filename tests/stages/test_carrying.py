@@ -125,7 +125,7 @@ def of_another_v(previous: Previous) -> Previous:
 
 def test_without_the_episodes_a_controller_of_another_v_is_refused(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
-    with pytest.raises(RecipeMismatch, match="evolved on another V, and the episodes"):
+    with pytest.raises(RecipeMismatch, match="evolved on another V, and no --data"):
         carried_over(of_another_v(previous), mdnrnn, previous.controller.model, latents)
 
 
@@ -153,7 +153,7 @@ def test_a_second_round_may_have_a_v_of_its_own(chain: Path, tmp_path: Path) -> 
     assert "are taken over from" not in told
     elsewhere = outcome(tmp_path, *arguments("train-controller", *before, "--data", "data/none.zarr"))
     assert elsewhere.returncode == 78
-    assert "give them with --data" in elsewhere.stderr
+    assert "give it with --data" in elsewhere.stderr
     run(tmp_path, *arguments("train-controller", *before))
     body = {
         (where, name): json.loads((tmp_path / "runs" / where / name / NAME).read_text())
