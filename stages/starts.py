@@ -30,20 +30,23 @@ def load_newest_latents(session: Session, mdnrnn: TrainedMdnRnn) -> Latents:
 
 
 def newest_frames(session: Session, mdnrnn: TrainedMdnRnn) -> FrameReader | None:
-    """The frames those latents were made of; None if no --data has them."""
-    name = [name for name in mdnrnn.artifact.inputs if name.startswith("latents")][-1]
-    made_of = runs.load(session.run_path / name, "latents", session.command("train-mdnrnn")).inputs["episodes"]
+    """The frames that the newest round's latents were made of; None if no --data has them."""
+    folder = session.run_path / _names(mdnrnn)[-1]
+    made_of = runs.load(folder, "latents", session.command("train-mdnrnn")).inputs["episodes"]
     datasets = (Dataset.open(path) for path in session.data_paths if path.exists())
     return next((FrameReader(dataset) for dataset in datasets if dataset.fingerprint == made_of), None)
 
 
+def _names(mdnrnn: TrainedMdnRnn) -> list[str]:
+    return [name for name in mdnrnn.artifact.inputs if name.startswith("latents")]
+
+
 def _parts(session: Session, mdnrnn: TrainedMdnRnn) -> list[Latents]:
     parts = []
-    for name, fingerprint in mdnrnn.artifact.inputs.items():
-        if not name.startswith("latents"):
-            continue
+    for name in _names(mdnrnn):
         folder = session.run_path / name
-        if runs.load(folder, "latents", session.command("train-mdnrnn")).fingerprint != fingerprint:
+        made = runs.load(folder, "latents", session.command("train-mdnrnn"))
+        if made.fingerprint != mdnrnn.artifact.inputs[name]:
             again = session.command("train-mdnrnn")
             raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{again}`.")
         parts.append(read_latents(folder))
