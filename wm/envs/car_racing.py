@@ -1,12 +1,14 @@
 """CarRacing, drawn faster. Gymnasium spends 98 % of a step drawing, and draws even when nobody looks.
 
 Exact: the same canvas, polygons and shrinking as gymnasium's, less what cannot be seen: polygons off the screen, and
-the world behind the dashboard. Fast: the same world on a canvas of 5 by 4 pixels per stored pixel, not antialiased,
-and the same dashboard as in exact, whose bars are a pixel high: drawn coarsely too, they misled V. Physics, rewards and
-random numbers are gymnasium's own code in both.
+the world behind the dashboard. Fast: the same world on a canvas of 5 by 4 pixels per stored pixel, not antialiased.
+What is small and always there is drawn as in exact, because it misled V: the dashboard, whose bars are a pixel high,
+and the car with the ground around it. Physics, rewards and random numbers are gymnasium's own code in both.
 """
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,10 @@ _DRAWING = (
 _KNOWN = ("b8580011973ab947",)  # gymnasium 1.4.0
 WIDTH, HEIGHT = car_racing.WINDOW_W, car_racing.WINDOW_H
 _DASHBOARD = HEIGHT // 8  # its height; the rest of the canvas shows the world, upside down
+# The ground around the car, which stands at (WIDTH / 2, HEIGHT / 4): left, first row, width and height on the canvas,
+# and the same in the picture that gymnasium shows, turned the right way up.
+_NEAR = (375, 150, 250, 100)
+_NEAR_SHOWN = (36, 66, 24, 12)
 _UNSEEN = np.zeros((car_racing.STATE_H, car_racing.STATE_W, 3), np.uint8)
 _TURN = 2 * math.pi
 Points = NDArray[np.float64]
@@ -48,6 +54,25 @@ class CarRacing(car_racing.CarRacing):
         return _UNSEEN
 
 
+@dataclass(frozen=True)
+class _Sheet:
+    """A part of gymnasium's canvas to draw on, `scale` times as large; the first `hidden` rows are never seen."""
+
+    surface: pygame.Surface
+    scale: float = 1.0
+    corner: tuple[int, int] = (0, 0)
+    hidden: int = 0
+    coarse: bool = False
+
+    def polygon(self, points: list[list[float]], color: Iterable[float]) -> None:
+        shade = tuple(map(int, color))
+        if self.coarse:
+            pygame.draw.polygon(self.surface, shade, points)
+        else:
+            gfxdraw.aapolygon(self.surface, points, shade)
+            gfxdraw.filled_polygon(self.surface, points, shade)
+
+
 class CarRacingPainter:
     """Draws the state of a CarRacing. `fast` draws the world straight at 5 by 4 times `size` instead of 1000 by 800."""
 
@@ -57,16 +82,17 @@ class CarRacingPainter:
         sources.require("CarRacing", _DRAWING, _KNOWN)
         pygame.font.init()
         self.env, self.fast = env, fast
-        self._scale = 5 * size / WIDTH if fast else 1.0
-        width, height = round(WIDTH * self._scale), round(HEIGHT * self._scale)
-        self._behind = round(_DASHBOARD * self._scale)
+        scale = 5 * size / WIDTH if fast else 1.0
+        width, height, hidden = (round(side * scale) for side in (WIDTH, HEIGHT, _DASHBOARD))
         shown, whole = size if fast else car_racing.STATE_H, car_racing.STATE_H
         self._resize = None if whole == size else AreaResize(whole, whole, 3, size)
         # The world is drawn upside down, as in gymnasium, and turned once it is small. Its first rows come to lie
         # behind the dashboard, so they are neither drawn nor shrunk.
-        self._canvas = pygame.Surface((width, height))
-        self._world = self._canvas.subsurface((0, self._behind, width, height - self._behind))
-        self._world_size = (shown, round(shown * (height - self._behind) / height))
+        canvas = pygame.Surface((width, height))
+        self._canvas = _Sheet(canvas, scale, hidden=hidden, coarse=fast)
+        self._world = canvas.subsurface((0, hidden, width, height - hidden))
+        self._world_size = (shown, round(shown * (height - hidden) / height))
+        self._near = _Sheet(pygame.Surface(_NEAR[2:]), corner=_NEAR[:2])
         self._strip = pygame.Surface((WIDTH, _DASHBOARD))
         self._strip_size = (whole, whole * _DASHBOARD // HEIGHT)
         self._picture = np.empty((whole, whole, 3), np.uint8)
@@ -90,7 +116,27 @@ class CarRacingPainter:
 
     def frame(self, observation: Any) -> Frame:
         """The picture as (size, size, 3)."""
-        env, scale = self.env, self._scale
+        self._draw_world(self._canvas, with_car=not self.fast)
+        world = _shrunk(self._world, self._world_size)[::-1]
+        self._draw_dashboard()
+        top = len(self._picture) - self._strip_size[1]
+        self._picture[top:] = _shrunk(self._strip, self._strip_size)
+        if not self.fast:
+            self._picture[:top] = world
+            return self._picture.copy() if self._resize is None else self._resize(self._picture)
+        small = self._picture if self._resize is None else self._small
+        # Shrinking rounds down, and that of gymnasium's canvas by a level more.
+        np.subtract(world, world > 0, out=small[: len(world)], casting="unsafe")
+        self._draw_world(self._near, with_car=True)
+        left, above, wide, tall = _NEAR_SHOWN
+        self._picture[above : above + tall, left : left + wide] = _shrunk(self._near.surface, (wide, tall))[::-1]
+        if self._resize is not None:
+            self._resize.patch(small, self._picture, _NEAR_SHOWN)
+            self._resize.patch(small, self._picture, (0, top, *self._strip_size))
+        return small.copy()
+
+    def _draw_world(self, sheet: _Sheet, with_car: bool) -> None:
+        env, scale = self.env, sheet.scale
         assert env.car is not None
         angle = math.fmod(-env.car.hull.angle, _TURN) % _TURN
         cos, sin = math.cos(angle), math.sin(angle)
@@ -98,67 +144,49 @@ class CarRacingPainter:
         zoom *= scale
         x, y = (-value * zoom for value in env.car.hull.position)
         turned = np.array([[cos, sin], [-sin, cos]])
-        shift = np.array([x, y]) @ turned + np.array([WIDTH / 2, HEIGHT / 4]) * scale
-        self._draw_ground(turned, shift, zoom)
-        self._draw_tiles(turned, shift, zoom)
-        self._draw_car(turned, shift, zoom)
-        small = pygame.transform.smoothscale(self._world, self._world_size)
-        world = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)[::-1]
-        self._draw_dashboard()
-        small = pygame.transform.smoothscale(self._strip, self._strip_size)
-        top = len(self._picture) - self._strip_size[1]
-        self._picture[top:] = pygame.surfarray.pixels3d(small).transpose(1, 0, 2)
-        if self._resize is None or not self.fast:
-            self._picture[:top] = world
-            return self._picture.copy() if self._resize is None else self._resize(self._picture)
-        self._resize.patch(self._small, self._picture, (0, top, *self._strip_size))
-        self._small[: len(world)] = world
-        return self._small.copy()
+        shift = np.array([x, y]) @ turned + np.array([WIDTH / 2, HEIGHT / 4]) * scale - sheet.corner
+        self._draw_ground(sheet, turned, shift, zoom)
+        self._draw_tiles(sheet, turned, shift, zoom)
+        if with_car:
+            self._draw_car(sheet, turned, shift, zoom)
 
-    def _draw_ground(self, turned: Points, shift: Points, zoom: float) -> None:
+    def _draw_ground(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
         """The plane, which has an edge that is seldom seen."""
         bounds = car_racing.PLAYFIELD
-        width, height = self._canvas.get_size()
+        width, height = sheet.surface.get_size()
         seen = (np.array([(0, 0), (width, 0), (width, height), (0, height)]) - shift) @ turned.T / zoom
         if np.abs(seen).max() < bounds - 1:
-            self._world.fill(self._ground)
+            sheet.surface.fill(self._ground)
             return
-        self._world.fill((0, 0, 0))
+        sheet.surface.fill((0, 0, 0))
         corners = np.array([(bounds, bounds), (bounds, -bounds), (-bounds, -bounds), (-bounds, bounds)])
-        self._polygon((corners @ turned * zoom + shift).tolist(), self._ground)
+        sheet.polygon((corners @ turned * zoom + shift).tolist(), self._ground)
 
-    def _draw_tiles(self, turned: Points, shift: Points, zoom: float) -> None:
-        """Grass and road, as far as they are on the screen."""
-        width, height = self._canvas.get_size()
+    def _draw_tiles(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
+        """Grass and road, as far as they are on the sheet."""
+        width, height = sheet.surface.get_size()
         centers = self._centers @ turned * zoom + shift
         reach = self._radii * zoom + 2
         near = (
             (centers[:, 0] > -reach)
             & (centers[:, 0] < width + reach)
-            & (centers[:, 1] > self._behind - reach)
+            & (centers[:, 1] > sheet.hidden - reach)
             & (centers[:, 1] < height + reach)
         )
         chosen = np.flatnonzero(near)
         for number, points in zip(chosen.tolist(), (self._tiles[chosen] @ turned * zoom + shift).tolist(), strict=True):
-            self._polygon(points, tuple(map(int, self._colors[number])))
+            sheet.polygon(points, self._colors[number])
 
-    def _polygon(self, points: list[list[float]], color: tuple[int, ...]) -> None:
-        if self.fast:
-            pygame.draw.polygon(self._canvas, color, points)
-        else:
-            gfxdraw.aapolygon(self._canvas, points, color)
-            gfxdraw.filled_polygon(self._canvas, points, color)
-
-    def _draw_car(self, turned: Points, shift: Points, zoom: float) -> None:
+    def _draw_car(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
         """Wheels and hull; a wheel has a white bar that turns with it."""
         poses = self._car.poses()
         points = (self._car.placed(poses) @ turned * zoom + shift).tolist()
         for number, span in self._car.spans:
             body = self._car.bodies[number]
-            pygame.draw.polygon(self._canvas, tuple(int(c * 255) for c in body.color), points[span])
+            pygame.draw.polygon(sheet.surface, tuple(int(c * 255) for c in body.color), points[span])
             if "phase" in body.__dict__ and (bar := _bar(body.phase)) is not None:
                 white = placed(bar, poses[number]) @ turned * zoom + shift
-                pygame.draw.polygon(self._canvas, car_dynamics.WHEEL_WHITE, white.tolist())
+                pygame.draw.polygon(sheet.surface, car_dynamics.WHEEL_WHITE, white.tolist())
 
     def _draw_dashboard(self) -> None:
         """Speed, the wheels' turning, steering, the hull's turning; and the return in digits."""
@@ -198,6 +226,12 @@ class CarRacingPainter:
                 self._digits.clear()
             self._digits[digits] = self._font.render(digits, True, (255, 255, 255), (0, 0, 0))
         return self._digits[digits]
+
+
+def _shrunk(surface: pygame.Surface, size: tuple[int, int]) -> Frame:
+    """(height, width, 3) of a `size` that is (width, height)."""
+    small: Frame = pygame.surfarray.array3d(pygame.transform.smoothscale(surface, size))
+    return small.transpose(1, 0, 2)
 
 
 def _bar(phase: float) -> NDArray[np.float32] | None:
