@@ -64,7 +64,7 @@ class Evaluation:
             for candidate in range(len(candidates))
             for episode, seed in enumerate(seeds)
         ]
-        max_idle = self._player.env.spec().max_idle
+        max_idle = self._player.env.max_idle
         returns, steps = self._play(self._candidate, candidates, jobs, self.longest(number), max_idle)
         return returns.reshape(len(candidates), -1).mean(axis=1), steps
 
@@ -120,7 +120,7 @@ class Evaluation:
             actions = torch.from_numpy(self._controller.space.encode(seen.actions[:-1]))
             found.append(self._given(seen.means[:-1], actions))
             steps += len(found[-1])
-        return found, steps
+        return found, steps * self._player.env.action_repeat
 
     def dreamt_validation(self, mean: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:
         """Returns of the mean in dreams, the same ones every time."""
@@ -138,7 +138,7 @@ class Evaluation:
             for outcome in outcomes:
                 returns[outcome.key] = outcome.total
                 steps += outcome.length
-        return returns, steps
+        return returns, steps * player.env.action_repeat
 
     def _imagine(
         self, policies: NDArray[np.float32], starts: Starts, number: int, temperature: float

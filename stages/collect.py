@@ -71,7 +71,15 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
 
 def shown_by(env: str, settings: CollectSettings) -> EnvRecipe:
     """The environment as the episodes show it."""
-    return EnvRecipe(env, settings.size, settings.gray, settings.actions, settings.render, settings.show)
+    return EnvRecipe(
+        env,
+        settings.size,
+        settings.gray,
+        settings.actions,
+        settings.render,
+        settings.show,
+        settings.action_repeat,
+    )
 
 
 def describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:

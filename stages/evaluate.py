@@ -56,7 +56,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
     run = _plan_run(session, settings)
     done = run.current() is not None
     workers = session.open_workers().count
-    steps = EnvRecipe(session.env).spec().rows_per_episode * settings.episodes
+    steps = EnvRecipe(session.env).rows_per_episode * settings.episodes
     what = "up to date" if done else f"{settings.episodes} test episodes, and as many of the random policy"
     span = (0.0, 0.0) if done else (steps / 1500 / workers, 2 * steps / 150 / workers)
     return Plan("evaluate", run.folder, what, 0 if done else 50_000, playing_memory(workers), span)
@@ -109,12 +109,12 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
         found = controller.artifact.metrics
-        metrics = _metrics(session, settings, outcomes) | {
+        metrics = _metrics(session, settings, outcomes, vae.env.action_repeat) | {
             "agent": "vmc",
             "random": {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")},
             "env_steps": found["env_steps"]
             + found.get("env_steps_before", 0)
-            + max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)),
+            + max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)) * vae.env.action_repeat,
             "protocol": protocol_of(vae.env),
             "memory": controller.form.memory,
             "training_wall_seconds": round(
@@ -194,7 +194,9 @@ def _gather(
     return sorted(outcomes, key=lambda outcome: outcome.key)
 
 
-def _metrics(session: Session, settings: EvaluateSettings, outcomes: list[Outcome]) -> dict[str, Any]:
+def _metrics(
+    session: Session, settings: EvaluateSettings, outcomes: list[Outcome], action_repeat: int = 1
+) -> dict[str, Any]:
     score = Score.of(np.array([outcome.total for outcome in outcomes]))
     return {
         "env": session.env,
@@ -202,7 +204,7 @@ def _metrics(session: Session, settings: EvaluateSettings, outcomes: list[Outcom
         "ci95": score.ci95,
         "episodes": score.episodes,
         "preview": settings.episodes < HONEST_EPISODES,
-        "mean_length": float(np.mean([outcome.length for outcome in outcomes])),
+        "mean_length": float(np.mean([outcome.length for outcome in outcomes])) * action_repeat,
         "returns": [outcome.total for outcome in outcomes],
     }
 
@@ -215,6 +217,8 @@ def protocol_of(env: EnvRecipe) -> str:
         notes.append("our agent serves after a reset and a lost life")
     if SHOWN[env.show]:
         notes.append(f"our agent sees {SHOWN[env.show]}")
+    if env.action_repeat > 1:
+        notes.append(f"our agent holds each action for {env.action_repeat} steps")
     if env.render == "fast":
         notes.append("trained on --render fast")
     return ", ".join(note for note in notes if note)

@@ -245,7 +245,7 @@ class _World:
         with torch.inference_mode():
             seeing = _timed(lambda: eye.see(frames)) / SLOTS
             remembering = _timed(lambda: memory.lstm(seen)) / SLOTS
-        longest = limit or 10 * EnvRecipe(chain.env).spec().rows_per_episode
+        longest = -(-(limit or 10 * EnvRecipe(chain.env).rows_per_episode) // collect.action_repeat)
         return cls(frame.shape, space.width, vae.latent, longest, stepping + seeing + remembering)
 
     def foresee(self, step: Step, rows: int) -> Plan:

@@ -54,11 +54,11 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = _run(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
     workers = session.open_workers().count
-    longest = settings.max_steps or vae.env.spec().rows_per_episode
+    longest = settings.max_steps or vae.env.rows_per_episode
     late = (2 + settings.late_episodes * settings.late_steps) / 3
     steps = late * settings.max_generations * settings.popsize * settings.episodes_per_eval * longest
     validations = settings.max_generations // settings.validate_every + 1
-    steps_real = validations * settings.validation_episodes * vae.env.spec().rows_per_episode
+    steps_real = validations * settings.validation_episodes * vae.env.rows_per_episode
     done = run.current() is not None
     what = "up to date" if done else f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
     if not done and (why := run.why_stale()):

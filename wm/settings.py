@@ -114,6 +114,15 @@ class CollectSettings(Settings):
         flag=True,
         added=True,
     )
+    action_repeat: int = setting(
+        1,
+        "Environment steps that each action is held for; V, M and C see the last one, and all steps are counted in "
+        "actions from here on.",
+        low=1,
+        high=16,
+        flag=True,
+        added=True,
+    )
     max_steps: int = setting(0, "Truncate episodes after this many steps; 0: the environment's own limit.", low=0)
 
 

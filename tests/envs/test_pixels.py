@@ -79,3 +79,35 @@ def test_motion_shows_the_changes_of_now_and_of_before() -> None:
 def test_motion_has_no_single_channel() -> None:
     with pytest.raises(UsageProblem, match="leave out --gray"):
         EnvRecipe("LunarLander", gray=True, show="motion").make()
+
+
+def test_an_action_is_held_and_its_rewards_add_up() -> None:
+    plain, held = (EnvRecipe("CarRacing", action_repeat=repeat).make() for repeat in (1, 3))
+    for env in (plain, held):
+        env.reset(seed=4)
+    for step in range(20):
+        action = np.array([np.sin(step), 0.5, 0.0], np.float32)
+        one = [plain.step(action) for _ in range(3)]
+        frame, reward, *_ = held.step(action)
+        assert np.array_equal(frame, one[-1][0])
+        assert reward == sum(float(each[1]) for each in one)
+
+
+def test_what_is_known_of_an_environment_is_told_in_actions() -> None:
+    assert EnvRecipe("CarRacing").max_idle == 100
+    assert EnvRecipe("CarRacing", action_repeat=3).max_idle == 34
+    assert EnvRecipe("CarRacing", action_repeat=3).rows_per_episode == 334
+
+
+def test_an_action_is_let_go_where_the_episode_ends() -> None:
+    env, plain = EnvRecipe("CartPole", action_repeat=16).make(), EnvRecipe("CartPole").make()
+    env.reset(seed=0)
+    plain.reset(seed=0)
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, ended, _, _ = env.step(1)
+        total += float(reward)
+    alone = 0.0
+    while not plain.step(1)[2]:
+        alone += 1
+    assert total == alone + 1

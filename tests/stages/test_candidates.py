@@ -46,6 +46,15 @@ def test_candidates_of_a_generation_share_their_episodes(chain: Path) -> None:
     assert later != {returns[0]}  # other generations, other episodes
 
 
+def test_steps_are_counted_as_the_environment_takes_them(chain: Path) -> None:
+    evaluation, parameters = make(chain, max_steps=1)
+    candidates = np.zeros((2, parameters), np.float32)
+    assert evaluation.real(candidates, 0)[1] == 2
+    env = evaluation._candidate.env
+    evaluation._candidate = replace(evaluation._candidate, env=replace(env, action_repeat=2))
+    assert evaluation.real(candidates, 0)[1] == 2 * 2
+
+
 def test_validation_plays_the_same_episodes_every_time(chain: Path) -> None:
     evaluation, parameters = make(chain, validation_episodes=3)
     mean = np.zeros(parameters, np.float32)

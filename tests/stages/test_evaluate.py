@@ -41,4 +41,5 @@ def test_the_protocol_says_what_the_agent_sees_and_does_that_the_environment_doe
     for show in ("changes", "motion"):
         assert "our agent sees what has changed since an" in protocol_of(EnvRecipe("LunarLander", show=show))
     assert "our agent sees what differs from a background that" in protocol_of(EnvRecipe("Breakout", show="moving"))
+    assert "holds each action for 3 steps" in protocol_of(EnvRecipe("CarRacing", action_repeat=3))
     assert "our agent serves" in protocol_of(EnvRecipe("Breakout"))

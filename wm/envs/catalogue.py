@@ -184,18 +184,31 @@ class EnvRecipe:
     actions: str = "auto"
     render: str = "exact"
     show: str = "picture"
+    action_repeat: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for a recipe. What frames show is left out where it is the picture, as it was before there
-        was a choice: recipes of then stay what they are."""
+        """Plain values, for a recipe. What frames show and how often an action is repeated are left out where they
+        are as they were before there was a choice: recipes of then stay what they are."""
         described = asdict(self)
         if self.show == "picture":
             del described["show"]
+        if self.action_repeat == 1:
+            del described["action_repeat"]
         return described
 
     def spec(self) -> EnvSpec:
         """What the catalogue knows of it."""
         return find(self.name)
+
+    @property
+    def rows_per_episode(self) -> int:
+        """About how many actions an episode of random play takes."""
+        return -(-self.spec().rows_per_episode // self.action_repeat)
+
+    @property
+    def max_idle(self) -> int:
+        """After how many actions without a positive reward a training episode may as well end; 0: never."""
+        return -(-self.spec().max_idle // self.action_repeat)
 
     def make(self, labelled: bool = False) -> PixelEnv:
         """Build the environment and wrap it to show square frames, with labels in its info if asked for.
@@ -213,7 +226,15 @@ class EnvRecipe:
             raise UsageProblem("--show motion has three pictures in gray for its channels already; leave out --gray.")
         env, painter = self._painted(spec) if self.render != "gymnasium" and spec.painter else self._shown()
         probe = spec.probe if labelled else None
-        return PixelEnv(env, painter, size=self.size, gray=self.gray, show=self.show, probe=probe)
+        return PixelEnv(
+            env,
+            painter,
+            size=self.size,
+            gray=self.gray,
+            show=self.show,
+            probe=probe,
+            action_repeat=self.action_repeat,
+        )
 
     def _shown(self) -> tuple[gym.Env[Any, Any], Painter]:
         env = self._build()

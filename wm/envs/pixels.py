@@ -143,6 +143,7 @@ class PixelEnv(gym.Env[Frame, Any]):
     the same against a background that follows each pixel by up to `FOLLOWS` levels a step (as in Manzanera & Richefeu
     2004), so that what stands still is gone after a while, such as a wall that bricks were shot from; or `motion`, in
     three channels the changes in gray now, `AGO` steps ago and twice that long ago.
+    With `action_repeat`, a step takes that many of the environment's, whose rewards add up, and the last is shown.
     Where a probe is given, `info["labels"]` holds what the environment knows beyond its pixels, for probes only.
     """
 
@@ -155,8 +156,9 @@ class PixelEnv(gym.Env[Frame, Any]):
         gray: bool,
         show: str,
         probe: Probe | None,
+        action_repeat: int = 1,
     ) -> None:
-        self.env, self.painter, self._show = env, painter, show
+        self.env, self.painter, self._show, self._repeat = env, painter, show, action_repeat
         self._ground: NDArray[np.int16] | None = None
         self._past: deque[Frame] = deque(maxlen=2 * AGO + 1)
         self.size, self.gray = size, gray
@@ -173,6 +175,11 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
+        for _ in range(self._repeat - 1):
+            if terminated or truncated:
+                break
+            observation, more, terminated, truncated, info = self.env.step(action)
+            reward = float(reward) + float(more)
         return self._frame(observation), reward, terminated, truncated, self._labelled(info, observation)
 
     def close(self) -> None:
