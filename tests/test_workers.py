@@ -73,6 +73,15 @@ def leak(megabytes: int) -> tuple[int, int]:
     return os.getpid(), psutil.Process().memory_info().rss
 
 
+def litter(megabytes: int) -> None:
+    blocks = [bytes([1]) * 60_000 for _ in range(megabytes * 17)]
+    _hoard.append(np.frombuffer(blocks[-1], np.uint8))  # malloc keeps what lies below it
+
+
+def weigh() -> int:
+    return psutil.Process().memory_info().rss
+
+
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_results_do_not_depend_on_the_number_of_workers(count: int) -> None:
     with open_workers(count) as workers:
@@ -122,6 +131,15 @@ def test_a_worker_that_grows_is_replaced() -> None:
     assert len({pid for pid, _ in found}) > 1
     start = min(memory for _, memory in found)
     assert max(memory for _, memory in found) < start + (180 << 20)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks glibc's malloc")
+def test_a_worker_gives_back_what_a_task_has_freed() -> None:
+    with open_workers(1) as workers:
+        ((_, start),) = workers.map(weigh, [()])
+        list(workers.map(litter, [(250,)]))
+        ((_, after),) = workers.map(weigh, [()])
+    assert after < start + (64 << 20)
 
 
 def test_results_waiting_for_an_earlier_one_stay_few() -> None:

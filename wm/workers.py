@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 import psutil
 
 from wm.errors import WmError, WorkerFailed
+from wm.training.memory import trim
 
 Result = TypeVar("Result")
 TRIES = 3
 PATIENCE = 120.0  # seconds without a sign of life after which a task counts as hanging
 LEAK = 300 << 20  # bytes by which a worker may grow before it is replaced
+KEPT = 64 << 20  # bytes by which it may grow before malloc is asked for what is free, which takes up to 40 ms
 _BEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes held by each with torch, V, M, C and games
@@ -46,7 +48,7 @@ def _serve(pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    me = psutil.Process()
+    me, before = psutil.Process(), 0
     while True:
         try:
             function, arguments = pipe.recv()
@@ -59,7 +61,10 @@ def _serve(pipe: Any) -> None:
             reply = ("refused", error)
         except Exception as error:
             reply = ("raised", f"{type(error).__name__}: {error}")
-        pipe.send((*reply, me.memory_info().rss))
+        memory = me.memory_info().rss
+        if memory > before + KEPT and trim():
+            memory = before = me.memory_info().rss
+        pipe.send((*reply, memory))
 
 
 def _leave_with_parent() -> None:

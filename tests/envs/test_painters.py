@@ -99,7 +99,7 @@ def test_fast_drawing_has_the_dashboard_and_the_car_as_they_are(size: int) -> No
     assert np.abs(exact[dashboard] - fast[dashboard]).max() <= 1
     assert exact[dashboard].max() > 100
     car = np.s_[:, size * 66 // 96 : size * 78 // 96, size * 36 // 96 : size * 60 // 96]
-    assert np.abs(exact[car] - fast[car]).mean() < 0.1  # 0.6 and more if the car is drawn coarsely
+    assert np.abs(exact[car] - fast[car]).mean() < 0.1  # 1.7 to 3.7 when it was drawn coarsely, and brighter
     assert exact[car].std() > 20
 
 

@@ -64,6 +64,10 @@ class _Sheet:
     hidden: int = 0
     coarse: bool = False
 
+    def fill(self, color: tuple[int, ...]) -> None:
+        width, height = self.surface.get_size()
+        self.surface.fill(color, (0, self.hidden, width, height - self.hidden))
+
     def polygon(self, points: list[list[float]], color: Iterable[float]) -> None:
         shade = tuple(map(int, color))
         if self.coarse:
@@ -156,9 +160,9 @@ class CarRacingPainter:
         width, height = sheet.surface.get_size()
         seen = (np.array([(0, 0), (width, 0), (width, height), (0, height)]) - shift) @ turned.T / zoom
         if np.abs(seen).max() < bounds - 1:
-            sheet.surface.fill(self._ground)
+            sheet.fill(self._ground)
             return
-        sheet.surface.fill((0, 0, 0))
+        sheet.fill((0, 0, 0))
         corners = np.array([(bounds, bounds), (bounds, -bounds), (-bounds, -bounds), (-bounds, bounds)])
         sheet.polygon((corners @ turned * zoom + shift).tolist(), self._ground)
 
