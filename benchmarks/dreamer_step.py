@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import one_core, report
+from wm.malloc import keep_freed
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
 from wm.models.dreamer.sight import Drawing
 from wm.models.dreamer.world import Batch
-from wm.training.memory import keep_freed
 from wm.training.precision import Precision, has_bf16
 
 ROOT = Path(__file__).resolve().parent.parent

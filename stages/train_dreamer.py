@@ -22,6 +22,7 @@ from wm.envs.catalogue import EnvRecipe
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import Journal, Ring
 from wm.errors import MemoryProblem, UsageProblem
+from wm.malloc import keep_freed
 from wm.models.dreamer.form import Form
 from wm.models.dreamer.learner import Dreamer, Learner
 from wm.models.dreamer.sight import Drawing
@@ -30,7 +31,7 @@ from wm.seeding import generator, integer
 from wm.settings import DreamerSettings
 from wm.training import metrics as metrics_file
 from wm.training import weights
-from wm.training.memory import keep_freed, optimizer_bytes
+from wm.training.memory import optimizer_bytes
 from wm.training.metrics import MetricsLog
 from wm.training.precision import Precision, pick
 

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOUNDATION = {"errors", "settings", "seeding", "actions"}
+FOUNDATION = {"errors", "malloc", "settings", "seeding", "actions"}
 ALLOWED = {
     "errors": set(),
+    "malloc": set(),
     "settings": {"errors"},
     "seeding": {"errors"},
     "actions": {"errors"},

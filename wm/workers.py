@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import psutil
 
 from wm.errors import WmError, WorkerFailed
-from wm.training.memory import trim
+from wm.malloc import trim
 
 Result = TypeVar("Result")
 TRIES = 3

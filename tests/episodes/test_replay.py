@@ -12,7 +12,8 @@ from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import Journal, Ring
 from wm.episodes.writer import create
-from wm.training.memory import anonymous_memory, trim
+from wm.malloc import trim
+from wm.training.memory import anonymous_memory
 
 SPACE = ActionSpace(count=4)
 SHAPE = (16, 16, 1)

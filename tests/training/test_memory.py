@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from wm.malloc import trim
 from wm.training import census, memory
 from wm.training.growth import column, judge, phases, trend
-from wm.training.memory import Meter, anonymous_memory, children_memory, optimizer_bytes, trim
+from wm.training.memory import Meter, anonymous_memory, children_memory, optimizer_bytes
 from wm.workers import Workers
 
 

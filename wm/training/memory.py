@@ -7,7 +7,6 @@ training on frames, and would hide a small leak or look like a large one.
 """
 
 import contextlib
-import ctypes
 import os
 import platform
 import shutil
@@ -19,12 +18,12 @@ from typing import Any
 import psutil
 
 from wm.artifacts import durable
+from wm.malloc import trim
 
 MB = 1e6
 TRIM_EVERY = 5  # readings: giving back and taking again costs some 20 ms, looking at three processes' pages 15
 CUDA_SHARE = 0.95  # of the device that a process may take where the driver would rather spill than refuse
 _PROC = Path("/proc")
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def anonymous_memory() -> int:
@@ -74,28 +73,6 @@ def _anonymous_share(process: str) -> int:
         resident, shared = (_PROC / process / "statm").read_text().split()[1:3]  # an older kernel
         return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
     return 0
-
-
-def trim() -> bool:
-    """Let malloc give back what is free. Returns whether it can: glibc's does."""
-    if not sys.platform.startswith("linux"):
-        return False
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if give_back is None:
-        return False
-    give_back(0)
-    return True
-
-
-def keep_freed() -> None:
-    """Let malloc keep what is freed for what comes next: every update needs the same memory again. With frames in
-    pieces (`models/dreamer/layers.py`) that saves a fifth of a Dreamer's update (7.1 s to 5.7 s at the sizes of
-    benchmarks/dreamer_step.py), the larger part of it the pieces."""
-    if sys.platform.startswith("linux"):
-        set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-        if set_option is not None:
-            set_option(_TRIM_THRESHOLD, 1 << 30)
-            set_option(_MMAP_THRESHOLD, 1 << 25)
 
 
 class Meter:
