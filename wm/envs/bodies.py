@@ -19,8 +19,8 @@ class Polygons:
                 first = len(corners)
                 corners += [tuple(vertex) for vertex in fixture.shape.vertices]
                 self.spans.append((number, slice(first, len(corners))))
-        self._corners = np.array(corners, np.float32)
-        self._owner = np.repeat([number for number, _ in self.spans], [s.stop - s.start for _, s in self.spans])
+        self.corners = np.array(corners, np.float32)
+        self.owners = np.repeat([number for number, _ in self.spans], [s.stop - s.start for _, s in self.spans])
 
     def poses(self) -> NDArray[np.float32]:
         """(bodies, 4): cosine, sine, x, y."""
@@ -28,7 +28,7 @@ class Polygons:
 
     def placed(self, poses: NDArray[np.float32]) -> NDArray[np.float64]:
         """(corners, 2) in the world."""
-        return placed(self._corners, poses[self._owner])
+        return placed(self.corners, poses[self.owners])
 
 
 def placed(corners: NDArray[np.float32], poses: NDArray[np.float32]) -> NDArray[np.float64]:

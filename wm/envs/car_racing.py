@@ -1,15 +1,16 @@
 """CarRacing, drawn faster. Gymnasium spends 98 % of a step drawing, and draws even when nobody looks.
 
 Exact: the same canvas, polygons and shrinking as gymnasium's, less what cannot be seen: polygons off the screen, and
-the world behind the dashboard. Fast: the same world on a canvas of 5 by 4 pixels per stored pixel, not antialiased.
-What is small and always there is drawn as in exact, because it misled V: the dashboard, whose bars are a pixel high,
-and the car with the ground around it. Physics, rewards and random numbers are gymnasium's own code in both.
+the world behind the dashboard. Fast: the ground is cut out of a map drawn once for an episode. What is small and always
+there is drawn as in exact, because it misled V: the dashboard, whose bars are a pixel high, and the car with the ground
+around it. Physics, rewards and random numbers are gymnasium's own code in both.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pygame
@@ -20,6 +21,7 @@ from pygame import gfxdraw
 from wm.envs import sources
 from wm.envs.bodies import Polygons, placed
 from wm.envs.pixels import AreaResize, Frame
+from wm.envs.track_map import TrackMap, checkers
 
 _DRAWING = (
     car_racing.CarRacing.step,
@@ -37,7 +39,10 @@ _DASHBOARD = HEIGHT // 8  # its height; the rest of the canvas shows the world, 
 # and the same in the picture that gymnasium shows, turned the right way up.
 _NEAR = (375, 150, 250, 100)
 _NEAR_SHOWN = (36, 66, 24, 12)
+_STRIP = (car_racing.STATE_W, car_racing.STATE_H * _DASHBOARD // HEIGHT)  # the dashboard as shown: width, height
 _UNSEEN = np.zeros((car_racing.STATE_H, car_racing.STATE_W, 3), np.uint8)
+_MAPPED = 40  # texels a unit are the size over this: their average then blurs as gymnasium's shrinking does
+_CELL = 4.0  # units, in which the car keeps the same tiles around it
 _TURN = 2 * math.pi
 Points = NDArray[np.float64]
 
@@ -56,13 +61,18 @@ class CarRacing(car_racing.CarRacing):
 
 @dataclass(frozen=True)
 class _Sheet:
-    """A part of gymnasium's canvas to draw on, `scale` times as large; the first `hidden` rows are never seen."""
+    """A part of gymnasium's canvas to draw on; the first `hidden` rows are never seen."""
 
     surface: pygame.Surface
-    scale: float = 1.0
     corner: tuple[int, int] = (0, 0)
     hidden: int = 0
-    coarse: bool = False
+
+    @property
+    def reach(self) -> float:
+        """How far its farthest corner is from the car."""
+        left, top = WIDTH / 2 - self.corner[0], HEIGHT / 4 - self.corner[1]
+        width, height = self.surface.get_size()
+        return math.hypot(max(left, width - left), max(top, height - top))
 
     def fill(self, color: tuple[int, ...]) -> None:
         width, height = self.surface.get_size()
@@ -70,15 +80,30 @@ class _Sheet:
 
     def polygon(self, points: list[list[float]], color: Iterable[float]) -> None:
         shade = tuple(map(int, color))
-        if self.coarse:
-            pygame.draw.polygon(self.surface, shade, points)
-        else:
-            gfxdraw.aapolygon(self.surface, points, shade)
-            gfxdraw.filled_polygon(self.surface, points, shade)
+        gfxdraw.aapolygon(self.surface, points, shade)
+        gfxdraw.filled_polygon(self.surface, points, shade)
+
+
+class _Camera(NamedTuple):
+    """World points times `turned` and `zoom`, plus `shift`, are points of gymnasium's canvas."""
+
+    turned: Points
+    zoom: float
+    shift: Points
+
+    def shows(self, points: Points) -> Points:
+        """Points of the canvas."""
+        found: Points = points @ self.turned * self.zoom + self.shift
+        return found
+
+    def sees(self, points: Points) -> Points:
+        """Points of the world."""
+        found: Points = (points - self.shift) @ self.turned.T / self.zoom
+        return found
 
 
 class CarRacingPainter:
-    """Draws the state of a CarRacing. `fast` draws the world straight at 5 by 4 times `size` instead of 1000 by 800."""
+    """Draws the state of a CarRacing; `fast` takes the ground from a map."""
 
     entry_point = CarRacing
 
@@ -86,150 +111,186 @@ class CarRacingPainter:
         sources.require("CarRacing", _DRAWING, _KNOWN)
         pygame.font.init()
         self.env, self.fast = env, fast
-        scale = 5 * size / WIDTH if fast else 1.0
-        width, height, hidden = (round(side * scale) for side in (WIDTH, HEIGHT, _DASHBOARD))
-        shown, whole = size if fast else car_racing.STATE_H, car_racing.STATE_H
+        whole = car_racing.STATE_H
         self._resize = None if whole == size else AreaResize(whole, whole, 3, size)
-        # The world is drawn upside down, as in gymnasium, and turned once it is small. Its first rows come to lie
-        # behind the dashboard, so they are neither drawn nor shrunk.
-        canvas = pygame.Surface((width, height))
-        self._canvas = _Sheet(canvas, scale, hidden=hidden, coarse=fast)
-        self._world = canvas.subsurface((0, hidden, width, height - hidden))
-        self._world_size = (shown, round(shown * (height - hidden) / height))
-        self._near = _Sheet(pygame.Surface(_NEAR[2:]), corner=_NEAR[:2])
-        self._strip = pygame.Surface((WIDTH, _DASHBOARD))
-        self._strip_size = (whole, whole * _DASHBOARD // HEIGHT)
         self._picture = np.empty((whole, whole, 3), np.uint8)
-        self._small = np.empty((size, size, 3), np.uint8)
-        self._font = pygame.font.Font(pygame.font.get_default_font(), 42)
-        self._digits: dict[str, pygame.Surface] = {}
+        if fast:
+            self._map = TrackMap(size / _MAPPED)
+            self._small = np.empty((size, size, 3), np.uint8)
+            self._near = _Sheet(pygame.Surface(_NEAR[2:]), _NEAR[:2])
+        else:
+            # The world is drawn upside down, as in gymnasium, and turned once it is small. Its first rows come to lie
+            # behind the dashboard, so they are neither drawn nor shrunk.
+            canvas = pygame.Surface((WIDTH, HEIGHT))
+            self._canvas = _Sheet(canvas, hidden=_DASHBOARD)
+            self._world = canvas.subsurface((0, _DASHBOARD, WIDTH, HEIGHT - _DASHBOARD))
+            self._world_size = (whole, whole - _STRIP[1])
 
     def begin(self) -> None:
         """A new episode has begun: the track is another one."""
-        env, dim = self.env, car_racing.GRASS_DIM
-        corner = np.array([(dim * x, dim * y) for x in range(-20, 20, 2) for y in range(-20, 20, 2)])
-        grass = corner[:, None] + np.array([(dim, 0), (0, 0), (0, dim), (dim, dim)])
-        self._tiles: Points = np.concatenate([grass, [poly for poly, _ in env.road_poly]])
+        env, grass = self.env, checkers()
+        road = np.array([poly for poly, _ in env.road_poly])
+        self._tiles: Points = np.concatenate([grass, road])
+        self._grass = len(grass)
         # By reference: a tile changes its color when the car first touches it.
         self._colors = [env.grass_color] * len(grass) + [color for _, color in env.road_poly]
         self._centers = self._tiles.mean(axis=1)
+        self._numbers = np.arange(len(self._tiles))
         self._radii = np.linalg.norm(self._tiles - self._centers[:, None], axis=2).max(axis=1)
         self._ground = tuple(int(c) for c in env.bg_color)
         assert env.car is not None
         self._car = Polygons(env.car.drawlist)
+        self._paints = [tuple(int(c * 255) for c in body.color) for body in self._car.bodies]
+        self._cell: tuple[float, float] | None = None
+        if self.fast:
+            shade = tuple(int(c) for c in env.grass_color)
+            self._map.begin(self._ground, shade, road, self._colors[len(grass) :])
+            numbers = {id(color): number for number, color in enumerate(self._colors)}
+            tiles: list[Any] = env.road or []
+            self._touched, self._untouched = 0, {numbers[id(tile.color)]: tile for tile in tiles}
 
     def frame(self, observation: Any) -> Frame:
         """The picture as (size, size, 3)."""
-        self._draw_world(self._canvas, with_car=not self.fast)
-        world = _shrunk(self._world, self._world_size)[::-1]
-        self._draw_dashboard()
-        top = len(self._picture) - self._strip_size[1]
-        self._picture[top:] = _shrunk(self._strip, self._strip_size)
+        camera = self._camera()
+        top = len(self._picture) - _STRIP[1]
+        self._picture[top:] = self._dashboard()
         if not self.fast:
-            self._picture[:top] = world
+            self._draw_world(self._canvas, camera, self._numbers)
+            self._picture[:top] = _shrunk(self._world, self._world_size)[::-1]
             return self._picture.copy() if self._resize is None else self._resize(self._picture)
         small = self._picture if self._resize is None else self._small
-        # Shrinking rounds down, and that of gymnasium's canvas by a level more.
-        np.subtract(world, world > 0, out=small[: len(world)], casting="unsafe")
-        self._draw_world(self._near, with_car=True)
+        self._cut_out(small, camera)
+        self._draw_world(self._near, camera, self._around())
         left, above, wide, tall = _NEAR_SHOWN
         self._picture[above : above + tall, left : left + wide] = _shrunk(self._near.surface, (wide, tall))[::-1]
         if self._resize is not None:
             self._resize.patch(small, self._picture, _NEAR_SHOWN)
-            self._resize.patch(small, self._picture, (0, top, *self._strip_size))
+            self._resize.patch(small, self._picture, (0, top, *_STRIP))
         return small.copy()
 
-    def _draw_world(self, sheet: _Sheet, with_car: bool) -> None:
-        env, scale = self.env, sheet.scale
+    def _camera(self) -> _Camera:
+        env = self.env
         assert env.car is not None
         angle = math.fmod(-env.car.hull.angle, _TURN) % _TURN
         cos, sin = math.cos(angle), math.sin(angle)
         zoom = 0.1 * car_racing.SCALE * max(1 - env.t, 0) + car_racing.ZOOM * car_racing.SCALE * min(env.t, 1)
-        zoom *= scale
-        x, y = (-value * zoom for value in env.car.hull.position)
         turned = np.array([[cos, sin], [-sin, cos]])
-        shift = np.array([x, y]) @ turned + np.array([WIDTH / 2, HEIGHT / 4]) * scale - sheet.corner
-        self._draw_ground(sheet, turned, shift, zoom)
-        self._draw_tiles(sheet, turned, shift, zoom)
-        if with_car:
-            self._draw_car(sheet, turned, shift, zoom)
+        x, y = (-value * zoom for value in env.car.hull.position)
+        return _Camera(turned, zoom, np.array([x, y]) @ turned + np.array([WIDTH / 2, HEIGHT / 4]))
 
-    def _draw_ground(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
+    def _cut_out(self, small: Frame, camera: _Camera) -> None:
+        """The ground without the car, from the map."""
+        if self._touched != self.env.tile_visited_count:
+            self._touched = self.env.tile_visited_count
+            for number in self._around().tolist():
+                if number in self._untouched and self._untouched[number].road_visited:
+                    self._map.recolor(number - self._grass, self._untouched.pop(number).color)
+        size = len(small)
+        corner, right, below = camera.sees(np.array([(0, HEIGHT), (WIDTH, HEIGHT), (0, 0)]))
+        rows = size - size * _DASHBOARD // HEIGHT
+        small[:rows] = self._map.seen((size, rows), corner, (right - corner) / size, (below - corner) / size)
+
+    def _around(self) -> NDArray[np.int64]:
+        """Numbers of the tiles that may be around the car."""
+        assert self.env.car is not None
+        x, y = self.env.car.hull.position
+        cell = (x // _CELL, y // _CELL)
+        if self.env.t < 1:  # from high above, all of them
+            return self._numbers
+        if cell != self._cell:
+            middle = (np.array(cell) + 0.5) * _CELL
+            reach = self._radii + self._near.reach / (car_racing.ZOOM * car_racing.SCALE) + _CELL
+            self._cell = cell
+            self._close = np.flatnonzero(((self._centers - middle) ** 2).sum(axis=1) < reach**2)
+        return self._close
+
+    def _draw_world(self, sheet: _Sheet, camera: _Camera, tiles: NDArray[np.int64]) -> None:
+        camera = camera._replace(shift=camera.shift - sheet.corner)
+        self._draw_ground(sheet, camera)
+        self._draw_tiles(sheet, camera, tiles)
+        self._draw_car(sheet, camera)
+
+    def _draw_ground(self, sheet: _Sheet, camera: _Camera) -> None:
         """The plane, which has an edge that is seldom seen."""
+        assert self.env.car is not None
         bounds = car_racing.PLAYFIELD
-        width, height = sheet.surface.get_size()
-        seen = (np.array([(0, 0), (width, 0), (width, height), (0, height)]) - shift) @ turned.T / zoom
-        if np.abs(seen).max() < bounds - 1:
+        x, y = self.env.car.hull.position
+        if max(abs(x), abs(y)) + sheet.reach / camera.zoom < bounds - 1:
             sheet.fill(self._ground)
             return
         sheet.fill((0, 0, 0))
         corners = np.array([(bounds, bounds), (bounds, -bounds), (-bounds, -bounds), (-bounds, bounds)])
-        sheet.polygon((corners @ turned * zoom + shift).tolist(), self._ground)
+        sheet.polygon(camera.shows(corners).tolist(), self._ground)
 
-    def _draw_tiles(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
+    def _draw_tiles(self, sheet: _Sheet, camera: _Camera, numbers: NDArray[np.int64]) -> None:
         """Grass and road, as far as they are on the sheet."""
         width, height = sheet.surface.get_size()
-        centers = self._centers @ turned * zoom + shift
-        reach = self._radii * zoom + 2
-        near = (
-            (centers[:, 0] > -reach)
-            & (centers[:, 0] < width + reach)
-            & (centers[:, 1] > sheet.hidden - reach)
-            & (centers[:, 1] < height + reach)
-        )
-        chosen = np.flatnonzero(near)
-        for number, points in zip(chosen.tolist(), (self._tiles[chosen] @ turned * zoom + shift).tolist(), strict=True):
-            sheet.polygon(points, self._colors[number])
+        points = camera.shows(self._tiles[numbers])
+        low, high = points.min(axis=1), points.max(axis=1)
+        seen = ((high > (-2, sheet.hidden - 2)) & (low < (width + 2, height + 2))).all(axis=1)
+        for number, corners in zip(numbers[seen].tolist(), points[seen].tolist(), strict=True):
+            sheet.polygon(corners, self._colors[number])
 
-    def _draw_car(self, sheet: _Sheet, turned: Points, shift: Points, zoom: float) -> None:
+    def _draw_car(self, sheet: _Sheet, camera: _Camera) -> None:
         """Wheels and hull; a wheel has a white bar that turns with it."""
-        poses = self._car.poses()
-        points = (self._car.placed(poses) @ turned * zoom + shift).tolist()
+        bars = {
+            number: bar
+            for number, body in enumerate(self._car.bodies)
+            if "phase" in body.__dict__ and (bar := _bar(body.phase)) is not None
+        }
+        corners, owners = self._car.corners, self._car.owners
+        if bars:
+            corners = np.concatenate([corners, *np.array(list(bars.values()), np.float32)])
+            owners = np.concatenate([owners, np.repeat(list(bars), 4)])
+        points = camera.shows(placed(corners, self._car.poses()[owners])).tolist()
+        white = dict(zip(bars, range(len(self._car.corners), len(points), 4), strict=True))
         for number, span in self._car.spans:
-            body = self._car.bodies[number]
-            pygame.draw.polygon(sheet.surface, tuple(int(c * 255) for c in body.color), points[span])
-            if "phase" in body.__dict__ and (bar := _bar(body.phase)) is not None:
-                white = placed(bar, poses[number]) @ turned * zoom + shift
-                pygame.draw.polygon(sheet.surface, car_dynamics.WHEEL_WHITE, white.tolist())
+            pygame.draw.polygon(sheet.surface, self._paints[number], points[span])
+            if number in white:
+                bar = points[white[number] : white[number] + 4]
+                pygame.draw.polygon(sheet.surface, car_dynamics.WHEEL_WHITE, bar)
 
-    def _draw_dashboard(self) -> None:
-        """Speed, the wheels' turning, steering, the hull's turning; and the return in digits."""
+    def _dashboard(self) -> Frame:
+        """(rows, columns, 3) of the picture that gymnasium shows: speed, the wheels' turning, steering, the hull's
+        turning; and the return in digits."""
         car = self.env.car
         assert car is not None
-        width, height = self._strip.get_size()
-        s, h = width / 40, height / 5
-        self._strip.fill((0, 0, 0))
+        strip = _digits_shown(f"{self.env.shown_return:04.0f}").copy()
 
         def draw(value: float, left: float, right: float, top: float, bottom: float, color: tuple[int, ...]) -> None:
             if abs(value) > 1e-4:
-                points = [(left, top), (right, top), (right, bottom), (left, bottom)]
-                pygame.draw.polygon(self._strip, color, points)
+                np.add(strip, _bar_shown(int(left), int(right), int(top), int(bottom), color), out=strip)
 
-        def upright(place: int, value: float, size: float, color: tuple[int, ...]) -> None:
-            draw(value, place * s, (place + 1) * s, height - (h + h * size), height - h, color)
-
-        def lying(place: int, value: float, size: float, color: tuple[int, ...]) -> None:
-            draw(value, place * s, (place + size) * s, height - 4 * h, height - 2 * h, color)
-
+        s, h = WIDTH / 40, _DASHBOARD / 5
         vx, vy = car.hull.linearVelocity
         speed = math.sqrt(vx * vx + vy * vy)
-        upright(5, speed, 0.02 * speed, (255, 255, 255))
-        for number, wheel in enumerate(car.wheels):
-            upright(7 + number, wheel.omega, 0.01 * wheel.omega, (0, 0, 255) if number < 2 else (51, 0, 255))
+        draw(speed, 5 * s, 6 * s, 4 * h - 0.02 * speed * h, 4 * h, (255, 255, 255))
+        for place, wheel in enumerate(car.wheels, start=7):
+            color = (0, 0, 255) if place < 9 else (51, 0, 255)
+            draw(wheel.omega, place * s, (place + 1) * s, 4 * h - 0.01 * wheel.omega * h, 4 * h, color)
         steering, turning = car.wheels[0].joint.angle, car.hull.angularVelocity
-        lying(20, steering, -10.0 * steering, (0, 255, 0))
-        lying(30, turning, -0.8 * turning, (255, 0, 0))
-        text = self._text(f"{self.env.shown_return:04.0f}")
-        box = text.get_rect()
-        box.center = (60, int(height - HEIGHT * 2.5 / 40.0))
-        self._strip.blit(text, box)
+        draw(steering, 20 * s, (20 - 10.0 * steering) * s, h, 3 * h, (0, 255, 0))
+        draw(turning, 30 * s, (30 - 0.8 * turning) * s, h, 3 * h, (255, 0, 0))
+        return strip
 
-    def _text(self, digits: str) -> pygame.Surface:
-        if digits not in self._digits:
-            if len(self._digits) > 2000:
-                self._digits.clear()
-            self._digits[digits] = self._font.render(digits, True, (255, 255, 255), (0, 0, 0))
-        return self._digits[digits]
+
+@lru_cache(maxsize=4096)
+def _bar_shown(left: int, right: int, top: int, bottom: int, color: tuple[int, ...]) -> Frame:
+    """The dashboard with nothing but one bar."""
+    strip = pygame.Surface((WIDTH, _DASHBOARD))
+    pygame.draw.polygon(strip, color, [(left, top), (right, top), (right, bottom), (left, bottom)])
+    return np.ascontiguousarray(_shrunk(strip, _STRIP))
+
+
+@lru_cache(maxsize=2048)
+def _digits_shown(digits: str) -> Frame:
+    """The dashboard with nothing but the return."""
+    strip = pygame.Surface((WIDTH, _DASHBOARD))
+    text = pygame.font.Font(pygame.font.get_default_font(), 42).render(digits, True, (255, 255, 255), (0, 0, 0))
+    box = text.get_rect()
+    box.center = (60, int(_DASHBOARD - HEIGHT * 2.5 / 40.0))
+    strip.blit(text, box)
+    return np.ascontiguousarray(_shrunk(strip, _STRIP))
 
 
 def _shrunk(surface: pygame.Surface, size: tuple[int, int]) -> Frame:
@@ -238,14 +299,14 @@ def _shrunk(surface: pygame.Surface, size: tuple[int, int]) -> Frame:
     return small.transpose(1, 0, 2)
 
 
-def _bar(phase: float) -> NDArray[np.float32] | None:
-    """The white bar of a wheel that has turned by `phase`; None when it is on the far side."""
+def _bar(phase: float) -> list[tuple[float, float]] | None:
+    """The corners of the white bar of a wheel that has turned by `phase`; None when it is on the far side."""
     s1, s2 = math.sin(phase), math.sin(phase + 1.2)
     if s1 > 0 and s2 > 0:
         return None
     c1, c2 = math.cos(phase), math.cos(phase + 1.2)
-    top = math.copysign(1.0, c1) if s1 > 0 else c1
-    bottom = math.copysign(1.0, c2) if s2 > 0 else c2
-    half, reach = car_dynamics.WHEEL_W, car_dynamics.WHEEL_R
-    corners = [(-half, reach * top), (half, reach * top), (half, reach * bottom), (-half, reach * bottom)]
-    return (np.array(corners) * car_dynamics.SIZE).astype(np.float32)
+    size = car_dynamics.SIZE
+    half, reach = car_dynamics.WHEEL_W * size, car_dynamics.WHEEL_R * size
+    top = reach * (math.copysign(1.0, c1) if s1 > 0 else c1)
+    bottom = reach * (math.copysign(1.0, c2) if s2 > 0 else c2)
+    return [(-half, top), (half, top), (half, bottom), (-half, bottom)]
