@@ -108,6 +108,18 @@ def test_fast_drawing_is_as_bright() -> None:
     assert np.abs((exact - fast).mean(axis=(0, 1, 2))).max() < 0.5
 
 
+def test_fast_drawing_has_the_tiles_that_the_car_has_touched_in_their_new_color() -> None:
+    exact, fast = drives(64, 110)
+    behind = np.s_[60:90, 53:56, 30:34]  # the road, a car's length behind it
+    assert abs((exact[behind] - fast[behind]).mean()) < 1  # 2.4 in the old colors
+
+
+def test_fast_drawing_sees_the_end_of_the_world() -> None:
+    exact, fast = drives(64, 2)  # from high above
+    assert exact[0, :8, 48:].max() == fast[0, :8, 48:].max() == 0
+    assert np.abs(exact[0] - fast[0]).mean() < 2
+
+
 def test_the_next_episode_of_an_atari_env_does_not_remember_the_last() -> None:
     used, fresh = EnvRecipe("Breakout").make(), EnvRecipe("Breakout", render="gymnasium").make()
     used.reset(seed=9)
