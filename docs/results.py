@@ -176,7 +176,7 @@ def page(rows: list[Row]) -> str:
         "the unmodified gymnasium environments (Atari: frame skip 4, sticky actions 0.25; in Breakout our agent serves "
         "by itself). A row comes from one run: `wm evaluate --env Pong --episodes 100`, then `python docs/results.py "
         "add runs/Pong laptop`. What is kept of a search is the mean that did best on 20 validation episodes "
-        "(LunarLander: 50); test episodes have no say in it.\n",
+        "(LunarLander: 50, CarRacing: 30); test episodes have no say in it.\n",
         markdown_table(["environment", "hoped for (at least)", "laptop preset", ""], goals),
         "![Curves](results.png)\n",
         "*The validated mean of each search, and the random policy (dashed).*\n",
