@@ -47,7 +47,7 @@ class TrackMap:
 
     def recolor(self, number: int, color: Iterable[float]) -> None:
         """A tile of the road has another color now."""
-        self._pencil.polygon(self._inner[number], tuple(int(part) - _DARKER for part in color))
+        self._pencil.polygon(self._inner[number], tuple(max(int(part) - _DARKER, 0) for part in color))
 
     def seen(self, size: tuple[int, int], origin: Points, across: Points, down: Points) -> NDArray[np.uint8]:
         """(height, width, 3) of a `size` that is (width, height): the world from the corner `origin` on, with `across`
