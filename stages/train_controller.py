@@ -28,7 +28,7 @@ from wm.settings import ControllerSettings
 from wm.training import weights
 from wm.workers import playing_memory
 
-RECIPE = 5
+RECIPE = 6
 MEANS = 64  # of the search's means, equally spaced, that are kept for the fidelity report
 
 

@@ -103,6 +103,19 @@ def test_fast_drawing_has_the_dashboard_and_the_car_as_they_are(size: int) -> No
     assert exact[car].std() > 20
 
 
+@pytest.mark.parametrize("render", ["exact", "fast"])
+def test_a_bar_of_the_dashboard_covers_another(render: str) -> None:
+    theirs, ours = (EnvRecipe("CarRacing", render=how).make() for how in ("gymnasium", render))
+    for env in (theirs, ours):
+        env.reset(seed=2)
+    for _ in range(12):  # spins to the left, steers to the right: the red bar reaches the green one
+        frames = []
+        for env in (theirs, ours):
+            env.env.unwrapped.car.hull.angularVelocity = 12.0  # type: ignore[attr-defined]
+            frames.append(env.step(np.array([1.0, 0.0, 0.0], np.float32))[0][56:].astype(int))
+        assert np.abs(frames[0] - frames[1]).max() <= 1
+
+
 def test_fast_drawing_is_as_bright() -> None:
     exact, fast = drives(64, 60)
     assert np.abs((exact - fast).mean(axis=(0, 1, 2))).max() < 0.5

@@ -257,28 +257,42 @@ class CarRacingPainter:
         assert car is not None
         strip = _digits_shown(f"{self.env.shown_return:04.0f}").copy()
 
-        def draw(value: float, left: float, right: float, top: float, bottom: float, color: tuple[int, ...]) -> None:
-            if abs(value) > 1e-4:
-                np.add(strip, _bar_shown(int(left), int(right), int(top), int(bottom), color), out=strip)
+        def bar(value: float, left: float, right: float, top: float, bottom: float, *color: int) -> list[_Bar]:
+            return [_Bar(int(left), int(right), int(top), int(bottom), color)] if abs(value) > 1e-4 else []
 
         s, h = WIDTH / 40, _DASHBOARD / 5
         vx, vy = car.hull.linearVelocity
         speed = math.sqrt(vx * vx + vy * vy)
-        draw(speed, 5 * s, 6 * s, 4 * h - 0.02 * speed * h, 4 * h, (255, 255, 255))
-        for place, wheel in enumerate(car.wheels, start=7):
-            color = (0, 0, 255) if place < 9 else (51, 0, 255)
-            draw(wheel.omega, place * s, (place + 1) * s, 4 * h - 0.01 * wheel.omega * h, 4 * h, color)
+        groups = [bar(speed, 5 * s, 6 * s, 4 * h - 0.02 * speed * h, 4 * h, 255, 255, 255), []]
+        for place, wheel in enumerate(car.wheels, start=7):  # they share pixels
+            top = 4 * h - 0.01 * wheel.omega * h
+            groups[1] += bar(wheel.omega, place * s, (place + 1) * s, top, 4 * h, 0 if place < 9 else 51, 0, 255)
         steering, turning = car.wheels[0].joint.angle, car.hull.angularVelocity
-        draw(steering, 20 * s, (20 - 10.0 * steering) * s, h, 3 * h, (0, 255, 0))
-        draw(turning, 30 * s, (30 - 0.8 * turning) * s, h, 3 * h, (255, 0, 0))
+        green = bar(steering, 20 * s, (20 - 10.0 * steering) * s, h, 3 * h, 0, 255, 0)
+        red = bar(turning, 30 * s, (30 - 0.8 * turning) * s, h, 3 * h, 255, 0, 0)
+        # When the car spins, the second may cover the first.
+        groups += [green + red] if 0.8 * turning > 5 else [green, red]
+        for group in groups:
+            np.add(strip, _bars_shown(*group), out=strip)
         return strip
 
 
+class _Bar(NamedTuple):
+    """A rectangle on the dashboard as gymnasium draws it."""
+
+    left: int
+    right: int
+    top: int
+    bottom: int
+    color: tuple[int, ...]
+
+
 @lru_cache(maxsize=4096)
-def _bar_shown(left: int, right: int, top: int, bottom: int, color: tuple[int, ...]) -> Frame:
-    """The dashboard with nothing but one bar."""
+def _bars_shown(*bars: _Bar) -> Frame:
+    """The dashboard with nothing but these, the later ones over the earlier."""
     strip = pygame.Surface((WIDTH, _DASHBOARD))
-    pygame.draw.polygon(strip, color, [(left, top), (right, top), (right, bottom), (left, bottom)])
+    for left, right, top, bottom, color in bars:
+        pygame.draw.polygon(strip, color, [(left, top), (right, top), (right, bottom), (left, bottom)])
     return np.ascontiguousarray(_shrunk(strip, _STRIP))
 
 
