@@ -42,16 +42,14 @@ class Evaluation:
             newest = load_newest_latents(session, mdnrnn) if early else None
             self._starts = load_starts(session, mdnrnn) if newest is None else early_starts(newest, mdnrnn)
 
-    def _late(self, number: int) -> bool:
-        return number >= self.settings.max_generations * 2 // 3
-
     def episodes(self, number: int) -> int:
         """How many episodes a candidate plays in a generation."""
-        return self.settings.episodes_per_eval * (self.settings.late_episodes if self._late(number) else 1)
+        late = number >= self.settings.early
+        return self.settings.episodes_per_eval * (self.settings.late_episodes if late else 1)
 
     def longest(self, number: int) -> int:
         """After how many steps a generation's episodes are cut; 0: the environment's own limit."""
-        return self.settings.max_steps * (self.settings.late_steps if self._late(number) else 1)
+        return self.settings.max_steps * (self.settings.late_steps if number >= self.settings.early else 1)
 
     def real(self, candidates: NDArray[np.float32], number: int) -> tuple[NDArray[np.float64], int]:
         """Mean return of every candidate in reality, and the steps it cost."""

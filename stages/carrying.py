@@ -68,7 +68,10 @@ def carried_over(
     """
     there, old = previous.controller, np.asarray(previous.controller.parameters, np.float32)
     if there.model != controller:
-        shapes = [f"{one.head}, {one.inputs} inputs, {one.hidden} hidden units" for one in (there.model, controller)]
+        shapes = [
+            f"{one.head}, {one.inputs} inputs, {one.hidden} hidden units, gain {one.gain:g}"
+            for one in (there.model, controller)
+        ]
         raise RecipeMismatch(
             f"{there.artifact.folder} has another form ({shapes[0]}) than is asked for ({shapes[1]}); give the same "
             "settings, or leave --from out."

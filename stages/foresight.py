@@ -283,10 +283,7 @@ class _World:
 def _search_steps(settings: ControllerSettings, longest: int) -> tuple[float, float]:
     """The least and the most real steps of a search."""
     validations = (settings.max_generations // settings.validate_every + 1) * settings.validation_episodes * longest
-    episode = min(settings.max_steps or longest, longest)
-    late = (2 + settings.late_episodes * min(settings.late_steps, longest / episode)) / 3
-    most = late * settings.max_generations * settings.popsize * settings.episodes_per_eval * episode
-    total = validations + (most if settings.in_ == "real" else 0)
+    total = validations + settings.most_steps(longest)
     if settings.budget_steps:
         total = min(total, settings.budget_steps)
     return SHORTEST * total, float(total)

@@ -43,7 +43,8 @@ def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn
 
 def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Player:
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
-    form = Form(head, settings.hidden, settings.mdnrnn, session.seed)
+    memory = "none" if settings.sees == "z" else settings.mdnrnn
+    form = Form(head, settings.hidden, memory, session.seed, settings.hidden_gain)
     fingerprint = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
     return Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, fingerprint)
 
@@ -54,16 +55,13 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = _run(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
     workers = session.open_workers().count
-    longest = settings.max_steps or vae.env.rows_per_episode
-    late = (2 + settings.late_episodes * settings.late_steps) / 3
-    steps = late * settings.max_generations * settings.popsize * settings.episodes_per_eval * longest
+    longest = vae.env.rows_per_episode
     validations = settings.max_generations // settings.validate_every + 1
-    steps_real = validations * settings.validation_episodes * vae.env.rows_per_episode
+    steps = validations * settings.validation_episodes * longest + settings.most_steps(longest)
     done = run.current() is not None
     what = "up to date" if done else f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
     if not done and (why := run.why_stale()):
         what += f" ({why})"
-    steps = steps_real + (steps if settings.in_ == "real" else 0)
     span = (0.0, 0.0) if done else (steps / 1500 / workers / 3, steps / 150 / workers)
     disk = 0 if done else (MEANS + 2) * controller.parameters * 4 + 200_000
     return Plan("train-controller", run.folder, what, disk, playing_memory(workers), span)

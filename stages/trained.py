@@ -76,13 +76,14 @@ class TrainedDreamer(Trained):
 
 @dataclass(frozen=True)
 class Form:
-    """What C is: its head, its hidden units (0: linear), and the memory it sees beside z: `trained` is M, `untrained` M
-    before training (with this seed), `none` no memory."""
+    """What C is: its head, its hidden units (0: linear) and their `gain`, and the memory it sees beside z: `trained` is
+    M, `untrained` M before training (with this seed), `none` no memory."""
 
     head: str
     hidden: int = 0
     memory: str = "trained"
     memory_seed: int = 0
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def load_controller(folder: Path, make_it: str) -> TrainedController:
     ordered = tuple(shape["ordered"]) if shape["ordered"] else None
     form = Form(**shape["form"])
     space = ActionSpace.from_json(shape["action_space"])
-    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"])
+    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"], form.gain)
     parameters = tensors["mean"].numpy()
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
@@ -203,4 +204,4 @@ def controller_for(mdnrnn: TrainedMdnRnn, form: Form, env: EnvRecipe) -> Control
     """The shape of C on top of an M."""
     inputs = mdnrnn.model.latent + (0 if form.memory == "none" else mdnrnn.model.hidden)
     spec = env.spec()
-    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve)
+    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve, form.gain)

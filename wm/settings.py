@@ -277,6 +277,20 @@ class ControllerSettings(Settings):
         choices=("auto", "argmax", "ordered", "tanh"),
     )
     hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256)
+    hidden_gain: float = setting(
+        1.0,
+        "What the output of the hidden units is multiplied by, so that steps in their weights and in those on z change "
+        "what C says alike.",
+        low=0.01,
+        high=100,
+        added=True,
+    )
+    sees: str = setting(
+        "all",
+        "What C is given: z and the memory of M, or z alone, which leaves fewer weights to search.",
+        choices=("all", "z"),
+        added=True,
+    )
     sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
     max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
     render: str = setting(
@@ -284,12 +298,11 @@ class ControllerSettings(Settings):
         "Who draws for candidates (never for validations): the same as for V, or fast, where the environment has it.",
         choices=("same", "fast"),
     )
+    late_after: int = setting(0, "Generations before the late ones; 0: two thirds of all.", low=0, added=True)
     late_episodes: int = setting(
-        1, "In the last third of the generations, how many times as many episodes a candidate plays.", low=1
+        1, "In the late generations, how many times as many episodes a candidate plays.", low=1
     )
-    late_steps: int = setting(
-        1, "In the last third of the generations, how many times as long training episodes may be.", low=1
-    )
+    late_steps: int = setting(1, "In the late generations, how many times as long training episodes may be.", low=1)
     evened: bool = setting(
         False,
         "Begin with steps that change what C says evenly, by what it is given in the episodes of the last --data "
@@ -327,6 +340,15 @@ class ControllerSettings(Settings):
         check_temperature(self.temperature)
         if self.in_ != "real" and self.mdnrnn == "untrained":
             raise UsageProblem(f"--mdnrnn untrained cannot dream; leave out --in {self.in_}, or use --mdnrnn none.")
+        if self.sees == "z" and self.mdnrnn == "untrained":
+            raise UsageProblem(
+                "--mdnrnn untrained is another memory for C, but --set sees=z gives it none; add --set sees=all."
+            )
+        if self.hidden_gain != 1 and not self.hidden:
+            raise UsageProblem(
+                f"--set hidden_gain is {self.hidden_gain:g} but C has no hidden units; add --set hidden_gain=1, or "
+                "--set hidden=8."
+            )
         if self.evened and self.hidden:
             raise UsageProblem(
                 f"--set evened=true takes a linear C; --set hidden is {self.hidden}, leave one of them out."
@@ -337,6 +359,20 @@ class ControllerSettings(Settings):
                     f"--set even_after={self.even_after} begins anew with a linear C, by what it was given in reality; "
                     f"leave out {name}, or add --set even_after=0."
                 )
+
+    @property
+    def early(self) -> int:
+        """Generations before the late ones."""
+        return min(self.late_after or self.max_generations * 2 // 3, self.max_generations)
+
+    def most_steps(self, longest: int) -> int:
+        """The most steps that all candidates can play in reality, where an episode has `longest` at most."""
+        if self.in_ != "real":
+            return 0
+        episode = self.max_steps or longest
+        late = self.late_episodes * min(self.late_steps * episode, longest)
+        generations = self.early * min(episode, longest) + (self.max_generations - self.early) * late
+        return generations * self.popsize * self.episodes_per_eval
 
     def evened_after(self, generation: int) -> bool:
         """Whether the search begins anew after this generation."""

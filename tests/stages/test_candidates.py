@@ -123,6 +123,11 @@ def test_the_last_third_plays_more_and_longer_episodes(chain: Path) -> None:
     assert [evaluation.longest(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]
 
 
+def test_the_late_generations_may_begin_earlier(chain: Path) -> None:
+    evaluation, _ = make(chain, max_generations=9, late_after=2, late_episodes=3)
+    assert [evaluation.episodes(number) for number in (1, 2, 8)] == [1, 3, 3]
+
+
 def test_candidates_may_be_drawn_fast_and_stopped_early_but_never_a_validation(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

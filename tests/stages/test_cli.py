@@ -78,6 +78,12 @@ def dataset(path: Path, size: int = 32) -> Path:
             64,
             "--set evened=true takes a linear C; --set hidden is 4, leave one of them out.",
         ),
+        (("train-controller", "--env", "Pong", "--set", "hidden_gain=2"), 64, "but C has no hidden units"),
+        (
+            ("train-controller", "--env", "Pong", "--mdnrnn", "untrained", "--set", "sees=z"),
+            64,
+            "--mdnrnn untrained is another memory for C, but --set sees=z gives it none; add --set sees=all.",
+        ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),

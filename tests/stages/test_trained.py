@@ -6,7 +6,7 @@ import pytest
 
 from stages.session import Session
 from stages.trained import Form, load_all, load_vae, memory_of
-from tests.conftest import SLUG, TINY
+from tests.conftest import SLUG, TINY, arguments, run
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
@@ -16,6 +16,17 @@ def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:
     assert not any(p.requires_grad for model in (vae.model, mdnrnn.model) for p in model.parameters())
     assert not vae.model.training
     assert controller.parameters.shape == (controller.model.parameters,)
+
+
+def test_a_controller_of_z_alone_with_hidden_units_comes_back_as_it_was(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    shutil.copytree(chain / "data", tmp_path / "data")
+    chosen = ("--set", "hidden=2", "--set", "hidden_gain=4.5", "--set", "sees=z", "--max-generations", "1")
+    run(tmp_path, *arguments("train-controller", *chosen))
+    vae, _, controller = load_all(Session(TINY, run=tmp_path / "runs" / SLUG))
+    model = controller.model
+    assert (model.inputs, model.hidden, model.gain) == (vae.model.latent, 2, 4.5)
+    assert controller.form.memory == "none"
 
 
 def test_damaged_weights_are_refused(chain: Path, tmp_path: Path) -> None:

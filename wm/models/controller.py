@@ -1,5 +1,6 @@
 """C: a linear policy on [mean z, h], its parameters one flat vector that CMA-ES evolves. With `hidden` units it is a
-perceptron of one tanh layer instead.
+perceptron of one tanh layer instead, whose outputs are multiplied by `gain`: CMA-ES steps as far in every weight, and
+units within 1 would move the output less than a z of 8.
 
 Heads, from the linear output u to an action:
 - `argmax`: one output per discrete action, the largest wins;
@@ -26,7 +27,7 @@ SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
 @dataclass(frozen=True)
 class Controller:
     """The shape of C: `inputs` = Z + H, the action space, the head, for `ordered` its three actions, how many units its
-    hidden layer has (0: linear), and the action that puts the ball into play where the player has to."""
+    hidden layer has (0: linear) and their gain, and the action that puts the ball into play where the player has to."""
 
     inputs: int
     space: ActionSpace
@@ -34,6 +35,7 @@ class Controller:
     ordered: tuple[int, int, int] | None = None
     hidden: int = 0
     serve: int | None = None
+    gain: float = 1.0
 
     def __post_init__(self) -> None:
         fits = {"argmax": self.space.discrete, "tanh": not self.space.discrete, "ordered": self.ordered is not None}
@@ -70,6 +72,8 @@ class Controller:
             bias = weights[:, used + size : used + size + outputs]
             # Every policy multiplies one vector: batched matrix products take five times as long for that.
             u = (matrix * (torch.tanh(u) if number else u)[:, None]).sum(-1) + bias
+            if number:
+                u = u * self.gain
             used += size + outputs
         if self.head == "argmax":
             return u.argmax(1).numpy()
