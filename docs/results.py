@@ -28,6 +28,7 @@ AGENTS = {
     "vmc-round2": "ours, round 2",
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
+    "vmc-linear": "ours, a linear C on [z, h]",
     "vmc-dream": "ours, C evolved in the dream alone",
     "vmc-dream-round2": "the same, round 2",
     "dreamer": "Dreamer",
@@ -228,7 +229,7 @@ def curves(rows: list[Row]) -> bytes:
 
     envs = [env for env in ORDER if _of(rows, env, "vmc", "laptop")]
     figure = Figure(figsize=(9, 2.7 * max(-(-len(envs) // 2), 1)), dpi=100, layout="constrained")
-    colors = {"vmc": "tab:purple", "vmc-untrained": "tab:orange", "vmc-none": "tab:gray"}
+    colors = {"vmc": "tab:purple", "vmc-linear": "tab:blue", "vmc-untrained": "tab:orange", "vmc-none": "tab:gray"}
     places = list(figure.subplots(-(-len(envs) // 2), 2, squeeze=False).flat)
     for axes in places[len(envs) :]:
         axes.remove()

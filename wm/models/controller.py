@@ -1,6 +1,6 @@
 """C: a linear policy on [mean z, h], its parameters one flat vector that CMA-ES evolves. With `hidden` units it is a
-perceptron of one tanh layer instead, whose outputs are multiplied by `gain`: CMA-ES steps as far in every weight, and
-units within 1 would move the output less than a z of 8.
+perceptron of one tanh layer instead, whose outputs are multiplied by `gain`: CMA-ES steps as far in every weight, and a
+few units that stay within 1 are shorter than z.
 
 Heads, from the linear output u to an action:
 - `argmax`: one output per discrete action, the largest wins;
