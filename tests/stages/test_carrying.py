@@ -70,6 +70,16 @@ def test_one_that_makes_no_use_of_the_memory_stays_as_it_is(chain: Path) -> None
     assert np.array_equal(carried_over(previous, other(mdnrnn, anew), previous.controller.model, latents), blind)
 
 
+def test_hidden_units_on_z_alone_are_carried_over_to_another_m(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    model = replace(previous.controller.model, inputs=mdnrnn.model.latent, hidden=2, gain=4.5)
+    evolved = np.random.default_rng(0).normal(size=model.parameters).astype(np.float32)
+    form = replace(previous.controller.form, memory="none", hidden=2, gain=4.5)
+    blind = replace(previous.controller, model=model, form=form, parameters=evolved)
+    found = carried_over(replace(previous, controller=blind), other(mdnrnn, mdnrnn.model), model, latents)
+    assert np.array_equal(found, evolved)
+
+
 def test_what_a_controller_makes_of_the_memory_is_not_dropped_silently(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "runs", tmp_path / "runs")
     shutil.copytree(chain / "data", tmp_path / "data")
