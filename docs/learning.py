@@ -110,7 +110,6 @@ def page(rows: list[dict[str, Any]]) -> str:
         "one frame.\n",
         _probes(whole),
         "## M: against what guesses as well\n",
-        "Pong's and CarRacing's M are from before training windows hung over an episode's end.\n",
         _guesses(whole),
         "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the better of "
         "persistence and the mean latent (1: no better).\n",
