@@ -25,6 +25,17 @@ LOOKED_AT = 256  # episodes, equally spaced, whose latents even out a search fro
 DREAMT_VALIDATION = 256  # dreams, where a validation may not touch reality
 
 
+def most_steps(settings: ControllerSettings, longest: int) -> int:
+    """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates."""
+    validations = (settings.max_generations // settings.validate_every + 1) * settings.validation_episodes * longest
+    if settings.in_ != "real":
+        return validations
+    episode = settings.max_steps or longest
+    late = settings.late_episodes * min(settings.late_steps * episode, longest)
+    generations = settings.early * min(episode, longest) + (settings.max_generations - settings.early) * late
+    return validations + generations * settings.popsize * settings.episodes_per_eval
+
+
 class Evaluation:
     """Returns of candidates, real or dreamed, on seeds that all candidates of a generation share."""
 

@@ -13,6 +13,7 @@ import psutil
 import torch
 
 from stages import console, train_mdnrnn, train_vae
+from stages.candidates import most_steps
 from stages.chains import STAGES, Chain, Step, chains_of, env_names
 from stages.collect import shown_by
 from stages.curriculum import finished_before, size_of
@@ -282,8 +283,7 @@ class _World:
 
 def _search_steps(settings: ControllerSettings, longest: int) -> tuple[float, float]:
     """The least and the most real steps of a search."""
-    validations = (settings.max_generations // settings.validate_every + 1) * settings.validation_episodes * longest
-    total = validations + settings.most_steps(longest)
+    total = most_steps(settings, longest)
     if settings.budget_steps:
         total = min(total, settings.budget_steps)
     return SHORTEST * total, float(total)

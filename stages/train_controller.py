@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.candidates import Evaluation
+from stages.candidates import Evaluation, most_steps
 from stages.carrying import Previous, carried_over, load_previous, weights_on_memory
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
 from stages.players import Player
@@ -55,9 +55,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = _run(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
     workers = session.open_workers().count
-    longest = vae.env.rows_per_episode
-    validations = settings.max_generations // settings.validate_every + 1
-    steps = validations * settings.validation_episodes * longest + settings.most_steps(longest)
+    steps = most_steps(settings, vae.env.rows_per_episode)
     done = run.current() is not None
     what = "up to date" if done else f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
     if not done and (why := run.why_stale()):

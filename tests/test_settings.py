@@ -1,9 +1,7 @@
-from dataclasses import replace
-
 import pytest
 
 from wm.errors import UsageProblem
-from wm.settings import CollectSettings, ControllerSettings, VaeSettings
+from wm.settings import CollectSettings, VaeSettings
 
 
 def test_a_value_outside_its_bound_names_the_option_the_value_and_the_bound() -> None:
@@ -29,11 +27,3 @@ def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> 
 def test_a_setting_that_came_later_counts_only_when_it_is_used() -> None:
     assert "orientations" not in VaeSettings().that_change_results()
     assert VaeSettings(orientations=2).that_change_results()["orientations"] == 2
-
-
-def test_late_generations_play_more_and_longer_episodes_up_to_the_longest() -> None:
-    settings = ControllerSettings(popsize=10, max_generations=9, max_steps=100, late_episodes=2, late_steps=3)
-    assert settings.most_steps(1000) == 10 * (6 * 100 + 3 * 2 * 300)
-    assert settings.most_steps(200) == 10 * (6 * 100 + 3 * 2 * 200)
-    assert replace(settings, late_after=8, max_steps=0).most_steps(200) == 10 * (8 * 200 + 1 * 2 * 200)
-    assert replace(settings, in_="dream").most_steps(1000) == 0

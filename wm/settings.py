@@ -365,15 +365,6 @@ class ControllerSettings(Settings):
         """Generations before the late ones."""
         return min(self.late_after or self.max_generations * 2 // 3, self.max_generations)
 
-    def most_steps(self, longest: int) -> int:
-        """The most steps that all candidates can play in reality, where an episode has `longest` at most."""
-        if self.in_ != "real":
-            return 0
-        episode = self.max_steps or longest
-        late = self.late_episodes * min(self.late_steps * episode, longest)
-        generations = self.early * min(episode, longest) + (self.max_generations - self.early) * late
-        return generations * self.popsize * self.episodes_per_eval
-
     def evened_after(self, generation: int) -> bool:
         """Whether the search begins anew after this generation."""
         every = self.even_after
