@@ -115,8 +115,6 @@ class Evolution:
         self.history.add(line, search.mean)
         if self.settings.evened_after(line["generation"]):
             search.even_out(load_basis(self.folder, line["generation"]))
-        if self.settings.sigma_decay != 1 and line["generation"] > self.settings.early:
-            search.shrink(self.settings.sigma_decay)
         if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
             self.trusted = False
             console.say(

@@ -303,14 +303,6 @@ class ControllerSettings(Settings):
         1, "In the late generations, how many times as many episodes a candidate plays.", low=1
     )
     late_steps: int = setting(1, "In the late generations, how many times as long training episodes may be.", low=1)
-    sigma_decay: float = setting(
-        1.0,
-        "What the step size is multiplied by after each late generation, beside its own adaptation: smaller steps rank "
-        "candidates that are as exact as the mean.",
-        low=0.5,
-        high=1.0,
-        added=True,
-    )
     evened: bool = setting(
         False,
         "Begin with steps that change what C says evenly, by what it is given in the episodes of the last --data "

@@ -75,13 +75,6 @@ def test_it_goes_on_from_where_it_is_told_to() -> None:
     assert np.abs(search.ask() - start).max() < 0.1
 
 
-def test_shrunk_it_looks_nearer_around_the_same_mean() -> None:
-    wide, near = Search(np.zeros(6, np.float32), 8, 0.3, seed=0), Search(np.zeros(6, np.float32), 8, 0.3, seed=0)
-    near.shrink(0.1)
-    assert np.allclose(near.ask(), 0.1 * wide.ask(), atol=1e-6)
-    assert near.sigma == pytest.approx(0.03)
-
-
 def test_the_diagonal_alone_finds_the_top_too() -> None:
     search = Search(np.zeros(8, np.float32), 12, 0.3, seed=0, algo="sep-cma")
     for _ in range(120):

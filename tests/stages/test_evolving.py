@@ -116,19 +116,3 @@ def test_candidates_are_others_once_the_search_is_evened_out(tmp_path: Path) -> 
     names = [[line["candidates"] for line in each.history.lines] for each in (plain, evened)]
     assert names[0][:4] == names[1][:4]
     assert names[0][4] != names[1][4]
-
-
-def test_late_generations_shrink_the_steps_and_a_search_goes_on_with_them(tmp_path: Path) -> None:
-    chosen: dict[str, Any] = {"late_after": 4, "sigma_decay": 0.5}
-    for name in ("plain", "whole", "cut"):
-        (tmp_path / name).mkdir()
-    plain = evolve(tmp_path / "plain", Hill(), max_generations=8, late_after=4)
-    whole = evolve(tmp_path / "whole", Hill(), max_generations=8, **chosen)
-    evolve(tmp_path / "cut", Hill(), max_generations=6, **chosen)
-    cut = evolve(tmp_path / "cut", Hill(), max_generations=8, **chosen)
-    names = [[line["candidates"] for line in each.history.lines] for each in (plain, whole, cut)]
-    assert names[0][:5] == names[1][:5]  # the first late generation is asked for before anything has shrunk
-    assert names[0][5] != names[1][5]
-    assert names[1] == names[2]
-    steps = [np.linalg.norm(np.diff(each.history.means[-3:], axis=0), axis=1).max() for each in (plain, whole)]
-    assert steps[1] < 0.5 * steps[0]

@@ -23,9 +23,9 @@ class Search:
     `basis` if there is one (see evening.py): `sigma` is then a share of the start's root mean square there, unless the
     start is zero.
 
-    The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with and the shares it
-    was shrunk to, and on the returns told so far, and on nothing else: linear algebra gets one thread, because its sums
-    round otherwise with two, and a log could not be replayed.
+    The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with, and on the
+    returns told so far, and on nothing else: linear algebra gets one thread, because its sums round otherwise with
+    two, and a log could not be replayed.
     `algo` is cma, with the full covariance matrix, or sep-cma, with its diagonal. About a sixth of a generation are
     mirror images of the worst of the one before (Auger, Brockhoff & Hansen 2011). pycma's own stopping rules are off: a
     flat generation (every candidate loses 21 points) is no reason to stop.
@@ -78,10 +78,6 @@ class Search:
         self._basis = basis
         outputs = self._parameters // len(basis)
         self._strategy = self._begin(np.zeros(outputs * basis.shape[1]), f"cma, evened out after {self.generation}")
-
-    def shrink(self, share: float) -> None:
-        """Multiply the step size. Its own adaptation sees ranks that are mostly luck, and keeps it as it is."""
-        self._strategy.sigma *= share
 
     def _as_parameters(self, candidates: Matrix) -> NDArray[np.float32]:
         with self._threads.limit(limits=1, user_api="blas"):
