@@ -8,6 +8,7 @@ import hashlib
 import json
 import statistics
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ RESULTS, PAGE, CURVES, README = (
 ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", "Catch")
 AGENTS = {
     "vmc": "ours",
-    "vmc-round2": "ours, round 2",
+    "vmc-round1": "ours, after the first of two rounds",
+    "vmc-350": "ours, one round of 350 generations",
+    "vmc-350-round2": "the same, round 2",
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
     "vmc-linear": "ours, a linear C on [z, h]",
@@ -72,7 +75,7 @@ def rows_of(run: Path, preset: str) -> list[Row]:
         if place.name != "random":
             recipe = _manifest(run / place.name)["recipe"]
             row |= {
-                "agent": _agent(run, recipe),
+                "agent": _agent(run, recipe, _rounds(preset, score["env"])),
                 "preset": preset,
                 "training_seeds": [recipe["settings"]["seed"]],
                 "curve": _curve(run / place.name, recipe["kind"]),
@@ -86,13 +89,21 @@ def rows_of(run: Path, preset: str) -> list[Row]:
     return found
 
 
-def _agent(run: Path, recipe: dict[str, Any]) -> str:
-    """Who played: what C remembers, where it was evolved, and in which round."""
+def _rounds(preset: str, env: str) -> int:
+    """How many rounds a preset has for an environment."""
+    path = HERE.parent / "stages" / "presets" / f"{preset}.toml"
+    chosen = tomllib.loads(path.read_text()) if path.exists() else {}  # a Dreamer's preset has no rounds
+    return int(chosen.get("curriculum", {}).get(env, {}).get("rounds", 1))
+
+
+def _agent(run: Path, recipe: dict[str, Any], rounds: int) -> str:
+    """Who played: what C remembers, where it was evolved, and in which round, unless it is the preset's last."""
     if recipe["kind"] == "dreamer":
         return "dreamer"
     memory, where = recipe["settings"]["mdnrnn"], recipe["settings"]["in_"]
-    parts = ["vmc", *([memory] if memory != "trained" else []), *([where] if where != "real" else [])]
-    return "-".join([*parts, *(part for part in run.suffixes if part.startswith(".round"))]).replace("-.", "-")
+    number = next((part.removeprefix(".") for part in run.suffixes if part.startswith(".round")), "round1")
+    parts = ["vmc", memory if memory != "trained" else "", where if where != "real" else ""]
+    return "-".join(filter(None, [*parts, number if number != f"round{rounds}" else ""]))
 
 
 def _command(run: Path, env: str, name: str, episodes: int, preset: str) -> str:
