@@ -191,7 +191,7 @@ def page(rows: list[Row]) -> str:
         "(LunarLander: 50, CarRacing: 30); test episodes have no say in it.\n",
         markdown_table(["environment", "hoped for (at least)", "laptop preset", ""], goals),
         "![Curves](results.png)\n",
-        "*The validated mean of each search, and the random policy (dashed).*\n",
+        "*The validated mean of each search, a second round's behind the first, and the random policy (dashed).*\n",
         "## Every row\n",
         "The digest is of the run's score.json, with every episode's return. Steps and time are those of all "
         "rounds; of CartPole's second they were not added up.\n",
@@ -231,6 +231,16 @@ def _dream(row: Row) -> list[str]:
     ]
 
 
+def _whole_curve(rows: list[Row], row: Row) -> list[list[float]]:
+    """The search's curve, behind that of the round before if it is a second one's."""
+    seeds = row["training_seeds"]
+    first = [
+        one for one in _of(rows, row["env"], f"{row['agent']}-round1", row["preset"]) if one["training_seeds"] == seeds
+    ]
+    before = first[0]["curve"] if first else []
+    return before + [[steps + (before[-1][0] if before else 0), value] for steps, value in row["curve"]]
+
+
 def curves(rows: list[Row]) -> bytes:
     """A PNG: the searches of every environment."""
     import io
@@ -247,7 +257,7 @@ def curves(rows: list[Row]) -> bytes:
     for axes, env in zip(places, envs, strict=False):
         for agent in colors:
             for number, row in enumerate(_of(rows, env, agent, "laptop")):
-                steps, values = zip(*row["curve"], strict=True)
+                steps, values = zip(*_whole_curve(rows, row), strict=True)
                 named = AGENTS[agent] if not number else None
                 axes.plot(
                     [step / 1e6 for step in steps], values, color=colors[agent], marker="o", markersize=3, label=named
