@@ -8,13 +8,13 @@ import hashlib
 import json
 import statistics
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from docs.markdown import markdown_table, replaced
-from stages.options import preset_names
+from stages.options import Sources, preset_names
+from wm.settings import CurriculumSettings
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE, CURVES, README = (
@@ -75,7 +75,7 @@ def rows_of(run: Path, preset: str) -> list[Row]:
         if place.name != "random":
             recipe = _manifest(run / place.name)["recipe"]
             row |= {
-                "agent": _agent(run, recipe, _rounds(preset, score["env"])),
+                "agent": agent_of(run, recipe, rounds_of(preset, score["env"])),
                 "preset": preset,
                 "training_seeds": [recipe["settings"]["seed"]],
                 "curve": _curve(run / place.name, recipe["kind"]),
@@ -89,14 +89,12 @@ def rows_of(run: Path, preset: str) -> list[Row]:
     return found
 
 
-def _rounds(preset: str, env: str) -> int:
+def rounds_of(preset: str, env: str) -> int:
     """How many rounds a preset has for an environment."""
-    path = HERE.parent / "stages" / "presets" / f"{preset}.toml"
-    chosen = tomllib.loads(path.read_text()) if path.exists() else {}  # a Dreamer's preset has no rounds
-    return int(chosen.get("curriculum", {}).get(env, {}).get("rounds", 1))
+    return Sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
 
 
-def _agent(run: Path, recipe: dict[str, Any], rounds: int) -> str:
+def agent_of(run: Path, recipe: dict[str, Any], rounds: int) -> str:
     """Who played: what C remembers, where it was evolved, and in which round, unless it is the preset's last."""
     if recipe["kind"] == "dreamer":
         return "dreamer"
@@ -233,12 +231,10 @@ def _dream(row: Row) -> list[str]:
 
 def _whole_curve(rows: list[Row], row: Row) -> list[list[float]]:
     """The search's curve, behind that of the round before if it is a second one's."""
-    seeds = row["training_seeds"]
-    first = [
-        one for one in _of(rows, row["env"], f"{row['agent']}-round1", row["preset"]) if one["training_seeds"] == seeds
-    ]
-    before = first[0]["curve"] if first else []
-    return before + [[steps + (before[-1][0] if before else 0), value] for steps, value in row["curve"]]
+    firsts = _of(rows, row["env"], f"{row['agent']}-round1", row["preset"])
+    before = next((first["curve"] for first in firsts if first["training_seeds"] == row["training_seeds"]), [])
+    played = before[-1][0] if before else 0
+    return before + [[played + steps, value] for steps, value in row["curve"]]
 
 
 def curves(rows: list[Row]) -> bytes:

@@ -71,3 +71,17 @@ def test_the_readmes_scores_are_those_of_the_results_file() -> None:
     for row in rows:
         assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
         assert row["ci95"] > 0 or row["env"] == "Catch"  # whose ball is caught every time
+
+
+def test_what_a_preset_returns_is_the_score_of_its_last_round() -> None:
+    from docs import results
+
+    def named(run: str, env: str, mdnrnn: str = "trained") -> str:
+        recipe = {"kind": "controller", "settings": {"mdnrnn": mdnrnn, "in_": "real"}}
+        return results.agent_of(Path(run), recipe, results.rounds_of("laptop", env))
+
+    assert named("runs/LunarLander", "LunarLander") == "vmc-round1"
+    assert named("runs/LunarLander.round2", "LunarLander") == "vmc"
+    assert named("runs/LunarLander.round2", "LunarLander", "none") == "vmc-none"
+    assert named("runs/Pong", "Pong") == "vmc"
+    assert named("runs/Pong.round2", "Pong") == "vmc-round2"
