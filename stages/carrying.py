@@ -2,10 +2,10 @@
 
 C is linear in [z, h], and an M that was trained again says the same in another h, a V in another z. So the new weights
 are those whose outputs are nearest, over real episodes, to what the old ones say with the old V and M (ridge
-regression). With the same V, one that makes no use of h stays as it is.
+regression). With the same V, one that makes no use of h stays as it is, also where it is given another h, or none.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from stages.trained import (
+    Form,
     TrainedController,
     TrainedMdnRnn,
     TrainedVae,
@@ -58,40 +59,44 @@ def load_previous(run: str) -> Previous:
 def carried_over(
     previous: Previous,
     mdnrnn: TrainedMdnRnn,
+    form: Form,
     controller: Controller,
     latents: Latents,
     frames: FrameReader | None = None,
 ) -> NDArray[np.float32]:
-    """The previous controller's parameters, for this M. If V is another one, `frames` are those of the `latents`.
+    """The previous controller's parameters, for a `controller` of this form on this M. If V is another one, `frames`
+    are those of the `latents`.
 
-    Raises RecipeMismatch if C has another form, or cannot be carried over to another V or M.
+    Raises RecipeMismatch if C has another head or other hidden units, or cannot be carried over to another V or M.
     """
     there, old = previous.controller, np.asarray(previous.controller.parameters, np.float32)
-    if there.model != controller:
-        shapes = [
-            f"{one.head}, {one.inputs} inputs, {one.hidden} hidden units, gain {one.gain:g}"
-            for one in (there.model, controller)
-        ]
+    if replace(there.model, inputs=controller.inputs) != controller:
+        shapes = [f"{one.head}, {one.hidden} hidden units, gain {one.gain:g}" for one in (there.model, controller)]
         raise RecipeMismatch(
             f"{there.artifact.folder} has another form ({shapes[0]}) than is asked for ({shapes[1]}); give the same "
             "settings, or leave --from out."
         )
     same_vae = previous.same_vae(mdnrnn)
-    if same_vae and (
-        previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint or there.form.memory == "none"
-    ):
+    same_m = previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
+    if same_vae and there.form.remembers == form.remembers and (same_m or form.memory == "none"):
         return old
     if controller.hidden:
-        raise RecipeMismatch("--from takes a controller with hidden units only to the same V and M; leave --from out.")
-    if same_vae and not weights_on_memory(old, controller, mdnrnn.model.latent).any():
-        return old
+        raise RecipeMismatch(
+            "--from takes a controller with hidden units only to the same V and memory; leave --from out."
+        )
+    size = controller.outputs * there.model.inputs
+    weights, biases = old[:size].reshape(controller.outputs, -1), old[size:]
+    latent = mdnrnn.model.latent
+    if same_vae and not weights[:, latent:].any():
+        kept = np.pad(weights[:, :latent], ((0, 0), (0, controller.inputs - latent)))
+        return np.concatenate([kept.ravel(), biases])
     if not same_vae and frames is None:
         raise RecipeMismatch(
             f"{there.artifact.folder} was evolved on another V, and no --data is the newest that this one's M learned "
             "from, whose frames would be shown to both; give it with --data, or leave --from out."
         )
     eye = Eye(previous.vae.model)
-    memories = [memory_of(each, there.form) for each in (previous.mdnrnn, mdnrnn)]
+    memories = [memory_of(previous.mdnrnn, there.form), memory_of(mdnrnn, form)]
     before, after = [], []
     for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):
         first, end = int(latents.starts[episode]), int(latents.ends[episode]) - 1
@@ -100,9 +105,7 @@ def carried_over(
         seen = z if same_vae or frames is None else _seen(eye, frames.read(rows.start, rows.stop))
         before.append(given_to_c(memories[0], seen, actions))
         after.append(given_to_c(memories[1], z, actions))
-    size = controller.outputs * controller.inputs
-    weights = old[:size].reshape(controller.outputs, -1).T.astype(np.float64)
-    return _nearest(np.concatenate(after), np.concatenate(before) @ weights + old[size:])
+    return _nearest(np.concatenate(after), np.concatenate(before) @ weights.T.astype(np.float64) + biases)
 
 
 def _seen(eye: Eye, frames: NDArray[np.uint8]) -> NDArray[np.float32]:

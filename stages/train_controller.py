@@ -82,10 +82,10 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     if settings.from_:
         previous = load_previous(settings.from_)
         if previous.same_vae(mdnrnn):
-            start = carried_over(previous, mdnrnn, controller, load_latents(session, mdnrnn))
+            start = carried_over(previous, mdnrnn, player.form, controller, load_latents(session, mdnrnn))
         else:
             frames, latents = newest_frames(session, mdnrnn), load_newest_latents(session, mdnrnn)
-            start = carried_over(previous, mdnrnn, controller, latents, frames)
+            start = carried_over(previous, mdnrnn, player.form, controller, latents, frames)
         before = _spent_on(previous, mdnrnn)
     if settings.evened and settings.even_over == "z":
         _require_no_memory(start, controller, mdnrnn.model.latent, settings)

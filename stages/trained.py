@@ -85,6 +85,11 @@ class Form:
     memory_seed: int = 0
     gain: float = 1.0
 
+    @property
+    def remembers(self) -> tuple[str, int]:
+        """Which memory it is: only an untrained one has a seed of its own."""
+        return self.memory, self.memory_seed if self.memory == "untrained" else 0
+
 
 @dataclass(frozen=True)
 class TrainedController(Trained):

@@ -37,7 +37,7 @@ def other(mdnrnn, model: MdnRnn):
 
 def test_with_the_same_m_a_controller_is_carried_over_bit_for_bit(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
-    found = carried_over(previous, mdnrnn, previous.controller.model, latents)
+    found = carried_over(previous, mdnrnn, previous.controller.form, previous.controller.model, latents)
     assert np.array_equal(found, previous.controller.parameters)
 
 
@@ -52,7 +52,13 @@ def test_with_hidden_units_in_another_order_it_still_says_the_same(chain: Path) 
     shape = mdnrnn.shape
     turned = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"])
     turned.load_state_dict(state)
-    found = carried_over(previous, other(mdnrnn, turned.requires_grad_(False)), previous.controller.model, latents)
+    found = carried_over(
+        previous,
+        other(mdnrnn, turned.requires_grad_(False)),
+        previous.controller.form,
+        previous.controller.model,
+        latents,
+    )
     latent, width = mdnrnn.model.latent, mdnrnn.model.latent + mdnrnn.model.hidden
     new = found[: 3 * width].reshape(3, width)
     old = np.asarray(previous.controller.parameters)[: 3 * width].reshape(3, width)
@@ -67,7 +73,54 @@ def test_one_that_makes_no_use_of_the_memory_stays_as_it_is(chain: Path) -> None
     shape = mdnrnn.shape
     anew = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"]).requires_grad_(False)
     previous = replace(previous, controller=replace(previous.controller, parameters=blind))
-    assert np.array_equal(carried_over(previous, other(mdnrnn, anew), previous.controller.model, latents), blind)
+    found = carried_over(previous, other(mdnrnn, anew), previous.controller.form, previous.controller.model, latents)
+    assert np.array_equal(found, blind)
+
+
+def without_memory(previous: Previous, latent: int):
+    return replace(previous.controller.form, memory="none"), replace(previous.controller.model, inputs=latent)
+
+
+def test_one_that_makes_no_use_of_the_memory_goes_on_without_it_and_back(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    there, latent = previous.controller, mdnrnn.model.latent
+    blind = np.array(there.parameters, np.float32)
+    weights_on_memory(blind, there.model, latent)[:] = 0
+    form, model = without_memory(previous, latent)
+    found = carried_over(replace(previous, controller=replace(there, parameters=blind)), mdnrnn, form, model, latents)
+    outputs, width = there.model.outputs, there.model.inputs
+    weights = blind[: outputs * width].reshape(outputs, width)[:, :latent]
+    assert np.array_equal(found, np.concatenate([weights.ravel(), blind[outputs * width :]]))
+    sighted = replace(there, form=form, model=model, parameters=found)
+    assert np.array_equal(
+        carried_over(replace(previous, controller=sighted), mdnrnn, there.form, there.model, latents), blind
+    )
+
+
+def test_one_that_makes_use_of_the_memory_says_nearly_the_same_without_it(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    there, latent = previous.controller, mdnrnn.model.latent
+    outputs, width = there.model.outputs, there.model.inputs
+    evolved = np.random.default_rng(0).normal(size=there.model.parameters).astype(np.float32)
+    weights_on_memory(evolved, there.model, latent)[:] *= 0.1
+    form, model = without_memory(previous, latent)
+    found = carried_over(replace(previous, controller=replace(there, parameters=evolved)), mdnrnn, form, model, latents)
+    for new, old in zip(
+        latents.means @ found[: outputs * latent].reshape(outputs, latent).T,
+        latents.means @ evolved[: outputs * width].reshape(outputs, width)[:, :latent].T,
+        strict=True,
+    ):
+        assert np.abs(new - old).max() < 1
+
+
+def test_another_memory_of_the_same_m_needs_other_weights(chain: Path) -> None:
+    previous, mdnrnn, latents = opened(chain)
+    there = previous.controller
+    for form in (replace(there.form, memory="untrained"), replace(there.form, memory="untrained", memory_seed=1)):
+        found = carried_over(previous, mdnrnn, form, there.model, latents)
+        assert not np.array_equal(found, there.parameters)
+        there = replace(there, form=form)
+        previous = replace(previous, controller=there)
 
 
 def test_hidden_units_on_z_alone_are_carried_over_to_another_m(chain: Path) -> None:
@@ -76,7 +129,7 @@ def test_hidden_units_on_z_alone_are_carried_over_to_another_m(chain: Path) -> N
     evolved = np.random.default_rng(0).normal(size=model.parameters).astype(np.float32)
     form = replace(previous.controller.form, memory="none", hidden=2, gain=4.5)
     blind = replace(previous.controller, model=model, form=form, parameters=evolved)
-    found = carried_over(replace(previous, controller=blind), other(mdnrnn, mdnrnn.model), model, latents)
+    found = carried_over(replace(previous, controller=blind), other(mdnrnn, mdnrnn.model), form, model, latents)
     assert np.array_equal(found, evolved)
 
 
@@ -93,7 +146,7 @@ def test_what_a_controller_makes_of_the_memory_is_not_dropped_silently(chain: Pa
 def test_a_controller_of_another_form_is_refused(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
     with pytest.raises(RecipeMismatch, match="has another form"):
-        carried_over(previous, mdnrnn, replace(previous.controller.model, hidden=4), latents)
+        carried_over(previous, mdnrnn, previous.controller.form, replace(previous.controller.model, hidden=4), latents)
 
 
 def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> None:
@@ -136,7 +189,7 @@ def of_another_v(previous: Previous) -> Previous:
 def test_without_the_episodes_a_controller_of_another_v_is_refused(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
     with pytest.raises(RecipeMismatch, match="evolved on another V, and no --data"):
-        carried_over(of_another_v(previous), mdnrnn, previous.controller.model, latents)
+        carried_over(of_another_v(previous), mdnrnn, previous.controller.form, previous.controller.model, latents)
 
 
 def test_with_another_v_a_controller_says_the_same_of_the_same_frames(chain: Path) -> None:
@@ -146,7 +199,7 @@ def test_with_another_v_a_controller_says_the_same_of_the_same_frames(chain: Pat
     weights_on_memory(blind, model, latent)[:] = 0
     previous = of_another_v(replace(previous, controller=replace(previous.controller, parameters=blind)))
     frames = FrameReader(Dataset.open(chain / "data" / f"{SLUG}.zarr"))
-    found = carried_over(previous, mdnrnn, model, latents, frames)
+    found = carried_over(previous, mdnrnn, previous.controller.form, model, latents, frames)
     width = model.inputs
     rows = [part[: model.outputs * width].reshape(-1, width) for part in (found, blind)]
     said = [latents.means @ rows[0][:, :latent].T, latents.means[:, ::-1] @ rows[1][:, :latent].T]
