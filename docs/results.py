@@ -192,7 +192,8 @@ def page(rows: list[Row]) -> str:
         "*The validated mean of each search, a second round's behind the first, and the random policy (dashed).*\n",
         "## Every row\n",
         "The digest is of the run's score.json, with every episode's return. Steps and time are those of all "
-        "rounds; of CartPole's second they were not added up.\n",
+        "rounds; of CartPole's second they were not added up. LunarLander's rows of no M and of an untrained one are "
+        "other second rounds from the same first, in which C makes no use of M.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
                         "training", "commit", "digest"], every),
         "## How far the dream can be trusted\n",
@@ -230,11 +231,12 @@ def _dream(row: Row) -> list[str]:
 
 
 def _whole_curve(rows: list[Row], row: Row) -> list[list[float]]:
-    """The search's curve, behind that of the round before if it is a second one's."""
-    firsts = _of(rows, row["env"], f"{row['agent']}-round1", row["preset"])
+    """The search's curve, behind that of the round before if it is a second one's; another second round than ours only
+    from where it leaves ours."""
+    firsts = _of(rows, row["env"], "vmc-round1", row["preset"])
     before = next((first["curve"] for first in firsts if first["training_seeds"] == row["training_seeds"]), [])
     played = before[-1][0] if before else 0
-    return before + [[played + steps, value] for steps, value in row["curve"]]
+    return before[0 if row["agent"] == "vmc" else -1 :] + [[played + steps, value] for steps, value in row["curve"]]
 
 
 def curves(rows: list[Row]) -> bytes:
