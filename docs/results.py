@@ -193,7 +193,9 @@ def page(rows: list[Row]) -> str:
         "## Every row\n",
         "The digest is of the run's score.json, with every episode's return. Steps and time are those of all "
         "rounds; of CartPole's second they were not added up. LunarLander's rows of no M and of an untrained one are "
-        "other second rounds from the same first, in which C makes no use of M.\n",
+        "other second rounds from the same first, in which C makes no use of M (`wm train-controller --env LunarLander "
+        "--run runs/LunarLander.round2 --from runs/LunarLander --mdnrnn none`, with the preset's later settings), on "
+        "one process each beside other searches.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
                         "training", "commit", "digest"], every),
         "## How far the dream can be trusted\n",

@@ -87,7 +87,7 @@ def carried_over(
     size = controller.outputs * there.model.inputs
     weights, biases = old[:size].reshape(controller.outputs, -1), old[size:]
     latent = mdnrnn.model.latent
-    if same_vae and not weights[:, latent:].any():
+    if same_vae and not weights_on_memory(old, there.model, latent).any():
         kept = np.pad(weights[:, :latent], ((0, 0), (0, controller.inputs - latent)))
         return np.concatenate([kept.ravel(), biases])
     if not same_vae and frames is None:

@@ -85,3 +85,18 @@ def test_what_a_preset_returns_is_the_score_of_its_last_round() -> None:
     assert named("runs/LunarLander.round2", "LunarLander", "none") == "vmc-none"
     assert named("runs/Pong", "Pong") == "vmc"
     assert named("runs/Pong.round2", "Pong") == "vmc-round2"
+
+
+def test_the_curve_of_a_second_round_goes_on_from_the_first() -> None:
+    from docs import results
+
+    def row(agent: str, *curve: list[float], env: str = "LunarLander", seed: int = 0) -> results.Row:
+        return {"env": env, "agent": agent, "preset": "laptop", "training_seeds": [seed], "curve": list(curve)}
+
+    first, other = row("vmc-round1", [10, -5.0], [20, 1.0]), row("vmc-round1", [30, 2.0], seed=1)
+    ours, without = row("vmc", [1, 3.0]), row("vmc-none", [2, 4.0])
+    alone = row("vmc-none", [2, 5.0], env="CarRacing")
+    rows = [first, other, ours, without, alone]
+    assert results._whole_curve(rows, ours) == [[10, -5.0], [20, 1.0], [21, 3.0]]
+    assert results._whole_curve(rows, without) == [[20, 1.0], [22, 4.0]]
+    assert results._whole_curve(rows, alone) == [[2, 5.0]]
