@@ -31,6 +31,7 @@ AGENTS = {
     "vmc-350-round2": "the same, round 2",
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
+    "vmc-160": "ours, longer episodes only from the 107th of 160 generations on",
     "vmc-32": "ours, 32 latents that tell no orientations",
     "vmc-linear": "ours, a linear C on [z, h]",
     "vmc-dream": "ours, C evolved in the dream alone",
