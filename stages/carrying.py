@@ -95,7 +95,7 @@ def carried_over(
             f"{there.artifact.folder} was evolved on another V, and no --data is the newest that this one's M learned "
             "from, whose frames would be shown to both; give it with --data, or leave --from out."
         )
-    eye = Eye(previous.vae.model)
+    eye = Eye(previous.vae.model, AT_ONCE)
     memories = [memory_of(previous.mdnrnn, there.form), memory_of(mdnrnn, form)]
     before, after = [], []
     for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):

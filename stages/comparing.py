@@ -153,7 +153,7 @@ def open_loop(
         return {str(horizon): None for horizon in HORIZONS}
     batch = Windows(latents, held, CONTEXT + HORIZONS[-1], len(starts), 0).cut(starts)
     z, actions = (torch.from_numpy(part).repeat(DREAMS, 1, 1) for part in (batch.means, batch.actions))
-    cell, state = Cell(model), model.start(len(z))
+    cell, state = Cell(model, len(z)), model.start(len(z))
     for step in range(CONTEXT):
         state = cell.step(z[:, step], actions[:, step], state)
     random = torch.Generator().manual_seed(0)

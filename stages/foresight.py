@@ -242,7 +242,7 @@ class _World:
         memory = MdnRnn(vae.latent, space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
         frames = torch.from_numpy(np.repeat(frame[None], SLOTS, 0))
         seen = torch.zeros(SLOTS, 1, vae.latent + space.width)
-        eye = Eye(model)
+        eye = Eye(model, SLOTS)
         with torch.inference_mode():
             seeing = _timed(lambda: eye.see(frames)) / SLOTS
             remembering = _timed(lambda: memory.lstm(seen)) / SLOTS

@@ -138,7 +138,7 @@ def see_jobs(player: Player, jobs: Sequence[Job], max_steps: int) -> list[Seen]:
 
     from wm.models.eye import Eye
 
-    agent, env, eye, found = build_agent(player, slots=1), build_env(player), Eye(build_vae(player)), []
+    agent, env, eye, found = build_agent(player, slots=1), build_env(player), Eye(build_vae(player), SLOTS), []
     for job in jobs:
         played = record(agent, env, job, agent.space.column, max_steps, beat)
         parts = np.array_split(played.frames, max(len(played.frames) // SLOTS, 1))

@@ -67,8 +67,8 @@ class VmcAgent:
     ) -> None:
         self.slots = slots
         self.controller = controller
-        self._eye = None if vae is None else Eye(vae)
-        self._cell = None if mdnrnn is None else Cell(mdnrnn)
+        self._eye = None if vae is None else Eye(vae, slots)
+        self._cell = None if mdnrnn is None else Cell(mdnrnn, slots)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         self._weights = torch.zeros(slots, controller.parameters)
         self._h, self._c = torch.zeros(2, slots, 0 if mdnrnn is None else mdnrnn.hidden)

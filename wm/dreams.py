@@ -35,7 +35,7 @@ class Starts:
 @torch.inference_mode()
 def warm_starts(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> Starts:
     """Starts after M has seen real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
-    cell, state = Cell(mdnrnn), mdnrnn.start(len(z))
+    cell, state = Cell(mdnrnn, len(z)), mdnrnn.start(len(z))
     for step in range(actions.shape[1]):
         state = cell.step(z[:, step], actions[:, step], state)
     return Starts(z[:, -1], state, low, high)
@@ -49,7 +49,7 @@ class Dreams:
         self, mdnrnn: MdnRnn, starts: Starts, temperature: float, seed: int, dtype: torch.dtype = torch.float32
     ) -> None:
         self.temperature = temperature
-        self._cell = Cell(mdnrnn, dtype)
+        self._cell = Cell(mdnrnn, len(starts.z), dtype)
         self._random = torch.Generator().manual_seed(seed)
         self.z, self.state = starts.z, starts.state
         self._low, self._high = starts.low, starts.high

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from wm.models.mdnrnn import MdnRnn, State
 from wm.models.mixture import LOG_SIGMA
+from wm.models.packed import product
 
 
 class Drawn(NamedTuple):
@@ -29,9 +29,9 @@ class Drawn(NamedTuple):
 
 
 class Cell:
-    """The steps of an M whose weights do not change any more."""
+    """The steps of an M whose weights do not change any more, made for `rows` dreams at a time."""
 
-    def __init__(self, model: MdnRnn, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, model: MdnRnn, rows: int, dtype: torch.dtype = torch.float32) -> None:
         lstm = dict(model.lstm.named_parameters())
         self.model, self._dtype = model, dtype
         with torch.no_grad():
@@ -40,15 +40,15 @@ class Cell:
             new = slice(2 * model.hidden, 3 * model.hidden)
             gates[new] *= 2
             bias[new] *= 2
-            self._gates = gates.to(dtype), bias.to(dtype)
+            self._gates = product(gates.to(dtype), bias.to(dtype), rows)
             order = model.by_component()
-            self._heads = model.heads.weight[order].to(dtype).contiguous(), model.heads.bias[order].to(dtype)
+            self._heads = product(model.heads.weight[order].to(dtype), model.heads.bias[order].to(dtype), rows)
 
     @torch.inference_mode()
     def step(self, z: Tensor, action: Tensor, state: State) -> State:
         """z (N, Z), action (N, A), state -> state."""
         inputs = torch.cat([z, action, state[0]], 1).to(self._dtype)
-        into, forget, new, out = functional.linear(inputs, *self._gates).float().sigmoid_().chunk(4, 1)
+        into, forget, new, out = self._gates(inputs).float().sigmoid_().chunk(4, 1)
         c = torch.addcmul(forget * state[1], into, new.mul_(2).sub_(1))
         return out * torch.sigmoid(2 * c).mul_(2).sub_(1), c
 
@@ -58,7 +58,7 @@ class Cell:
         sigma * sqrt(temperature) (Ha & Schmidhuber, A.2)."""
         model = self.model
         count, latent, mixtures = len(z), model.latent, model.mixtures
-        said, rest = functional.linear(h.to(self._dtype), *self._heads).split([3 * latent * mixtures, 2], 1)
+        said, rest = self._heads(h.to(self._dtype)).split([3 * latent * mixtures, 2], 1)
         said = said.unflatten(1, (3, mixtures, latent))
         cumulative = torch.softmax(said[:, 0].float() / temperature, 1).cumsum(1)
         uniform = torch.rand(count, 1, latent, generator=generator, device=z.device)
