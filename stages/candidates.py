@@ -27,7 +27,8 @@ DREAMT_VALIDATION = 256  # dreams, where a validation may not touch reality
 
 def most_steps(settings: ControllerSettings, longest: int) -> int:
     """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates."""
-    validations = (settings.max_generations // settings.validate_every + 1) * settings.validation_episodes * longest
+    validations = (settings.max_generations // settings.validate_every + 1 + len(settings.start_ends)) * longest
+    validations *= settings.validation_episodes
     if settings.in_ != "real":
         return validations
     episode = settings.max_steps or longest

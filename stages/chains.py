@@ -159,7 +159,7 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
         last: dict[str, Any] = {"from_": str(before.run_path)}
         again["train-vae"] = replace(again["train-vae"], **last, episodes=0)  # type: ignore[call-arg]
         again["train-mdnrnn"] = replace(again["train-mdnrnn"], **last)
-        again["train-controller"] = replace(again["train-controller"], **last, even_after=0)  # type: ignore[call-arg]
+        again["train-controller"] = replace(again["train-controller"], **last, even_after=0, starts=1)  # type: ignore[call-arg]
         places = {"collect": replace(before, data=(datasets[-1],))}
         found += [Step(name, places.get(name, here), again[name], number) for name in stages]
     return found

@@ -89,7 +89,8 @@ class Evolution:
         began = time.monotonic() if began is None else began
         ended = self.ended(time.monotonic() - began, line["env_steps"])
         last = line["generation"] == self.settings.max_generations or ended in ("hours", "steps")
-        if last or line["generation"] % self.settings.validate_every == 0:
+        due = line["generation"] % self.settings.validate_every == 0 or line["generation"] in self.settings.start_ends
+        if last or due:
             if self.settings.in_ == "dream":
                 validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0
             else:
@@ -115,7 +116,13 @@ class Evolution:
         self.history.add(line, search.mean)
         if self.settings.evened_after(line["generation"]):
             search.even_out(load_basis(self.folder, line["generation"]))
-        if self.settings.in_ == "mixed" and self.trusted and self.history.exploited():
+        ends = self.settings.start_ends
+        if line["generation"] in ends:
+            if line["generation"] == ends[-1]:
+                search.go_on_with(self.history.best_start(ends))
+            else:
+                search.start_again()
+        if self.settings.in_ == "mixed" and self.trusted and self.history.exploited(max(ends, default=0)):
             self.trusted = False
             console.say(
                 f"warning: the dream is being exploited: what candidates return there has risen since generation "

@@ -292,6 +292,15 @@ class ControllerSettings(Settings):
         added=True,
     )
     sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
+    starts: int = setting(
+        1,
+        "Searches that begin one after the other; the one whose mean validates best after its first generations goes "
+        "on.",
+        low=1,
+        high=100,
+        added=True,
+    )
+    start_generations: int = setting(10, "Generations of each start, where there are several.", low=1, added=True)
     max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
     render: str = setting(
         "same",
@@ -353,6 +362,12 @@ class ControllerSettings(Settings):
             raise UsageProblem(
                 f"--set evened=true takes a linear C; --set hidden is {self.hidden}, leave one of them out."
             )
+        for name, given in (("--from", self.from_), ("--set even_after", self.even_after)):
+            if self.starts > 1 and given:
+                raise UsageProblem(
+                    f"--set starts={self.starts} begins several searches from zero, of which one goes on; leave out "
+                    f"{name}, or add --set starts=1."
+                )
         for name, given in (("--in dream", self.in_ == "dream"), ("--from", self.from_), ("--set hidden", self.hidden)):
             if self.even_after and given:
                 raise UsageProblem(
@@ -364,6 +379,12 @@ class ControllerSettings(Settings):
     def early(self) -> int:
         """Generations before the late ones."""
         return min(self.late_after or self.max_generations * 2 // 3, self.max_generations)
+
+    @property
+    def start_ends(self) -> range:
+        """The generations with which a start ends, where there are several."""
+        every = self.start_generations
+        return range(every, every * self.starts + 1, every) if self.starts > 1 else range(0)
 
     def evened_after(self, generation: int) -> bool:
         """Whether the search begins anew after this generation."""

@@ -8,7 +8,7 @@ import pytest
 
 from stages.evolving import LOG, Evolution, logged
 from stages.session import Session
-from wm.evolution.search import Search
+from wm.evolution.search import Search, replay
 from wm.settings import ControllerSettings
 
 
@@ -116,3 +116,31 @@ def test_candidates_are_others_once_the_search_is_evened_out(tmp_path: Path) -> 
     names = [[line["candidates"] for line in each.history.lines] for each in (plain, evened)]
     assert names[0][:4] == names[1][:4]
     assert names[0][4] != names[1][4]
+
+
+def test_the_start_that_validates_best_goes_on_and_a_resumed_race_has_the_same_winner(tmp_path: Path) -> None:
+    race = {"starts": 3, "start_generations": 2, "validate_every": 100, "max_generations": 9}
+    whole = evolve(tmp_path, Hill(), **race).history
+    scores = {line["generation"]: np.mean(line["validation"]) for line in whole.validated}
+    assert list(scores) == [2, 4, 6, 9]
+    winner = max((2, 4, 6), key=lambda end: scores[end])
+    means = dict(zip([line["generation"] for line in whole.lines], whole.means, strict=True))
+    starts = [means[end - 1] for end in (2, 4, 6)]
+    assert len({mean.tobytes() for mean in starts}) == 3  # each by chance of its own
+
+    alone = Search(np.zeros(3, np.float32), 6, 0.3, 0)
+    for start in range(3):
+        for line in whole.lines[2 * start : 2 * start + 2]:
+            replay(alone, line["candidates"], line["returns"])
+        if start < 2:
+            alone.start_again()
+    assert winner != 6  # the last would go on anyway
+    alone.go_on_with(winner // 2 - 1)
+    assert np.array_equal(alone.mean, means[winner])
+    replay(alone, whole.lines[6]["candidates"], whole.lines[6]["returns"])
+
+    lines = (tmp_path / LOG).read_text().splitlines(keepends=True)
+    for kept in (3, 5, 7):
+        (tmp_path / LOG).write_text("".join(lines[:kept]))
+        again = evolve(tmp_path, Hill(), **race).history
+        assert [line["candidates"] for line in again.lines] == [line["candidates"] for line in whole.lines]

@@ -51,10 +51,16 @@ class History:
         """The lines with a validation."""
         return [line for line in self.lines if "validation" in line]
 
-    def exploited(self) -> bool:
-        """Whether candidates have learned to please the dream only: since the best validation, each of the last three
-        is worse on the same episodes, by its interval, while what candidates return in the dream has risen."""
-        recent = [line for line in self.validated if line["generation"] > self.best_generation][-RECENT:]
+    def best_start(self, ends: range) -> int:
+        """Which of the starts that ended with these generations was validated best, counted from 0."""
+        scores = {line["generation"]: float(np.mean(line["validation"])) for line in self.validated}
+        return int(np.argmax([scores[generation] for generation in ends]))
+
+    def exploited(self, since: int = 0) -> bool:
+        """Whether candidates have learned to please the dream only: since the best validation, and this generation,
+        each of the last three is worse on the same episodes, by its interval, while what candidates return in the
+        dream has risen."""
+        recent = [line for line in self.validated if line["generation"] > max(self.best_generation, since)][-RECENT:]
         best = next((line for line in self.validated if line["generation"] == self.best_generation), None)
         if best is None or len(recent) < RECENT:
             return False

@@ -48,6 +48,8 @@ class Search:
         share = 1.0 if basis is None or not place.any() else float(np.sqrt(np.mean(place**2)))
         self._sigma = sigma * share
         self._strategy = self._begin(place, "cma")
+        self._place = place
+        self._rivals: list[cma.CMAEvolutionStrategy] = []
         self.generation = 0
         self._asked: list[Vector] = []
 
@@ -72,6 +74,16 @@ class Search:
                 "verb_log": 0,
             },
         )
+
+    def start_again(self) -> None:
+        """Begin another search where this one began, with chance of its own; those before wait."""
+        self._rivals.append(self._strategy)
+        self._strategy = self._begin(self._place, f"cma, start {len(self._rivals)}")
+
+    def go_on_with(self, start: int) -> None:
+        """Go on with one of the searches there are, counted from 0 in the order of their starts; drop the others."""
+        self._strategy = [*self._rivals, self._strategy][start]
+        self._rivals.clear()
 
     def even_out(self, basis: Matrix) -> None:
         """Begin anew, from zero and with the first step size, in the coordinates of `basis` (see evening.py)."""
