@@ -102,7 +102,8 @@ PLACES = ("before the episodes", "after the episodes", "before the log", "in the
 
 @pytest.mark.slow
 def test_an_evolution_killed_twenty_five_times_finds_the_same_controller(chain: Path, tmp_path: Path) -> None:
-    words = arguments("train-controller", "--max-generations", "40", "--workers", "1")
+    starts = "--set", "starts=3", "--set", "start_generations=6"
+    words = arguments("train-controller", "--max-generations", "40", "--workers", "1", *starts)
     folders = [tmp_path / name for name in ("whole", "killed")]
     for folder in folders:
         shutil.copytree(chain / "data", folder / "data")
