@@ -45,3 +45,15 @@ def test_means_are_kept_at_equal_distances() -> None:
     assert generations == [1, 34, 67, 100]
     assert means[:, 0].tolist() == generations
     assert told(line(1), line(2)).spaced_means(8)[0] == [1, 2]
+
+
+def test_starts_that_are_worse_than_the_best_of_them_are_no_exploit() -> None:
+    lines = [line(1, GOOD, 1.0), *(line(2 + place, BAD, 2.0 + place) for place in range(5))]
+    assert told(*lines).exploited()
+    assert not told(*lines).exploited(since=4)
+    assert told(*lines).exploited(since=3)
+
+
+def test_the_best_start_is_the_one_whose_last_generation_validates_best() -> None:
+    history = told(line(1, GOOD), line(2, BAD), line(3, BAD), line(4, GOOD), line(5), line(6, BAD))
+    assert history.best_start(range(2, 7, 2)) == 1
