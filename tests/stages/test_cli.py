@@ -78,6 +78,11 @@ def dataset(path: Path, size: int = 32) -> Path:
             64,
             "--set evened=true takes a linear C; --set hidden is 4, leave one of them out.",
         ),
+        (
+            ("train-controller", "--env", "Pong", "--from", "r", "--set", "starts=3"),
+            64,
+            "--set starts=3 begins several searches from zero, of which one goes on; leave out --from",
+        ),
         (("train-controller", "--env", "Pong", "--set", "hidden_gain=2"), 64, "but C has no hidden units"),
         (
             ("train-controller", "--env", "Pong", "--mdnrnn", "untrained", "--set", "sees=z"),

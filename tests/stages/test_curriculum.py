@@ -163,12 +163,12 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
         assert [[step.stage for step in chain.steps].count("train-vae") for chain in chains] == [count, count]
 
 
-def test_only_the_first_round_begins_anew(tmp_path: Path) -> None:
-    chosen = Sources(config=tmp_path / "evened.toml")
-    (tmp_path / "evened.toml").write_text("[train-controller]\neven_after = 5\n")
+@pytest.mark.parametrize(("name", "later"), [("even_after", 0), ("starts", 1)])
+def test_only_the_first_round_begins_anew(tmp_path: Path, name: str, later: int) -> None:
+    (tmp_path / "chosen.toml").write_text(f"[train-controller]\n{name} = 5\n")
+    chosen = Sources(config=tmp_path / "chosen.toml")
     steps = chains_of(Session(""), CurriculumSettings(envs="Pong", rounds=2), chosen)[0].steps
-    evolved = [step.settings.even_after for step in steps if step.stage == "train-controller"]  # type: ignore[attr-defined]
-    assert evolved == [5, 0]
+    assert [getattr(step.settings, name) for step in steps if step.stage == "train-controller"] == [5, later]
 
 
 def test_an_environment_has_as_many_rounds_as_the_preset_says_unless_told_otherwise(tmp_path: Path) -> None:
