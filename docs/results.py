@@ -32,6 +32,8 @@ AGENTS = {
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
     "vmc-160": "ours, longer episodes only from the 107th of 160 generations on",
+    "vmc-one-start": "ours, one start",
+    "vmc-one-start-again": "the same on another machine",
     "vmc-32": "ours, 32 latents that tell no orientations",
     "vmc-linear": "ours, a linear C on [z, h]",
     "vmc-dream": "ours, C evolved in the dream alone",
