@@ -23,9 +23,9 @@ class Search:
     `basis` if there is one (see evening.py): `sigma` is then a share of the start's root mean square there, unless the
     start is zero.
 
-    The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with, and on the
-    returns told so far, and on nothing else: linear algebra gets one thread, because its sums round otherwise with
-    two, and a log could not be replayed.
+    The candidates depend on (start, popsize, sigma, seed, algo), on the bases it was evened out with, on when it
+    started again and what it went on with, and on the returns told so far, and on nothing else: linear algebra gets one
+    thread, because its sums round otherwise with two, and a log could not be replayed.
     `algo` is cma, with the full covariance matrix, or sep-cma, with its diagonal. About a sixth of a generation are
     mirror images of the worst of the one before (Auger, Brockhoff & Hansen 2011). pycma's own stopping rules are off: a
     flat generation (every candidate loses 21 points) is no reason to stop.

@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 class Cell:
-    """The steps of an M whose weights do not change any more, made for `rows` dreams at a time."""
+    """The steps of an M whose weights do not change any more, fastest with `rows` dreams at a time."""
 
     def __init__(self, model: MdnRnn, rows: int, dtype: torch.dtype = torch.float32) -> None:
         lstm = dict(model.lstm.named_parameters())

@@ -2,8 +2,8 @@
 
 Frames come as (height, width, channels) and stay that way. The step from space to depth is then a copy of whole blocks
 of bytes, before they become numbers, and the first convolution's weights are put into its order. With eight frames
-this takes seven tenths of the time of `Vae.encode` for the small V and half for the attentive one, whose means it gives
-to the last few bits.
+this takes seven tenths of the time of `Vae.encode` for the small V and little more than half for the attentive one,
+whose means it gives to the last few bits.
 """
 
 import torch
@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from wm.models.packed import Layer, convolution, product
 from wm.models.vae import MOST_CONTRAST, AttentiveVae, SmallVae, Vae
 
-ROW = {2: torch.int16, 4: torch.int32}  # a block's row of one channel as a single number
+WORD = {2: torch.int16, 4: torch.int32}  # of as many bytes as a block is wide
 
 
 class Eye:
     """Sees with a V whose weights do not change any more, fastest with `rows` frames at a time."""
 
+    @torch.no_grad()
     def __init__(self, vae: Vae, rows: int) -> None:
         if isinstance(vae, SmallVae):
             self._see = _small(vae, rows)
@@ -64,19 +65,18 @@ def _black(vae: Vae, rows: int) -> Tensor:
 def _blocks(vae: Vae, block: int) -> Layer:
     """(B, S, S, C) uint8 -> the difference from the mean picture, (B, C block^2, S / block, S / block) channels_last;
     a block's numbers lie row by row, a pixel's channels side by side."""
-    side, row = vae.size // block, ROW[block]
+    side, word = vae.size // block, WORD[block]
     scale, offset = 1 / (255 * vae.contrast), (vae.background / vae.contrast).permute(1, 2, 0)
     offset = offset.unflatten(0, (side, block)).unflatten(2, (side, block)).transpose(1, 2).flatten(2).contiguous()
 
     def see(frames: Tensor) -> Tensor:
-        rows = frames.flatten(2).view(row).unflatten(1, (side, block)).unflatten(3, (side, vae.channels))
-        found = rows.transpose(2, 3).contiguous().view(torch.uint8).flatten(3).float()
+        words = frames.flatten(2).view(word).unflatten(1, (side, block)).unflatten(3, (side, vae.channels))
+        found = words.transpose(2, 3).contiguous().view(torch.uint8).flatten(3).float()
         return found.mul_(scale).sub_(offset).clamp_(-MOST_CONTRAST, MOST_CONTRAST).permute(0, 3, 1, 2)
 
     return see
 
 
-@torch.no_grad()
 def _chain(layers: nn.Sequential, x: Tensor, block: int = 0) -> tuple[Layer, Tensor]:
     """The convolutions of `layers`, each with its ReLU, and what they make of x. The first one's weights are put into
     the order of a block's numbers, if x has any."""
