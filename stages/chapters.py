@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stages import console, findings
-from stages.evolving import LOG
+from stages.limits import LOG
 from wm.artifacts import durable, runs
 from wm.artifacts.budget import show_size
 from wm.artifacts.runs import Artifact

@@ -4,23 +4,22 @@ import io
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stages import console
 from stages.candidates import Evaluation
 from stages.guard import MemoryGuard
+from stages.limits import LOG, Line, due, read_log, why_ended
 from stages.session import Session
 from wm.artifacts import durable
-from wm.errors import MemoryProblem
+from wm.errors import BadData, MemoryProblem
 from wm.evolution.evening import Matrix
 from wm.evolution.history import History
 from wm.evolution.search import Search, digest, replay
 from wm.settings import ControllerSettings
 from wm.training.metrics import MetricsLog
 
-LOG = "generations.jsonl"
 BASIS = "basis-{}.npy"  # after this generation
 
 
@@ -36,22 +35,27 @@ class Evolution:
         self._evaluation, self._temperature = evaluation, temperature
 
     def ended(self, more_seconds: float = 0.0, more_steps: int = 0) -> str:
-        """Why there is no further generation: generations, hours, steps or target; empty if there is one."""
-        settings, history = self.settings, self.history
-        if history.generation >= settings.max_generations:
-            return "generations"
-        if settings.max_hours and history.seconds + more_seconds >= settings.max_hours * 3600:
-            return "hours"
-        if settings.budget_steps and history.env_steps + more_steps >= settings.budget_steps:
-            return "steps"
-        return "target" if history.best_score >= settings.target_return else ""
+        """Why there is no further generation; empty if there is one."""
+        return why_ended(self.settings, self.history, more_seconds, more_steps)
 
-    def run(self, search: Search, warm: bool) -> None:
-        """Replay what is logged and go on from there. A `warm` start is validated before it moves."""
+    def agrees(self, search: Search) -> bool:
+        """Whether `search`, which is of no use afterwards, asks for the candidates that are logged. Others are asked
+        for by another version of cma or numpy."""
+        try:
+            self._replay(search)
+        except BadData:
+            return False
+        return True
+
+    def _replay(self, search: Search) -> None:
         for line in logged(self.folder):
             if line["generation"]:
                 replay(search, line["candidates"], line["returns"])
             self._take(line, search)
+
+    def run(self, search: Search, warm: bool) -> None:
+        """Replay what is logged and go on from there. A `warm` start is validated before it moves."""
+        self._replay(search)
         label = f"train-controller {self.session.env}"
         self._metrics = MetricsLog(self.folder, self.history.generation)
         self._guard = MemoryGuard(self.session, self.folder, self.settings.max_generations)
@@ -84,13 +88,11 @@ class Evolution:
         }
         self._log(search, line, began)
 
-    def _log(self, search: Search, line: dict[str, Any], began: float | None = None) -> None:
+    def _log(self, search: Search, line: Line, began: float | None = None) -> None:
         """Validate the mean if it is time to, write the line, and take it."""
         began = time.monotonic() if began is None else began
         ended = self.ended(time.monotonic() - began, line["env_steps"])
-        last = line["generation"] == self.settings.max_generations or ended in ("hours", "steps")
-        due = line["generation"] % self.settings.validate_every == 0 or line["generation"] in self.settings.start_ends
-        if last or due:
+        if due(self.settings, line["generation"]) or ended in ("hours", "steps"):
             if self.settings.in_ == "dream":
                 validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0
             else:
@@ -103,7 +105,13 @@ class Evolution:
             keep_basis(self.folder, line["generation"], basis)
         line["seconds"] = round(time.monotonic() - began, 3)
         durable.append_line(self.folder / LOG, json.dumps(line))
+        trusted = self.trusted
         self._take(line, search)
+        if trusted and not self.trusted:
+            console.say(
+                f"warning: the dream is being exploited: what candidates return there has risen since generation "
+                f"{self.history.best_generation}, but in reality the mean got worse; the rest is evolved in reality."
+            )
         told = {"env_steps": float(self.history.env_steps)}
         for name in ("returns", "validation"):
             if line.get(name):
@@ -112,7 +120,7 @@ class Evolution:
             self._metrics.close()
             raise MemoryProblem(f"train-controller {self.session.env}: {alarm}")
 
-    def _take(self, line: dict[str, Any], search: Search) -> None:
+    def _take(self, line: Line, search: Search) -> None:
         self.history.add(line, search.mean)
         if self.settings.evened_after(line["generation"]):
             search.even_out(load_basis(self.folder, line["generation"]))
@@ -124,10 +132,6 @@ class Evolution:
                 search.start_again()
         if self.settings.in_ == "mixed" and self.trusted and self.history.exploited(max(ends, default=0)):
             self.trusted = False
-            console.say(
-                f"warning: the dream is being exploited: what candidates return there has risen since generation "
-                f"{self.history.best_generation}, but in reality the mean got worse; the rest is evolved in reality."
-            )
 
 
 def keep_basis(folder: Path, generation: int, basis: Matrix) -> None:
@@ -143,13 +147,10 @@ def load_basis(folder: Path, generation: int) -> Matrix:
     return found
 
 
-def logged(folder: Path) -> list[dict[str, Any]]:
+def logged(folder: Path) -> list[Line]:
     """The whole lines of the log, in a file that ends with a whole line."""
     path = folder / LOG
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole, newline, torn = text.rpartition("\n")
-    if torn:
-        durable.write_bytes(path, (whole + newline).encode())
-    return [json.loads(line) for line in whole.splitlines()]
+    lines, whole = read_log(path)
+    if path.exists() and path.stat().st_size > len(whole):
+        durable.write_bytes(path, whole)
+    return lines

@@ -1,6 +1,7 @@
 """`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both."""
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from stages import console
 from stages.candidates import Evaluation, most_steps
 from stages.carrying import Previous, carried_over, load_previous, weights_on_memory
 from stages.evolving import BASIS, Evolution, keep_basis, load_basis
+from stages.limits import LOG, take_over
 from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
 from stages.starts import load_latents, load_newest_latents, newest_frames
@@ -68,7 +70,8 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
 def train_controller(session: Session, settings: ControllerSettings) -> Result:
     """Evolve C; validate the distribution's mean every few generations; publish the best mean by validation.
 
-    Killed anywhere, the log of fitness values is replayed and the same candidates follow.
+    Killed anywhere, the log of fitness values is replayed and the same candidates follow. So they do where nothing but
+    limits was changed: what was played under others is taken over, and the result is that of one go.
     """
     began = time.monotonic()
     vae, mdnrnn = load_pair(session)
@@ -92,6 +95,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
+        taken, source = take_over(run, settings, builder.folder)
         with session.open_workers() as workers:
             evaluation = Evaluation(session, settings, player, workers, mdnrnn)
             temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
@@ -100,9 +104,15 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
                 if not (builder.folder / BASIS.format(0)).exists():
                     keep_basis(builder.folder, 0, evaluation.basis_at_the_start(load_newest_latents(session, mdnrnn)))
                 basis = load_basis(builder.folder, 0)
-            search = Search(start, settings.popsize, settings.sigma, session.seed, settings.algo, basis)
-            evolution = Evolution(session, settings, evaluation, temperature, builder.folder)
-            evolution.run(search, warm=bool(settings.from_))
+            begin = partial(Search, start, settings.popsize, settings.sigma, session.seed, settings.algo, basis)
+            evolve = partial(Evolution, session, settings, evaluation, temperature, builder.folder)
+            if source is not None:
+                if evolve().agrees(begin()):
+                    console.say(f"train-controller {session.env}: the first {taken} generations are those of {source}")
+                else:
+                    (builder.folder / LOG).unlink()
+            evolution = evolve()
+            evolution.run(begin(), warm=bool(settings.from_))
             history = evolution.history
             assert history.best is not None
             dreamt = evaluation.validation(history.best) if settings.in_ == "dream" else None

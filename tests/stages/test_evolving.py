@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.evolving import LOG, Evolution, logged
+from stages.evolving import Evolution, logged
+from stages.limits import LOG
 from stages.session import Session
 from wm.evolution.search import Search, replay
 from wm.settings import ControllerSettings

@@ -6,7 +6,7 @@ to `archive/<name>-<fp8>`, and moves back when it is asked for again.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +79,11 @@ def copy(artifact: Artifact, folder: Path) -> None:
     durable.commit_folder(staged, folder)
 
 
+def _but_for(recipe: dict[str, Any], settings: Collection[str]) -> dict[str, Any]:
+    others = {name: value for name, value in recipe["settings"].items() if name not in settings}
+    return {**recipe, "settings": others}
+
+
 @dataclass(frozen=True)
 class Run:
     """The place of one artifact: `name` inside `root` (runs/Pong), such as `vae` or `evaluation/random`; `dependents`
@@ -99,8 +104,12 @@ class Run:
         """Where it is being made."""
         return self.folder.with_name(self.folder.name + ".partial")
 
+    @property
+    def _archived_name(self) -> str:
+        return self.name.replace("/", "-")
+
     def _archived(self, fingerprint: str, suffix: str = "") -> Path:
-        return self.root / "archive" / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
+        return self.root / "archive" / f"{self._archived_name}-{fingerprint[:8]}{suffix}"
 
     def finished(self) -> Artifact | None:
         """The artifact standing in `folder`, of whatever recipe; None if there is none or it is damaged."""
@@ -120,6 +129,29 @@ class Run:
         if found is None or found.fingerprint == self.recipe.fingerprint:
             return ""
         return ", ".join(differences(found.manifest["recipe"], self.recipe.as_json()))
+
+    def but_for(self, settings: Collection[str]) -> list[tuple[Path, dict[str, Any]]]:
+        """Work of recipes that differ from this one in these settings at most, finished and whole or unfinished, here
+        or in the archive: its folder and its settings."""
+        found, wanted = [], _but_for(self.recipe.as_json(), settings)
+        archive = sorted((self.root / "archive").glob(f"{self._archived_name}-*"))
+        for folder in (self.folder, *archive):
+            recipe = self._recipe_of(folder)
+            if recipe is not None and _but_for(recipe, settings) == wanted:
+                found.append((folder, recipe["settings"]))
+        return found
+
+    def _recipe_of(self, folder: Path) -> dict[str, Any] | None:
+        """What is in `folder`, as a recipe's as_json; None if it is damaged, of another kind or not there."""
+        try:
+            if (folder / manifest.NAME).exists():
+                artifact = load(folder, self.recipe.kind, "")
+                for name in artifact.manifest["files"]:
+                    artifact.check(name)
+                return dict(artifact.manifest["recipe"])
+            return dict(manifest.read_json(folder / RECIPE_FILE))
+        except (MissingInput, BadData):
+            return None
 
     @contextmanager
     def build(self, keep_current: bool, say: Callable[[str], None]) -> Iterator["Builder"]:
