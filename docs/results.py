@@ -32,6 +32,7 @@ AGENTS = {
     "vmc-untrained": "M untrained",
     "vmc-none": "no M",
     "vmc-160": "ours, longer episodes only from the 107th of 160 generations on",
+    "vmc-20-late": "ours, 20 late generations instead of 40",
     "vmc-one-start": "ours, one start",
     "vmc-one-start-again": "the same on another machine",
     "vmc-32": "ours, 32 latents that tell no orientations",
