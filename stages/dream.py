@@ -22,6 +22,7 @@ from wm.artifacts.runs import Artifact, Run
 from wm.dreams import Dreams
 from wm.episodes.batches import FrameReader, held_out
 from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
 from wm.evolution.scores import Score
 from wm.models.controller import pick_head
@@ -34,7 +35,7 @@ from wm.settings import DreamSettings
 from wm.training.metrics import show_picture
 from wm.workers import playing_memory
 
-RECIPE = 2
+RECIPE = 3
 FIDELITY = "fidelity.json"
 STRIP = 10
 
@@ -204,7 +205,7 @@ def _summary(artifact: Artifact) -> str:
 def _beside_reality(
     session: Session, settings: DreamSettings, inputs: _Inputs
 ) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """(episode, real, reconstructed, dreamt frames) from the middle of a typical held-out episode on."""
+    """(episode, real, reconstructed, dreamt frames) from the middle of a held-out episode on."""
     dataset, model = inputs.dataset, inputs.mdnrnn.model
     latents = load_latents(session, inputs.mdnrnn)
     # M's latents begin with those of the first dataset, whose frames are shown.
@@ -215,13 +216,8 @@ def _beside_reality(
         candidates = np.flatnonzero((lengths > settings.context + 2) & (latents.ends <= dataset.rows))
     if len(candidates) == 0:
         raise UsageProblem(f"no episode is longer than --set context={settings.context}; give a smaller one.")
-    # A typical one: of median length among the held-out episodes.
-    episode = int(candidates[np.argsort(lengths[candidates], kind="stable")[len(candidates) // 2]])
-    spare = int(lengths[episode]) - settings.context - settings.frames - 1
-    first = int(latents.starts[episode]) + max(spare // 2, 0)
-    begin = first + settings.context
-    stop = min(begin + settings.frames, int(latents.ends[episode]))
-    rows = np.arange(first, stop)
+    episode, begin, stop = _lively(latents, candidates, settings)
+    rows = np.arange(begin - settings.context, stop)
     z = torch.from_numpy(latents.means[rows])
     actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
     starts = starts_at(latents, inputs.mdnrnn, np.array([begin]), settings.context)
@@ -238,6 +234,19 @@ def _beside_reality(
         to_frames(decode(z[settings.context :])).numpy(),
         to_frames(decode(torch.stack(dreamt))).numpy(),
     )
+
+
+def _lively(latents: Latents, candidates: NDArray[np.int64], settings: DreamSettings) -> tuple[int, int, int]:
+    """(episode, first row, end) of what is shown: the middle of one of the longer episodes, in which more moves than in
+    three quarters of them, because a car in the grass shows nothing."""
+    lengths = latents.ends - latents.starts
+    longer = candidates[lengths[candidates] >= np.median(lengths[candidates])]
+    spare = np.maximum(lengths[longer] - settings.context - settings.frames - 1, 0)
+    begins = latents.starts[longer] + spare // 2 + settings.context
+    stops = np.minimum(begins + settings.frames, latents.ends[longer])
+    moved = [np.square(np.diff(latents.means[a:b], axis=0)).mean() for a, b in zip(begins, stops, strict=True)]
+    place = np.argsort(moved, kind="stable")[len(longer) * 3 // 4]
+    return int(longer[place]), int(begins[place]), int(stops[place])
 
 
 def _error(real: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:

@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.dream import _beside_reality, _open, _run, dream
+from stages.dream import _beside_reality, _lively, _open, _run, dream
 from stages.session import Session
 from tests.conftest import SLUG, TINY, play_here
 from wm.episodes.batches import FrameReader
+from wm.episodes.latents import Latents
 from wm.settings import DreamSettings
 
 SETTINGS = DreamSettings(dreams=4, max_steps=10, frames=6, context=4)
@@ -21,6 +22,23 @@ def test_dream_and_reality_begin_with_the_same_frame_and_reality_is_real(chain: 
     assert np.array_equal(seen[0], dreamt[0])
     frames = {frame.tobytes() for frame in FrameReader(inputs.dataset).read(0, inputs.dataset.rows)}
     assert all(frame.tobytes() in frames for frame in real)
+
+
+def test_what_is_shown_moves_more_than_most_and_is_not_one_of_the_short_episodes() -> None:
+    moves = [0.0, 9.0, 0.0, 1.0, 0.0, 2.0, 3.0, 0.0, 0.1]  # the second is short
+    lengths = [40, 10, 40, 40, 40, 40, 40, 40, 40]
+    rows = [
+        move * np.resize([[1.0, 0.0], [0.0, 1.0]], (length, 2)) for move, length in zip(moves, lengths, strict=True)
+    ]
+    nothing = np.zeros(0)
+    latents = Latents(np.concatenate(rows), nothing, nothing, nothing, np.cumsum(lengths), nothing, nothing, None)  # type: ignore[arg-type]
+    episode, begin, stop = _lively(latents, np.arange(9), SETTINGS)
+    assert episode == 5
+    assert stop - begin == SETTINGS.frames
+    assert latents.starts[5] + SETTINGS.context <= begin
+    assert stop <= latents.ends[5]
+    fewer, *_ = _lively(latents, np.array([0, 4]), SETTINGS)
+    assert fewer in (0, 4)
 
 
 def test_without_a_controller_random_policies_dream(
