@@ -36,7 +36,7 @@ AGENTS = {
     "vmc-one-start": "ours, one start",
     "vmc-one-start-again": "the same on another machine",
     "vmc-32": "ours, 32 latents that tell no orientations",
-    "vmc-memory": "ours, C sees M's memory as well (90 generations)",
+    "vmc-memory": "ours, with M's memory (90 generations)",
     "vmc-linear": "ours, a linear C on [z, h]",
     "vmc-linear-untrained": "the same, M untrained, two late tracks",
     "vmc-linear-none": "the same, no M, two late tracks",
@@ -160,7 +160,7 @@ def table(rows: list[Row]) -> str:
                 continue
             others = [_score(_of(rows, env, f"vmc-{memory}", preset)) for memory in ("untrained", "none")]
             if env in WITHOUT_M:
-                others[1] = "ours is"
+                others[1] = "as ours"
             minutes = statistics.fmean(row["hours"] for row in ours) * 60
             steps = statistics.fmean(row["env_steps"] for row in ours)
             lines.append([env, preset, _score(_of(rows, env, "random")), f"**{_score(ours)}**", *others,
@@ -207,9 +207,9 @@ def page(rows: list[Row]) -> str:
         "other second rounds from the same first, in which C makes no use of M (`wm train-controller --env LunarLander "
         "--run runs/LunarLander.round2 --from runs/LunarLander --mdnrnn none`, with the preset's later settings), on "
         "one process each beside other searches. CarRacing's with M's memory, or that of an untrained one, have "
-        "the V and M of ours with seed 0 (`wm train-controller --env CarRacing --preset laptop --name controller-memory "
-        "--set sees=all --max-generations 90`, with `--mdnrnn untrained` for the other); ours had 20 late generations "
-        "after 90, too.\n",
+        "the V and M of ours with seed 0 (`wm train-controller --env CarRacing --preset laptop --set sees=all "
+        "--max-generations 90 --name controller-memory`, with `--mdnrnn untrained` for the other), to be held against "
+        "ours with 20 late generations.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
                         "training", "commit", "digest"], every),
         "## How far the dream can be trusted\n",
