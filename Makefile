@@ -30,7 +30,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (torch is the big one: a few minutes on a slow line)"
 	@ls $(VENV)/.ready* >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $(VENV)/.ready*
-	@$(PIP) '$(TORCH_WHEEL)' || { echo "pip offers no $(TORCH) build of torch $(TORCH_VERSION) here; leave TORCH out, or name an index that has it in PIP_EXTRA_INDEX_URL"; exit 1; }
+	@$(PIP) '$(TORCH_WHEEL)' || { echo "torch $(TORCH_VERSION) was not installed; pip says why above. If it has no such build here: leave TORCH out, or name an index that has it in PIP_EXTRA_INDEX_URL"; exit 1; }
 	@$(PIP) setuptools
 	@$(PIP) --no-build-isolation --editable '.[dev]'
 	@touch $@
