@@ -111,6 +111,9 @@ def test_the_search_that_got_furthest_is_taken_finished_or_not(tmp_path: Path) -
     assert taken(tmp_path, wanted) == 9
     (unfinished / LOG).write_text("{]\n" + log)
     assert taken(tmp_path, wanted) == 6
+    for damaged in ("[1]", "{}", "{"):
+        (unfinished / RECIPE_FILE).write_text(damaged)
+        assert taken(tmp_path, wanted) == 6
 
 
 def test_nothing_is_taken_from_a_damaged_search(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ class Run:
                 for name in artifact.manifest["files"]:
                     artifact.check(name)
                 return dict(artifact.manifest["recipe"])
-            return dict(manifest.read_json(folder / RECIPE_FILE))
+            found = manifest.read_json(folder / RECIPE_FILE)
+            return found if isinstance(found, dict) and isinstance(found.get("settings"), dict) else None
         except (MissingInput, BadData):
             return None
 
