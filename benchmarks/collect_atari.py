@@ -5,7 +5,7 @@ import numpy as np
 
 from benchmarks.measure import one_core, rates, report
 from benchmarks.playing import Collector
-from wm.envs.catalogue import EnvRecipe
+from wm.envs.registry import EnvConfig
 
 STEPS = 500
 
@@ -13,7 +13,7 @@ STEPS = 500
 def main() -> None:
     one_core()
     for name in ("Pong", "Breakout"):
-        env = EnvRecipe(name)._build()
+        env = EnvConfig(name)._build()
         env.reset(seed=0)
         ale = env.unwrapped.ale  # type: ignore[attr-defined]
         actions = list(env.unwrapped._action_set)  # type: ignore[attr-defined]

@@ -3,8 +3,8 @@ CarRacing's own env.step (which draws), the others' rgb_array with our area resi
 
 from benchmarks.measure import one_core, rates, report
 from benchmarks.playing import Collector
-from wm.envs.catalogue import EnvRecipe
-from wm.envs.pixels import AreaResize
+from wm.envs.pixel_env import AreaResize
+from wm.envs.registry import EnvConfig
 
 STEPS = 20
 GOALS = (
@@ -20,7 +20,7 @@ GOALS = (
 def main() -> None:
     one_core()
     for name, render, goal in GOALS:
-        recipe = EnvRecipe(name)
+        recipe = EnvConfig(name)
         env = recipe._build() if name == "CarRacing" else recipe._build(render_mode="rgb_array")
         env.reset(seed=0)
         resize = None if name == "CarRacing" else AreaResize(*env.render().shape, 64)  # type: ignore[union-attr]

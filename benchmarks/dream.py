@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from benchmarks.measure import formats, one_core, rate, rates, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_dream
-from wm.dreams import Dreams, Starts
-from wm.models.mdnrnn import MdnRnn
+from wm.dreams.env import Dreams, InitialStates
+from wm.models.mdnrnn.network import MdnRnn
 
 COUNT, ACTION = 256, 6
 
@@ -37,7 +37,7 @@ def main() -> None:
     for name in formats():
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
         bound = torch.full((LATENT,), 6.0)
-        starts = Starts(torch.zeros(COUNT, LATENT), model.start(COUNT), -bound, bound)
+        starts = InitialStates(torch.zeros(COUNT, LATENT), model.start(COUNT), -bound, bound)
         dreams = Dreams(model, starts, 1.0, 0, dtype)
         ours, reference, ratio = rates(lambda dreams=dreams: len(dreams.step(actions)[0]), plain)  # type: ignore[misc]
         report(f"dream_{name}", ours, reference, 2.5, "steps/s", ratio)

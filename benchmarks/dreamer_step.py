@@ -15,17 +15,19 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import one_core, report
-from wm.malloc import keep_freed
-from wm.models.dreamer.form import Form
-from wm.models.dreamer.learner import Dreamer, Learner
-from wm.models.dreamer.sight import Drawing
-from wm.models.dreamer.world import Batch
+from wm.models.dreamer.agent import Dreamer, DreamerTrainer
+from wm.models.dreamer.config import DreamerConfig
+from wm.models.dreamer.frame_norm import ReconstructionWeights
+from wm.models.dreamer.world_model import Batch
+from wm.telemetry.malloc import keep_freed
 from wm.training.precision import Precision, has_bf16
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "sheeprl"
 PINS = ("sheeprl==0.8.4", "lightning==2.6.6", "torch==2.13.0", "gymnasium==1.4.0", "numpy==2.4.6")
-FORM = Form(64, 3, 2, True, deter=200, hidden=200, stoch=32, classes=32, depth=24, units=200, layers=1, bins=255)
+FORM = DreamerConfig(
+    64, 3, 2, True, deter=200, hidden=200, stoch=32, classes=32, depth=24, units=200, layers=1, bins=255
+)
 PAIRS = 5
 
 
@@ -59,9 +61,9 @@ def their_step(process: "subprocess.Popen[str]") -> tuple[float, int]:
 def our_step(precision: Precision) -> Iterator[float]:
     """Yields the seconds of our steps."""
     torch.manual_seed(0)
-    learner = Learner(
-        Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, drawing=Drawing(1.0, 1000.0, 0.5), starts=0,
-        world_rate=1e-4, behaviour_rate=3e-5,
+    learner = DreamerTrainer(
+        Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, drawing=ReconstructionWeights(1.0, 1000.0, 0.5),
+        starts=0, world_rate=1e-4, behaviour_rate=3e-5,
     )  # fmt: skip
     frames = torch.randint(0, 256, (16, 50, 64, 64, 3), dtype=torch.uint8)
     flat = torch.zeros(16, 50)

@@ -11,7 +11,7 @@ from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import LATENT, PlainVae
 from stages.encode import encoded
-from wm.models.vae import build
+from wm.models.vae.networks import build
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ from benchmarks.measure import one_core, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES
 from benchmarks.rollouts import lockstep
 from wm.actions import ActionSpace
-from wm.dreams import Starts, imagine
-from wm.evolution.search import Search
+from wm.dreams.env import InitialStates, imagine
+from wm.evolution.cma_es import Search
 from wm.models.controller import Controller
-from wm.models.mdnrnn import MdnRnn
+from wm.models.mdnrnn.network import MdnRnn
 from wm.training.precision import pick
 
 SPACE = ActionSpace(low=(-1.0, 0.0, 0.0), high=(1.0, 1.0, 1.0))
@@ -31,7 +31,7 @@ def main() -> None:
 
     def dream(candidates: np.ndarray, dreams: int, steps: int) -> float:
         count = len(candidates) * dreams
-        starts = Starts(torch.zeros(count, LATENT), model.start(count), -bound, bound)
+        starts = InitialStates(torch.zeros(count, LATENT), model.start(count), -bound, bound)
         policies = torch.from_numpy(np.repeat(candidates, dreams, axis=0))
         dtype = pick("auto", torch.device("cpu")).dtype if count > 1 else torch.float32
         began = time.perf_counter()

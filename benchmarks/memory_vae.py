@@ -14,7 +14,7 @@ from stages.options import Sources
 from stages.session import Session
 from stages.train_vae import train_vae
 from wm.settings import VaeSettings
-from wm.training import metrics
+from wm.telemetry import metrics_log as metrics
 
 STEPS, WARM_UP = 20_000, 2_000
 

@@ -16,7 +16,7 @@ READ = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from wm.episodes.batches import FrameBatches
+from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.dataset import Dataset
 dataset = Dataset.open(Path(sys.argv[1]))
 source = FrameBatches(dataset, np.ones(dataset.episodes, bool), 64, 0, ram=int(sys.argv[2]))

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from benchmarks.measure import rates, report
 from benchmarks.rollouts import lockstep
-from wm.workers import Workers
+from wm.rollouts.workers import Workers
 
 
 @lru_cache(maxsize=1)

@@ -16,12 +16,12 @@ from PIL import Image
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES, PlainMdnRnn, PlainVae
 from wm.actions import ActionSpace
-from wm.agents import VmcAgent
-from wm.envs.catalogue import EnvRecipe
+from wm.envs.registry import EnvConfig
 from wm.models.controller import Controller
-from wm.models.mdnrnn import MdnRnn
-from wm.models.vae import build
-from wm.rollouts import Job, play
+from wm.models.mdnrnn.network import MdnRnn
+from wm.models.vae.networks import build
+from wm.rollouts.agents import VmcAgent
+from wm.rollouts.loop import EpisodeJob, play
 
 CANDIDATES, STEPS = 8, 60
 
@@ -29,7 +29,7 @@ CANDIDATES, STEPS = 8, 60
 def lockstep(env: str, slots: int, render: str = "exact", vae: str = "small") -> Callable[[], int]:
     """Plays `slots` episodes of 60 steps at a time; returns steps."""
     torch.manual_seed(0)
-    recipe = EnvRecipe(env, render=render)
+    recipe = EnvConfig(env, render=render)
     envs = [recipe.make() for _ in range(slots)]
     space, spec = ActionSpace.of(envs[0].action_space), recipe.spec()
     head = spec.head if spec.head != "auto" else "tanh"
@@ -40,7 +40,7 @@ def lockstep(env: str, slots: int, render: str = "exact", vae: str = "small") ->
     seeds = itertools.count()
 
     def step() -> int:
-        jobs = [Job(number, next(seeds), number) for number in range(CANDIDATES)]
+        jobs = [EpisodeJob(number, next(seeds), number) for number in range(CANDIDATES)]
         return sum(outcome.length for outcome in play(agent, envs, jobs, STEPS))
 
     return step

@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
-from wm.episodes import batches
-from wm.episodes.batches import FrameBatches
+from wm.episodes import frame_batches as batches
+from wm.episodes.frame_batches import FrameBatches
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from stages.train_mdnrnn import loss_arguments
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
-from wm.models.mdnrnn import MdnRnn
+from wm.models.mdnrnn.network import MdnRnn
 from wm.settings import MdnRnnSettings
 from wm.training.loop import Trainer
 from wm.training.precision import Precision

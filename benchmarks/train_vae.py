@@ -11,13 +11,13 @@ from torch import Tensor
 from benchmarks.datasets import dataset
 from benchmarks.measure import formats, one_core, rates, report
 from benchmarks.reference import LATENT, plain_vae_step
-from wm.episodes.batches import FrameBatches
 from wm.episodes.dataset import Dataset
-from wm.models.objective import Objective
-from wm.models.vae import build
+from wm.episodes.frame_batches import FrameBatches
+from wm.models.vae.loss import VaeLoss
+from wm.models.vae.networks import build
 from wm.training.loop import Trainer
+from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
-from wm.training.staging import Staging
 
 OURS = {"pixels": 3000.0, "rarity": 0.5, "moments": 100.0}
 PAPERS = {"pixels": 0.0, "rarity": 0.0, "moments": 0.0}
@@ -31,7 +31,7 @@ def step(held: Dataset, kind: str, precision: str, ram: int, weights: dict[str, 
     sample = torch.from_numpy(batches.at(0).copy())
     vae = build(kind, 64, 3, LATENT)
     vae.look_at(sample)
-    objective, staging = Objective(vae, sample, kl_tolerance=0.5, **weights), Staging((64, 64, 64, 3), cpu)
+    objective, staging = VaeLoss(vae, sample, kl_tolerance=0.5, **weights), PinnedBuffers((64, 64, 64, 3), cpu)
 
     def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
         frames = staging.send(len(batches.at(number, staging.empty())))

@@ -7,7 +7,7 @@ import zarr
 
 from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
-from wm.episodes.batches import FrameReader
+from wm.episodes.frame_batches import FrameReader
 
 
 def main() -> None:

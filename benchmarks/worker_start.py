@@ -7,7 +7,7 @@ import time
 from unittest import mock
 
 from benchmarks.measure import report
-from wm import agents, workers
+from wm.rollouts import agents, workers
 
 
 def ready(_: int) -> str:

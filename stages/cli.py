@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from stages import console, housekeeping
 from stages.options import Sources, config_lines, settings_options, shared_options, size_limit
-from wm.artifacts.budget import explain
+from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import (
     CollectSettings,
@@ -270,13 +270,13 @@ def curriculum(**options: Any) -> None:
         call.show_config(settings, origin)
         return
     from stages import curriculum as stage
-    from stages.foresight import foresee, table_of
-    from stages.side_by_side import leave_with_leader
-    from stages.verdicts import closing
+    from stages.curriculum.estimate import estimate, table_of
+    from stages.curriculum.outcome import closing
+    from stages.curriculum.parallel import leave_with_leader
 
     if settings.probe or call.dry_run:
         console.say("short probes, to tell what this will take here ...")
-        foreseen = foresee(call.session, settings, call.sources)
+        foreseen = estimate(call.session, settings, call.sources)
         if call.dry_run:
             if call.as_json:
                 console.print_json(foreseen.as_json())

@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.datasets import PROVENANCE, archive, open_same, read_provenance, restore_archived
-from stages.players import Player, build_agent, find_player
-from stages.sampling import SAMPLE_EPISODES, expected, is_enough
 from stages.session import Plan, Result, Session
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
-from wm.envs.catalogue import EnvRecipe, EnvSpec
-from wm.envs.pixels import PixelEnv
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registry import EnvConfig, EnvSpec
+from wm.episodes.archive import PROVENANCE, archive, open_same, read_provenance, restore_archived_dataset
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, rounded
+from wm.episodes.size_estimate import SAMPLE_EPISODES, expected, is_enough
 from wm.episodes.writer import Writer, create
 from wm.errors import DiskProblem, RecipeMismatch, WmError, WorkerFailed
-from wm.policies import blind_policy, pick_policy
-from wm.rollouts import Agent, Job, record
+from wm.rollouts.loop import Agent, EpisodeJob, record
+from wm.rollouts.players import PolicySpec, make_agent, trained_policy
+from wm.rollouts.policies import observation_free_policy, pick_policy
+from wm.rollouts.workers import Workers, heartbeat
 from wm.seeding import episode_seed
 from wm.settings import CollectSettings
-from wm.workers import Workers, beat
 
 PROCESS = 120_000_000  # bytes of memory of a process that plays, or writes
 
@@ -36,11 +36,11 @@ PROCESS = 120_000_000  # bytes of memory of a process that plays, or writes
 class Collection:
     """What a worker needs to play any episode of a dataset."""
 
-    env: EnvRecipe
+    env: EnvConfig
     policy: str
     seed: int
     max_steps: int
-    player: Player | None = None
+    player: PolicySpec | None = None
 
 
 @lru_cache(maxsize=1)
@@ -48,15 +48,15 @@ def _set_up(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
     env = collection.env.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     if collection.player is not None:
-        return env, build_agent(collection.player, slots=1), space
-    return env, blind_policy(collection.policy, space, collection.env.spec().walk_low), space
+        return env, make_agent(collection.player, slots=1), space
+    return env, observation_free_policy(collection.policy, space, collection.env.spec().walk_low), space
 
 
 def play_episode(collection: Collection, index: int) -> PackedEpisode:
     """Play episode `index`: a function of the collection's recipe, its seed and the index alone. Runs in a worker."""
     env, agent, space = _set_up(collection)
     seed = episode_seed("train", collection.seed, "collect", index)
-    played = record(agent, env, Job(index, seed), space.column, collection.max_steps, beat)
+    played = record(agent, env, EpisodeJob(index, seed), space.column, collection.max_steps, heartbeat)
     return Episode(
         index=index,
         seed=seed,
@@ -69,9 +69,9 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     ).pack()
 
 
-def shown_by(env: str, settings: CollectSettings) -> EnvRecipe:
+def shown_by(env: str, settings: CollectSettings) -> EnvConfig:
     """The environment as the episodes show it."""
-    return EnvRecipe(
+    return EnvConfig(
         env,
         settings.size,
         settings.gray,
@@ -89,12 +89,12 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     env = recipe.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     policy = pick_policy(settings.policy, space)
-    player = find_player(session) if policy == "controller" else None
+    player = trained_policy(session) if policy == "controller" else None
     if player is not None:
         require_same_view(player.env, recipe)
     told = policy if player is None else f"controller {player.fingerprint[:16]}"
     if policy == "brownian":
-        blind_policy(policy, space, spec.walk_low)
+        observation_free_policy(policy, space, spec.walk_low)
         told += f" from {list(spec.walk_low)}" if spec.walk_low else ""
     try:
         env.reset(seed=0)
@@ -116,7 +116,7 @@ def describe(session: Session, settings: CollectSettings) -> tuple[Collection, d
     return Collection(recipe, policy, session.seed, settings.max_steps, player), described
 
 
-def require_same_view(seen: EnvRecipe, asked: EnvRecipe) -> None:
+def require_same_view(seen: EnvConfig, asked: EnvConfig) -> None:
     """Raise RecipeMismatch if the controller would not see what its V was trained on. Who draws does not matter."""
     before, now = asdict(replace(seen, render=asked.render)), asdict(asked)
     differing = [name for name in now if before[name] != now[name]]
@@ -183,7 +183,7 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     collection, recipe = describe(session, settings)
     open_same(path, recipe)  # refuses a folder that is no dataset before a lock is put beside it
     with locks.exclusive(path):
-        restore_archived(path, recipe, session)
+        restore_archived_dataset(path, recipe, session)
         there = open_same(path, recipe)
         missing = _missing(there, settings.episodes)
         if not missing:

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.chapters import Chapter
 from stages.report import found_runs
 from wm.artifacts import durable
 from wm.artifacts.recipe import differences
-from wm.evolution.scores import Score
-from wm.report.curves import draw
+from wm.report.plots import draw
+from wm.report.run_summary import RunSummary
+from wm.stats import Score
 
 
 def compare(paths: tuple[Path, ...], out: Path) -> list[dict[str, Any]]:
     """What is known of each run; the plot of their searches is written to `out`."""
-    chapters = [Chapter.of(folder) for folder in found_runs(paths)]
+    chapters = [RunSummary.of(folder) for folder in found_runs(paths)]
     curves = [curve for chapter in chapters if (curve := chapter.validations(str(chapter.run)))]
     durable.make_folder(out.parent)
     durable.write_bytes(out, draw(curves, "validation of the search's mean", "generation", "return"))
@@ -34,7 +34,7 @@ def table_of(facts: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _facts(chapter: Chapter) -> dict[str, Any]:
+def _facts(chapter: RunSummary) -> dict[str, Any]:
     found, figures = chapter.artifacts, dict[str, Any]()
     if score := chapter.score:
         figures["test return"] = str(Score(score["mean"], score["ci95"], 0))

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from stages import console
-from wm.artifacts.budget import show_size
+from wm.artifacts.disk import show_size
 from wm.errors import WmError
 
 PYTHONS = ((3, 11), (3, 13))
@@ -105,12 +105,12 @@ def _room() -> Iterator[Check]:
 
 
 def _environments() -> Iterator[Check]:
-    from wm.envs.catalogue import NAMED, EnvRecipe
+    from wm.envs.registry import NAMED, EnvConfig
 
     for name, spec in NAMED.items():
         try:
             began = time.monotonic()
-            env = EnvRecipe(name).make()
+            env = EnvConfig(name).make()
             env.reset(seed=0)
             env.step(env.action_space.sample())
             env.close()

@@ -9,31 +9,40 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages import console, imagination
+from stages import console
 from stages.encode import check_frames
-from stages.fidelity import Policies, measure
-from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_latents, starts_at
-from stages.trained import Form, TrainedController, TrainedMdnRnn, TrainedVae, controller_for, load_all, load_pair
 from wm.artifacts import durable, manifest
 from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Run
-from wm.dreams import Dreams
-from wm.episodes.batches import FrameReader, held_out
+from wm.dreamer import open_loop as imagination
+from wm.dreams.env import Dreams
+from wm.dreams.initial_states import initial_states_at, load_latents
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader, held_out
 from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
-from wm.evolution.scores import Score
+from wm.evaluation.dream_fidelity import Policies, measure
 from wm.models.controller import pick_head
-from wm.models.vae import to_frames
-from wm.report.fidelity import draw
-from wm.report.films import can_film, film
-from wm.report.pictures import animation, film_strip
+from wm.models.vae.networks import to_frames
+from wm.pretrained import (
+    ControllerConfig,
+    TrainedController,
+    TrainedMdnRnn,
+    TrainedVae,
+    controller_for,
+    load_all,
+    load_pair,
+)
+from wm.report.fidelity_plot import draw
+from wm.report.film_strip import animation, film_strip
+from wm.report.video import can_film, film
+from wm.rollouts.players import PolicySpec
+from wm.rollouts.workers import playing_memory
 from wm.seeding import generator, integer
 from wm.settings import DreamSettings
-from wm.training.metrics import show_picture
-from wm.workers import playing_memory
+from wm.stats import Score
+from wm.telemetry.metrics_log import show_picture
 
 RECIPE = 3
 FIDELITY = "fidelity.json"
@@ -73,7 +82,7 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
         "controller": inputs.controller.artifact.fingerprint if inputs.controller else "none",
     }
     default = "dream" if settings.controller == "controller" else f"dream-{settings.controller}"
-    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.that_change_results(), prints)
+    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), prints)
 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
@@ -145,7 +154,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
 def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Policies:
     """The means of the search that found C, or random linear policies if there is no C yet."""
     vae, mdnrnn, controller = inputs.vae, inputs.mdnrnn, inputs.controller
-    form = controller.form if controller else Form(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+    form = controller.form if controller else ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
     if controller is not None:
         chosen = np.unique(np.linspace(0, len(controller.means) - 1, settings.means).round().astype(int))
         means, ours = controller.means[chosen], controller.parameters
@@ -155,7 +164,7 @@ def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Pol
         means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
         ours, generations = means[0], [0] * len(means)
     prints = sha256_json([vae.artifact.fingerprint, mdnrnn.artifact.fingerprint, ours.tolist()])
-    player = Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, prints, tuple(ours.tolist()))
+    player = PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, prints, tuple(ours.tolist()))
     called = "the controllers of its search" if controller else "random linear policies"
     return Policies(player, means, generations, called)
 
@@ -220,7 +229,7 @@ def _beside_reality(
     rows = np.arange(begin - settings.context, stop)
     z = torch.from_numpy(latents.means[rows])
     actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
-    starts = starts_at(latents, inputs.mdnrnn, np.array([begin]), settings.context)
+    starts = initial_states_at(latents, inputs.mdnrnn, np.array([begin]), settings.context)
     dreams = Dreams(model, starts, settings.temperature, integer(session.seed, "pictured dream"))
     dreamt = [starts.z[0]]
     for step in range(settings.context, len(rows) - 1):

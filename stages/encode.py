@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from stages import console
 from stages.session import Result, Session, made, pick_device, up_to_date
-from stages.trained import TrainedVae
 from wm.artifacts import manifest
 from wm.artifacts.runs import Artifact, Run
-from wm.episodes.batches import FrameReader
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.errors import BadData, RecipeMismatch
-from wm.models.vae import Vae
+from wm.models.vae.networks import Vae
+from wm.pretrained import TrainedVae
 from wm.training.precision import pick
 
 RECIPE = 2

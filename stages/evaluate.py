@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from stages import console
-from stages.players import DreamerPlayer, Player, jobs_for_testing, play_dreamer, play_jobs, play_random, share_out
 from stages.session import Plan, Result, Session, check_name, made, up_to_date
-from stages.showing import film_episodes, show_episode
-from stages.trained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, find_dreamer, load_all
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
-from wm.envs.catalogue import EnvRecipe
-from wm.envs.pixels import SHOWN
-from wm.evolution.scores import Score
-from wm.rollouts import Job, Outcome
+from wm.envs.pixel_env import SHOWN
+from wm.envs.registry import EnvConfig
+from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, find_dreamer, load_all
+from wm.report.recording import film_episodes, show_episode
+from wm.rollouts.loop import EpisodeJob, EpisodeResult
+from wm.rollouts.players import DreamerSpec, PolicySpec, play_dreamer, play_jobs, play_random, split_jobs, test_jobs
+from wm.rollouts.workers import Workers, playing_memory
 from wm.settings import EvaluateSettings
-from wm.workers import Workers, playing_memory
+from wm.stats import Score
 
 RECIPE = 1
-HONEST_EPISODES = 100
+MIN_EPISODES_FOR_A_SCORE = 100
 SCORES = "score.json"
 
 
-def _random_run(session: Session, settings: EvaluateSettings, env: EnvRecipe) -> Run:
+def _random_run(session: Session, settings: EvaluateSettings, env: EnvConfig) -> Run:
     chosen = {"episodes": settings.episodes, "agent": "random", "env": env.name, "actions": env.actions}
     return session.make_run("evaluation/random", "evaluation", RECIPE, chosen, {}, seeded=False)
 
@@ -34,18 +34,18 @@ def _random_run(session: Session, settings: EvaluateSettings, env: EnvRecipe) ->
 def _controller_run(session: Session, settings: EvaluateSettings, controller: TrainedController) -> Run:
     inputs = {"controller": controller.artifact.fingerprint}
     name = "evaluation/" + check_name("--controller", settings.controller)
-    return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
+    return session.make_run(name, "evaluation", RECIPE, settings.result_settings(), inputs, seeded=False)
 
 
 def _dreamer_run(session: Session, settings: EvaluateSettings, dreamer: TrainedDreamer) -> Run:
     inputs = {"dreamer": dreamer.artifact.fingerprint}
     name = "evaluation/" + check_name("--controller", settings.who)
-    return session.make_run(name, "evaluation", RECIPE, settings.that_change_results(), inputs, seeded=False)
+    return session.make_run(name, "evaluation", RECIPE, settings.result_settings(), inputs, seeded=False)
 
 
 def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
-        return _random_run(session, settings, EnvRecipe(session.env))
+        return _random_run(session, settings, EnvConfig(session.env))
     if settings.agent == "dreamer":
         return _dreamer_run(session, settings, find_dreamer(session, settings.who))
     return _controller_run(session, settings, load_all(session, settings.controller)[2])
@@ -56,7 +56,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
     run = _plan_run(session, settings)
     done = run.current() is not None
     workers = session.open_workers().count
-    steps = EnvRecipe(session.env).rows_per_episode * settings.episodes
+    steps = EnvConfig(session.env).rows_per_episode * settings.episodes
     what = "up to date" if done else f"{settings.episodes} test episodes, and as many of the random policy"
     span = (0.0, 0.0) if done else (steps / 1500 / workers, 2 * steps / 150 / workers)
     return Plan("evaluate", run.folder, what, 0 if done else 50_000, playing_memory(workers), span)
@@ -65,30 +65,30 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     """Score an agent, and the random policy beside it, over test episodes used for nothing else; show and film it."""
     if settings.agent == "random":
-        found = evaluate_random(session, settings, EnvRecipe(session.env))
+        found = evaluate_random(session, settings, EnvConfig(session.env))
         return replace(found, table=_table(found.metrics))
     dreams = settings.agent == "dreamer"
 
-    def player() -> Player | DreamerPlayer:
+    def player() -> PolicySpec | DreamerSpec:
         if dreams:
             return dreamer_of(find_dreamer(session, settings.who))
         return player_of(*load_all(session, settings.controller))
 
     if settings.visualize:
-        show_episode(session, player(), jobs_for_testing(1)[0])
+        show_episode(session, player(), test_jobs(1)[0])
     found = evaluate_dreamer(session, settings) if dreams else evaluate_controller(session, settings)
     films: list[Path] = []
     if settings.record_video:
-        films = film_episodes(session, settings, player(), jobs_for_testing(settings.record_video))
+        films = film_episodes(session, settings, player(), test_jobs(settings.record_video))
     return replace(found, table=_table(found.metrics), pictures=found.pictures + films)
 
 
-def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController) -> Player:
+def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController) -> PolicySpec:
     """The trained player in the environment as gymnasium draws it, whoever drew the frames of its training."""
     unmodified = replace(vae.env, render="gymnasium")
     prints = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
     parameters = tuple(controller.parameters.tolist())
-    return Player(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints, parameters)
+    return PolicySpec(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints, parameters)
 
 
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
@@ -105,7 +105,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = share_out(jobs_for_testing(settings.episodes), workers.count)
+            shares = split_jobs(test_jobs(settings.episodes), workers.count)
             tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
         found = controller.artifact.metrics
@@ -126,10 +126,10 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     return made("evaluate", builder, artifact, _summary(artifact))
 
 
-def dreamer_of(trained: TrainedDreamer) -> DreamerPlayer:
+def dreamer_of(trained: TrainedDreamer) -> DreamerSpec:
     """The Dreamer in the environment as gymnasium draws it."""
     env = replace(trained.env, render="gymnasium")
-    return DreamerPlayer(env, trained.artifact.folder, trained.artifact.fingerprint)
+    return DreamerSpec(env, trained.artifact.folder, trained.artifact.fingerprint)
 
 
 def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
@@ -145,7 +145,7 @@ def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = share_out(jobs_for_testing(settings.episodes), workers.count)
+            shares = split_jobs(test_jobs(settings.episodes), workers.count)
             tasks = [(dreamer_of(trained), part) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the Dreamer", workers, play_dreamer, tasks)
         metrics = _metrics(session, settings, outcomes) | {
@@ -160,7 +160,7 @@ def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
     return made("evaluate", builder, artifact, _summary(artifact))
 
 
-def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe) -> Result:
+def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvConfig) -> Result:
     """The random policy on the same test episodes."""
     began = time.monotonic()
     run = _random_run(session, settings, env)
@@ -170,7 +170,7 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = share_out(jobs_for_testing(settings.episodes), workers.count * 5)
+            shares = split_jobs(test_jobs(settings.episodes), workers.count * 5)
             tasks = [(env, share) for share in shares]
             outcomes = _gather(session, settings, "random", workers, play_random, tasks)
         metrics = _metrics(session, settings, outcomes) | {"agent": "random", "protocol": protocol_of(env)}
@@ -179,14 +179,14 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvRecipe
     return made("evaluate", builder, artifact, _summary(artifact))
 
 
-def _portions(share: list[Job], size: int = 8) -> list[list[Job]]:
+def _portions(share: list[EpisodeJob], size: int = 8) -> list[list[EpisodeJob]]:
     return [share[start : start + size] for start in range(0, len(share), size)]
 
 
 def _gather(
     session: Session, settings: EvaluateSettings, who: str, workers: Workers, function: Any, tasks: list[Any]
-) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+) -> list[EpisodeResult]:
+    outcomes: list[EpisodeResult] = []
     with console.progress(f"evaluate {session.env} ({who})", settings.episodes, "episodes") as progress:
         for _, found in workers.map(function, tasks):
             outcomes += found
@@ -195,7 +195,7 @@ def _gather(
 
 
 def _metrics(
-    session: Session, settings: EvaluateSettings, outcomes: list[Outcome], action_repeat: int = 1
+    session: Session, settings: EvaluateSettings, outcomes: list[EpisodeResult], action_repeat: int = 1
 ) -> dict[str, Any]:
     score = Score.of(np.array([outcome.total for outcome in outcomes]))
     return {
@@ -203,13 +203,13 @@ def _metrics(
         "mean": score.mean,
         "ci95": score.ci95,
         "episodes": score.episodes,
-        "preview": settings.episodes < HONEST_EPISODES,
+        "preview": settings.episodes < MIN_EPISODES_FOR_A_SCORE,
         "mean_length": float(np.mean([outcome.length for outcome in outcomes])) * action_repeat,
         "returns": [outcome.total for outcome in outcomes],
     }
 
 
-def protocol_of(env: EnvRecipe) -> str:
+def protocol_of(env: EnvConfig) -> str:
     """How the environment is played, in words that a score is quoted with."""
     spec = env.spec()
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]

@@ -14,11 +14,11 @@ import numpy as np
 from stages import console
 from stages.view import places_of
 from wm.artifacts import durable
-from wm.artifacts.budget import DiskBudget
+from wm.artifacts.disk import DiskBudget
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode
 from wm.errors import MissingPackage, UsageProblem
-from wm.report.films import write_film
+from wm.report.video import write_film
 
 FPS = 30
 _ENLARGED = 4  # a 64-pixel film is too small to watch

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from wm.artifacts.budget import show_size
+from wm.artifacts.disk import show_size
 from wm.errors import BadData, MissingPackage
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
@@ -28,7 +28,7 @@ def ls(paths: tuple[Path, ...], as_json: bool) -> None:
 
     Example: wm ls
     """
-    from stages.shelf import listed, table_of
+    from stages.ls import listed, table_of
 
     lines = listed(_roots(paths))
     if as_json:
@@ -45,8 +45,8 @@ def info(path: Path, as_json: bool) -> None:
 
     Example: wm info data/Pong.zarr
     """
-    from stages.shelf import describe
-    from stages.shelf import info as find
+    from stages.ls import describe
+    from stages.ls import info as find
 
     found = find(path)
     if as_json:

@@ -6,11 +6,12 @@ from typing import Any
 
 from stages import console
 from wm.artifacts import durable
-from wm.artifacts.budget import show_size
+from wm.artifacts.disk import show_size
 from wm.errors import MissingInput
-from wm.report.curves import Curve, draw
-from wm.training import census, metrics
-from wm.training.growth import column, judge, phases
+from wm.report.plots import Curve, draw
+from wm.telemetry import heap_snapshot as census
+from wm.telemetry import metrics_log as metrics
+from wm.telemetry.trend import column, judge, phases
 
 SHOWN = ("rss_anon_mb", "buffers_mb", "unexplained_mb", "cuda_allocated_mb", "cuda_reserved_mb")
 COLUMNS = (*SHOWN, "children_mb", "cuda_blocks_small")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from wm.artifacts.budget import parse_size
+from wm.artifacts.disk import parse_size
 from wm.errors import MissingInput, UsageProblem
 from wm.settings import COMMANDS, Settings, option_name
 

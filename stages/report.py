@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from stages.chapters import Chapter, overview
 from wm.artifacts import durable
 from wm.errors import MissingInput
 from wm.report.document import Block, Paragraph, to_html, to_markdown
+from wm.report.run_summary import RunSummary, overview
 
 ARTIFACTS = ("vae", "mdnrnn", "controller", "dream", "dreamer", "evaluation")
 
@@ -31,7 +31,7 @@ def _is_run(path: Path) -> bool:
 def report(paths: tuple[Path, ...], out: Path | None) -> tuple[Path, Path]:
     """Write the page and the Markdown beside it; returns both paths."""
     folders = found_runs(paths)
-    chapters = [Chapter.of(folder) for folder in folders]
+    chapters = [RunSummary.of(folder) for folder in folders]
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
     title = f"World models: {', '.join(chapter.title for chapter in chapters)}"
     blocks: list[Block] = [overview(chapters), Paragraph(_LEGEND)]

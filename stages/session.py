@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import console
-from wm.artifacts.budget import DiskBudget, show_size
+from wm.artifacts.disk import DiskBudget, show_size
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.errors import MissingPackage, UsageProblem
-from wm.training.memory import hold_to_device
-from wm.workers import PATIENCE, Workers
+from wm.rollouts.workers import WORKER_TIMEOUT, Workers
+from wm.telemetry.usage import hold_to_device
 
 if TYPE_CHECKING:
-    from wm.envs.catalogue import EnvRecipe
+    from wm.envs.registry import EnvConfig
 
 _DEPENDENTS = {
     "vae": ("latents", "mdnrnn", "controller", "dream", "evaluation"),
@@ -167,7 +167,7 @@ class Session:
         chosen = {"seed": self.seed, **settings} if seeded else settings
         return Run(self.run_path, name, Recipe(kind, version_, chosen, inputs), _DEPENDENTS.get(kind, ()))
 
-    def provenance(self, began: float, env: "EnvRecipe | None" = None) -> dict[str, Any]:
+    def provenance(self, began: float, env: "EnvConfig | None" = None) -> dict[str, Any]:
         """Versions, commit, device, wall time and command, and who drew the frames: recorded beside a result, not part
         of its identity."""
         return {
@@ -186,7 +186,7 @@ class Session:
 
 def _patience() -> float:
     """Seconds without a sign of life after which a worker is replaced."""
-    text = os.environ.get("WM_PATIENCE", str(PATIENCE))
+    text = os.environ.get("WM_PATIENCE", str(WORKER_TIMEOUT))
     try:
         seconds = float(text)
     except ValueError:

@@ -9,26 +9,26 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.candidates import Evaluation, most_steps
-from stages.carrying import Previous, carried_over, load_previous, weights_on_memory
-from stages.evolving import BASIS, Evolution, keep_basis, load_basis
-from stages.limits import LOG, take_over
-from stages.players import Player
 from stages.session import Plan, Result, Session, made, stage_name, up_to_date
-from stages.starts import load_latents, load_newest_latents, newest_frames
-from stages.temperature import choose_temperature
-from stages.trained import SHAPE, Form, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
+from wm.dreams.initial_states import load_latents, load_newest_latents, newest_frames
 from wm.errors import UsageProblem
+from wm.evolution.cma_es import Search
+from wm.evolution.evolve import BASIS, Evolution, keep_basis, load_basis
+from wm.evolution.fitness import Fitness, most_steps
 from wm.evolution.history import History
-from wm.evolution.scores import Score
-from wm.evolution.search import Search
+from wm.evolution.stopping import LOG, resume_from_other_limits
+from wm.evolution.temperature import choose_temperature
+from wm.evolution.transfer import TransferSource, load_transfer_source, transferred_weights, weights_on_memory
 from wm.models.controller import Controller, pick_head
-from wm.report.curves import Curve, draw
+from wm.pretrained import SHAPE, ControllerConfig, TrainedMdnRnn, TrainedVae, controller_for, load_pair
+from wm.report.plots import Curve, draw
+from wm.rollouts.players import PolicySpec
+from wm.rollouts.workers import playing_memory
 from wm.settings import ControllerSettings
+from wm.stats import Score
 from wm.training import weights
-from wm.workers import playing_memory
 
 RECIPE = 6
 MEANS = 64  # of the search's means, equally spaced, that are kept for the fidelity report
@@ -37,18 +37,18 @@ MEANS = 64  # of the search's means, equally spaced, that are kept for the fidel
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint}
     if settings.from_:
-        inputs["start"] = load_previous(settings.from_).controller.artifact.fingerprint
+        inputs["start"] = load_transfer_source(settings.from_).controller.artifact.fingerprint
     default = "controller" if settings.mdnrnn == "trained" else f"controller-{settings.mdnrnn}"
     name = stage_name(session, default)
-    return session.make_run(name, "controller", RECIPE, settings.that_change_results(), inputs)
+    return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 
 
-def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Player:
+def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> PolicySpec:
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
     memory = "none" if settings.sees == "z" else settings.mdnrnn
-    form = Form(head, settings.hidden, memory, session.seed, settings.hidden_gain)
+    form = ControllerConfig(head, settings.hidden, memory, session.seed, settings.hidden_gain)
     fingerprint = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    return Player(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, fingerprint)
+    return PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, fingerprint)
 
 
 def plan(session: Session, settings: ControllerSettings) -> Plan:
@@ -83,21 +83,21 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     controller = controller_for(mdnrnn, player.form, player.env)
     start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.from_:
-        previous = load_previous(settings.from_)
+        previous = load_transfer_source(settings.from_)
         if previous.same_vae(mdnrnn):
-            start = carried_over(previous, mdnrnn, player.form, controller, load_latents(session, mdnrnn))
+            start = transferred_weights(previous, mdnrnn, player.form, controller, load_latents(session, mdnrnn))
         else:
             frames, latents = newest_frames(session, mdnrnn), load_newest_latents(session, mdnrnn)
-            start = carried_over(previous, mdnrnn, player.form, controller, latents, frames)
+            start = transferred_weights(previous, mdnrnn, player.form, controller, latents, frames)
         before = _spent_on(previous, mdnrnn)
     if settings.evened and settings.even_over == "z":
         _require_no_memory(start, controller, mdnrnn.model.latent, settings)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
-        taken, source = take_over(run, settings, builder.folder)
+        taken, source = resume_from_other_limits(run, settings, builder.folder)
         with session.open_workers() as workers:
-            evaluation = Evaluation(session, settings, player, workers, mdnrnn)
+            evaluation = Fitness(session, settings, player, workers, mdnrnn)
             temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
             basis = None
             if settings.evened:
@@ -154,7 +154,7 @@ def _require_no_memory(
         )
 
 
-def _spent_on(previous: Previous, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
+def _spent_on(previous: TransferSource, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
     """Real steps of all searches before this one, and what they and their Ms took, but for this M."""
     found = previous.controller.artifact.metrics
     seconds = found["seconds"] + found.get("seconds_before", 0.0)

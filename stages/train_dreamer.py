@@ -9,30 +9,38 @@ import numpy as np
 import torch
 
 from stages import console
-from stages.guard import MemoryGuard
-from stages.imagination import open_loop_strip
-from stages.online import Online, to_batch
-from stages.replays import collected, disk_bound, open_replay, recipe_of, replay_path, require_memory, ring_bytes
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
-from stages.trained import SHAPE
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.artifacts.runs import SCRATCH, Artifact, Run
-from wm.envs.catalogue import EnvRecipe
+from wm.dreamer.online import Online, to_batch
+from wm.dreamer.open_loop import open_loop_strip
+from wm.dreamer.replay_store import (
+    collected,
+    disk_bound,
+    open_replay,
+    recipe_of,
+    replay_path,
+    require_memory,
+    ring_bytes,
+)
+from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.episodes.replay import Journal, Ring
+from wm.episodes.replay import ReplayWriter, Ring
 from wm.errors import MemoryProblem, UsageProblem
-from wm.malloc import keep_freed
-from wm.models.dreamer.form import Form
-from wm.models.dreamer.learner import Dreamer, Learner
-from wm.models.dreamer.sight import Drawing
-from wm.report.curves import Curve, draw
+from wm.models.dreamer.agent import Dreamer, DreamerTrainer
+from wm.models.dreamer.config import DreamerConfig
+from wm.models.dreamer.frame_norm import ReconstructionWeights
+from wm.pretrained import SHAPE
+from wm.report.plots import Curve, draw
 from wm.seeding import generator, integer
 from wm.settings import DreamerSettings
-from wm.training import metrics as metrics_file
+from wm.telemetry import metrics_log as metrics_file
+from wm.telemetry.malloc import keep_freed
+from wm.telemetry.memory_guard import MemoryGuard
+from wm.telemetry.metrics_log import MetricsLog
+from wm.telemetry.usage import optimizer_bytes
 from wm.training import weights
-from wm.training.memory import optimizer_bytes
-from wm.training.metrics import MetricsLog
 from wm.training.precision import Precision, pick
 
 RECIPE = 2
@@ -40,29 +48,29 @@ FACTOR = 12  # bytes of weights, gradients and Adam's two moments for every 4 of
 ACTIVATION = 30  # bytes of activations, forward and backward, for every byte of a batch's frames in float32
 
 
-def _env(session: Session, settings: DreamerSettings) -> EnvRecipe:
-    return EnvRecipe(session.env, settings.size, settings.gray)
+def _env(session: Session, settings: DreamerSettings) -> EnvConfig:
+    return EnvConfig(session.env, settings.size, settings.gray)
 
 
 def _run(session: Session, settings: DreamerSettings) -> Run:
     inputs = {f"data-{number}": Dataset.open(path).fingerprint for number, path in enumerate(session.data)}
     name = stage_name(session, "dreamer")
-    return session.make_run(name, "dreamer", RECIPE, settings.that_change_results(), inputs)
+    return session.make_run(name, "dreamer", RECIPE, settings.result_settings(), inputs)
 
 
-def form_of(settings: DreamerSettings, space: ActionSpace) -> Form:
+def form_of(settings: DreamerSettings, space: ActionSpace) -> DreamerConfig:
     """The networks that the settings ask for."""
-    chosen = {name: getattr(settings, name) for name in Form.__dataclass_fields__ if hasattr(settings, name)}
-    return Form(channels=1 if settings.gray else 3, action=space.width, discrete=space.discrete, **chosen)
+    chosen = {name: getattr(settings, name) for name in DreamerConfig.__dataclass_fields__ if hasattr(settings, name)}
+    return DreamerConfig(channels=1 if settings.gray else 3, action=space.width, discrete=space.discrete, **chosen)
 
 
-def _model(form: Form, seed: int) -> Dreamer:
+def _model(form: DreamerConfig, seed: int) -> Dreamer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "dreamer", "init"))
         return Dreamer(form)
 
 
-def _space(env: EnvRecipe) -> ActionSpace:
+def _space(env: EnvConfig) -> ActionSpace:
     made = env.make()
     made.close()
     return ActionSpace.of(made.action_space)
@@ -91,7 +99,7 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
                 scratch=9 * parameters)  # fmt: skip
 
 
-def _seconds_per_update(learner: Learner, ring: Ring, settings: DreamerSettings, device: torch.device) -> float:
+def _seconds_per_update(learner: DreamerTrainer, ring: Ring, settings: DreamerSettings, device: torch.device) -> float:
     form, took = learner.model.form, []
     ring.begin(0, np.zeros((form.size, form.size, form.channels), np.uint8), 0)
     for _ in range(settings.seq_len - 1):
@@ -106,18 +114,18 @@ def _seconds_per_update(learner: Learner, ring: Ring, settings: DreamerSettings,
     return min(took)
 
 
-def _activations(settings: DreamerSettings, form: Form) -> int:
+def _activations(settings: DreamerSettings, form: DreamerConfig) -> int:
     return ACTIVATION * 4 * settings.batch * settings.seq_len * form.size**2 * form.channels
 
 
-def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) -> Learner:
+def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) -> DreamerTrainer:
     """What optimises the model as the settings say."""
-    return Learner(
+    return DreamerTrainer(
         model,
         precision.cast,
         horizon=settings.horizon,
         entropy=settings.entropy,
-        drawing=Drawing(settings.decoded, settings.pixels, settings.rarity),
+        drawing=ReconstructionWeights(settings.decoded, settings.pixels, settings.rarity),
         starts=settings.starts,
         world_rate=settings.world_rate,
         behaviour_rate=settings.behaviour_rate,
@@ -167,7 +175,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
         def allow(size: int) -> None:
             session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)
 
-        journal = Journal(path, recipe, ring, settings.part_rows, settings.capacity + settings.part_rows, allow)
+        journal = ReplayWriter(path, recipe, ring, settings.part_rows, settings.capacity + settings.part_rows, allow)
         online = Online(session, settings, learner, env, journal, builder.folder / SCRATCH, device)
         resumed = online.resume()
         if resumed:
@@ -220,7 +228,12 @@ def _pretrain(
 
 
 def _play(
-    session: Session, settings: DreamerSettings, online: Online, log: MetricsLog, guard: MemoryGuard, journal: Journal
+    session: Session,
+    settings: DreamerSettings,
+    online: Online,
+    log: MetricsLog,
+    guard: MemoryGuard,
+    journal: ReplayWriter,
 ) -> None:
     counts, logged = online.counts, online.counts.steps
     label = f"train-dreamer {session.env}"
@@ -275,7 +288,7 @@ def _write(
     folder: Path,
     session: Session,
     model: Dreamer,
-    env: EnvRecipe,
+    env: EnvConfig,
     space: ActionSpace,
     ring: Ring,
     settings: DreamerSettings,

@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.comparing import compare, table
-from stages.datasets import open_datasets, parts_of
 from stages.encode import check_frames, encode, latents_run, read_latents
-from stages.probing import velocities
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
-from stages.starting import adopted, load_start, start_fingerprint
-from stages.trained import SHAPE, TrainedVae, load_vae
-from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
-from wm.episodes.batches import held_out
+from wm.episodes.archive import open_datasets, parts_of
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents, join
-from wm.episodes.together import WindowsTogether
+from wm.episodes.mixture import WindowMixture
 from wm.episodes.windows import WindowBatch, Windows
-from wm.models.mdnrnn import MdnRnn
-from wm.report.curves import Curve, draw
+from wm.evaluation.linear_probe import velocities
+from wm.evaluation.prediction import compare, table
+from wm.models.mdnrnn.network import MdnRnn
+from wm.pretrained import SHAPE, TrainedVae, load_vae
+from wm.report.plots import Curve, draw
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
-from wm.training import metrics as metrics_file
+from wm.telemetry import metrics_log as metrics_file
 from wm.training import weights
+from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
+from wm.training.warm_start import adopted, load_initial_weights, source_fingerprint
 
 RECIPE = 3
 VALIDATION_WINDOWS = 64
@@ -63,8 +63,8 @@ def _take_over(session: Session, latents: Run, start: Path) -> None:
 
 def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
-    inputs |= start_fingerprint(settings, "mdnrnn")
-    run = session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.that_change_results(), inputs)
+    inputs |= source_fingerprint(settings, "mdnrnn")
+    run = session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
     return adopted(run, settings)
 
 
@@ -81,12 +81,12 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     if run.current() is not None:
         return Plan("train-mdnrnn", run.folder, "up to date", 0, 0, (0, 0))
     rows = sum(dataset.rows for dataset in datasets)
-    found = foresee(session, settings, vae.model.latent, datasets[0].actions.width, rows)
+    found = estimate(session, settings, vae.model.latent, datasets[0].actions.width, rows)
     why = run.why_stale()
     return replace(found, target=run.folder, what=found.what + (f" ({why})" if why else ""))
 
 
-def foresee(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
+def estimate(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
     """The same for so many frames as `latent` numbers, and actions `width` wide, that need not be there yet."""
     device = torch.device(pick_device(session.device))
     model = _model(latent, width, settings, session.seed).to(device)
@@ -142,9 +142,9 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         held = held_out(latents.seeds, settings.held_out)
         model.reward_mean.fill_(float(latents.rewards.mean()))
         model.reward_std.fill_(max(float(latents.rewards.std()), 1e-3))
-        load_start(settings, "mdnrnn", model)
+        load_initial_weights(settings, "mdnrnn", model)
         model.to(device)
-        windows = WindowsTogether(
+        windows = WindowMixture(
             [
                 Windows(some, ~held_out(some.seeds, settings.held_out), settings.seq_len, part, session.seed)
                 for some, part in zip(parts, parts_of(settings, datasets), strict=True)

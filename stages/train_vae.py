@@ -12,29 +12,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.datasets import fingerprints, open_datasets, parts_of
-from stages.probing import judge, probe, spread_rows
 from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
-from stages.starting import adopted, load_start, start_fingerprint
-from stages.trained import SHAPE
-from stages.training import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.artifacts import durable
-from wm.artifacts.budget import parse_size
+from wm.artifacts.disk import parse_size
 from wm.artifacts.runs import Artifact, Run
-from wm.envs.catalogue import EnvRecipe
-from wm.episodes.batches import FrameBatches, FrameReader, held_out
+from wm.envs.registry import EnvConfig
+from wm.episodes.archive import fingerprints, open_datasets, parts_of
 from wm.episodes.dataset import Dataset
-from wm.episodes.together import FramesTogether
-from wm.models.objective import Objective
-from wm.models.vae import Vae, build, to_frames
-from wm.report.curves import Curve, draw
-from wm.report.pictures import error_map, film_strip
+from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
+from wm.episodes.mixture import FrameMixture
+from wm.evaluation.linear_probe import judge, probe, spread_rows
+from wm.models.vae.loss import VaeLoss
+from wm.models.vae.networks import Vae, build, to_frames
+from wm.pretrained import SHAPE
+from wm.report.film_strip import error_map, film_strip
+from wm.report.plots import Curve, draw
 from wm.seeding import integer
 from wm.settings import VaeSettings
-from wm.training import metrics as metrics_file
+from wm.telemetry import metrics_log as metrics_file
 from wm.training import weights
+from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
-from wm.training.staging import Staging
+from wm.training.pinned_buffers import PinnedBuffers
+from wm.training.warm_start import adopted, load_initial_weights, source_fingerprint
 
 RECIPE = 2
 VALIDATION_FRAMES = 512
@@ -43,8 +43,8 @@ PICTURED = 5
 
 
 def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
-    inputs = fingerprints(datasets) | start_fingerprint(settings, "vae")
-    run = session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.that_change_results(), inputs)
+    inputs = fingerprints(datasets) | source_fingerprint(settings, "vae")
+    run = session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.result_settings(), inputs)
     return adopted(run, settings)
 
 
@@ -55,10 +55,10 @@ def _model(shape: tuple[int, ...], settings: VaeSettings, seed: int) -> Vae:
         return build(settings.vae, size, channels, settings.latent)
 
 
-def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> Objective:
+def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> VaeLoss:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "vae", "reader"))
-        return Objective(
+        return VaeLoss(
             model,
             sample,
             pixels=settings.pixels,
@@ -80,12 +80,12 @@ def plan(session: Session, settings: VaeSettings) -> Plan:
     run = _run(session, settings, datasets)
     if run.current() is not None:
         return Plan("train-vae", run.folder, "up to date", 0, 0, (0, 0))
-    found = foresee(session, settings, datasets[0].frame_shape, sum(dataset.rows for dataset in datasets))
+    found = estimate(session, settings, datasets[0].frame_shape, sum(dataset.rows for dataset in datasets))
     why = run.why_stale()
     return replace(found, target=run.folder, what=found.what + (f" ({why})" if why else ""))
 
 
-def foresee(session: Session, settings: VaeSettings, shape: tuple[int, ...], rows: int) -> Plan:
+def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], rows: int) -> Plan:
     """The same for so many frames (height, width, channels) that need not be there yet."""
     device = torch.device(pick_device(session.device))
     frames = torch.randint(0, 256, (settings.batch, *shape), dtype=torch.uint8, device=device)
@@ -127,7 +127,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         helds = [held_out(dataset.table["seed"], settings.held_out) for dataset in datasets]
         parts = parts_of(settings, datasets)
         ram, rows = _ram(settings), sum(dataset.rows for dataset in datasets)
-        batches = FramesTogether(
+        batches = FrameMixture(
             [
                 FrameBatches(some, ~held, part, session.seed, ram * some.rows // rows)
                 for some, held, part in zip(datasets, helds, parts, strict=True)
@@ -137,9 +137,9 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         validation = _spread_frames(datasets, spared, parts, VALIDATION_FRAMES)
         sample = torch.from_numpy(_spread_frames(datasets, [~held for held in helds], parts, SAMPLE_FRAMES)).to(device)
         model.look_at(sample)
-        load_start(settings, "vae", model)
+        load_initial_weights(settings, "vae", model)
         objective = _objective(model, sample, settings, session.seed)
-        staging = Staging((settings.batch, *dataset.frame_shape), device)
+        staging = PinnedBuffers((settings.batch, *dataset.frame_shape), device)
         precision = pick_precision(settings, device)
         run_objective = compiled(objective, settings)
 
@@ -185,9 +185,9 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         untrained.look_at(sample.cpu())
         readings = probe(dataset, helds[0], model, untrained, session.seed)
         metrics["probe"] = {name: reading.as_json() for name, reading in readings.items()}
-        metrics["probe_summary"] = judge(readings, EnvRecipe(**dataset.recipe["env"]), settings.require_probe)
+        metrics["probe_summary"] = judge(readings, EnvConfig(**dataset.recipe["env"]), settings.require_probe)
         _write(builder.folder, model, dataset, settings, validation, session.env)
-        artifact = builder.publish(metrics, session.provenance(began, EnvRecipe(**dataset.recipe["env"])))
+        artifact = builder.publish(metrics, session.provenance(began, EnvConfig(**dataset.recipe["env"])))
     return made("train-vae", builder, artifact, _summary(artifact))
 
 

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from stages import console
 from wm.artifacts import durable
-from wm.artifacts.budget import DiskBudget, show_size
+from wm.artifacts.disk import DiskBudget, show_size
 from wm.episodes.dataset import Dataset
 from wm.episodes.summary import summarize
 from wm.errors import MissingInput, UsageProblem
-from wm.report.pages import EpisodeCard, episodes_page
+from wm.report.episode_page import EpisodeCard, episodes_page
 
 SPREAD = 12
 MOST = 500

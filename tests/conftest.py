@@ -24,7 +24,7 @@ from stages.session import Session
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
-from wm.workers import Workers
+from wm.rollouts.workers import Workers
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"

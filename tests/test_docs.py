@@ -9,7 +9,7 @@ import pytest
 
 from stages.cli import wm
 from stages.options import PRESETS, Sources, preset_names
-from wm.envs.catalogue import NAMED
+from wm.envs.registry import NAMED
 from wm.settings import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,14 +44,14 @@ def test_documents_exist(name: str) -> None:
 
 
 def test_the_readmes_measurements_are_those_of_the_benchmarks() -> None:
-    from docs import speed
+    from benchmarks.pages import speed
 
     lines = [json.loads(line) for line in speed.BENCHMARKS.read_text().splitlines()]
     assert speed.measured(lines) in (ROOT / "README.md").read_text()
 
 
 def test_the_pages_on_learning_are_rendered_from_their_rows() -> None:
-    from docs import learning
+    from benchmarks.pages import learning
 
     rows = json.loads(learning.ROWS.read_text())
     assert learning.PAGE.read_text() == learning.page(rows)
@@ -63,22 +63,22 @@ def test_pictures_stay_small() -> None:
 
 
 def test_the_readmes_scores_are_those_of_the_results_file() -> None:
-    from docs import results
+    from benchmarks.pages import scores
 
     rows = json.loads((ROOT / "docs" / "results.json").read_text())
-    assert results.table(rows) in (ROOT / "README.md").read_text()
-    assert results.page(rows) == results.PAGE.read_text()
+    assert scores.table(rows) in (ROOT / "README.md").read_text()
+    assert scores.page(rows) == scores.PAGE.read_text()
     for row in rows:
         assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
         assert row["ci95"] > 0 or row["env"] == "Catch"  # whose ball is caught every time
 
 
 def test_what_a_preset_returns_is_the_score_of_its_last_round() -> None:
-    from docs import results
+    from benchmarks.pages import scores
 
     def named(run: str, env: str, mdnrnn: str = "trained") -> str:
         recipe = {"kind": "controller", "settings": {"mdnrnn": mdnrnn, "in_": "real"}}
-        return results.agent_of(Path(run), recipe, results.rounds_of("laptop", env))
+        return scores.agent_of(Path(run), recipe, scores.rounds_of("laptop", env))
 
     assert named("runs/LunarLander", "LunarLander") == "vmc-round1"
     assert named("runs/LunarLander.round2", "LunarLander") == "vmc"
@@ -88,15 +88,15 @@ def test_what_a_preset_returns_is_the_score_of_its_last_round() -> None:
 
 
 def test_the_curve_of_a_second_round_goes_on_from_the_first() -> None:
-    from docs import results
+    from benchmarks.pages import scores
 
-    def row(agent: str, *curve: list[float], env: str = "LunarLander", seed: int = 0) -> results.Row:
+    def row(agent: str, *curve: list[float], env: str = "LunarLander", seed: int = 0) -> scores.Row:
         return {"env": env, "agent": agent, "preset": "laptop", "training_seeds": [seed], "curve": list(curve)}
 
     first, other = row("vmc-round1", [10, -5.0], [20, 1.0]), row("vmc-round1", [30, 2.0], seed=1)
     ours, without = row("vmc", [1, 3.0]), row("vmc-none", [2, 4.0])
     alone = row("vmc-none", [2, 5.0], env="CarRacing")
     rows = [first, other, ours, without, alone]
-    assert results._whole_curve(rows, ours) == [[10, -5.0], [20, 1.0], [21, 3.0]]
-    assert results._whole_curve(rows, without) == [[20, 1.0], [22, 4.0]]
-    assert results._whole_curve(rows, alone) == [[2, 5.0]]
+    assert scores._whole_curve(rows, ours) == [[10, -5.0], [20, 1.0], [21, 3.0]]
+    assert scores._whole_curve(rows, without) == [[20, 1.0], [22, 4.0]]
+    assert scores._whole_curve(rows, alone) == [[2, 5.0]]

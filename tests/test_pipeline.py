@@ -14,7 +14,6 @@ import psutil
 import pytest
 from PIL import Image
 
-from stages.trained import load_controller
 from tests.conftest import (
     ROOT,
     SLUG,
@@ -29,6 +28,7 @@ from tests.conftest import (
     still_running,
 )
 from wm.artifacts import manifest
+from wm.pretrained import load_controller
 
 
 def digests(folder: Path, name: str) -> dict[str, str]:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from wm.envs import labels
-from wm.envs.catalogue import EnvRecipe
-from wm.envs.pixels import PixelEnv
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registry import EnvConfig
 
 PLAYFIELD = {"Pong": (34, 194), "Breakout": (93, 189)}
 BALL = {"Pong": (236, 236, 236), "Breakout": (200, 72, 72)}
@@ -37,7 +37,7 @@ def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
-    for screen, told in watch(EnvRecipe(name).make(labelled=True), 1200):
+    for screen, told in watch(EnvConfig(name).make(labelled=True), 1200):
         x, y, pixels = centre(screen, BALL[name], PLAYFIELD[name])
         if not 0 < pixels <= 12:
             unseen += bool(np.isfinite(told[0]) and pixels == 0)
@@ -53,7 +53,7 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     player, enemy, hidden = [], [], []
-    for screen, told in watch(EnvRecipe("Pong").make(labelled=True), 600):
+    for screen, told in watch(EnvConfig("Pong").make(labelled=True), 600):
         for colour, label, errors in (((92, 186, 92), told[2], player), ((213, 130, 74), told[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:
@@ -69,7 +69,7 @@ def test_the_paddles_labels_are_where_the_paddles_are() -> None:
 
 
 def test_the_lander_is_where_its_colour_is_and_nowhere_above_the_picture() -> None:
-    env = EnvRecipe("LunarLander").make(labelled=True)
+    env = EnvConfig("LunarLander").make(labelled=True)
     env.reset(seed=3)
     wrong, above = [], []
     for step in range(200):

@@ -10,10 +10,10 @@ import pytest
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
-from wm.episodes.replay import Journal, Ring
+from wm.episodes.replay import ReplayWriter, Ring
 from wm.episodes.writer import create
-from wm.malloc import trim
-from wm.training.memory import anonymous_memory
+from wm.telemetry.malloc import trim
+from wm.telemetry.usage import anonymous_memory
 
 SPACE = ActionSpace(count=4)
 SHAPE = (16, 16, 1)
@@ -27,10 +27,10 @@ RECIPE = {
 }
 
 
-class Player:
+class PolicySpec:
     """Plays episodes of 5, 6, 7, ... steps whose every frame, action and reward tells where it belongs."""
 
-    def __init__(self, ring: Ring, journal: Journal | None = None) -> None:
+    def __init__(self, ring: Ring, journal: ReplayWriter | None = None) -> None:
         self.ring, self.journal = ring, journal
         self.seeds = 0
         self.left = [0] * ring.lanes
@@ -63,14 +63,14 @@ class Player:
             self.journal.evict()
 
 
-def journal_at(path: Path, capacity: int = 60, part_rows: int = 20) -> Journal:
-    return Journal(path, RECIPE, Ring(2, capacity, SHAPE, SPACE), part_rows, capacity + part_rows)
+def journal_at(path: Path, capacity: int = 60, part_rows: int = 20) -> ReplayWriter:
+    return ReplayWriter(path, RECIPE, Ring(2, capacity, SHAPE, SPACE), part_rows, capacity + part_rows)
 
 
-def played(path: Path, steps: int, **sizes: int) -> Journal:
+def played(path: Path, steps: int, **sizes: int) -> ReplayWriter:
     create(path, RECIPE)
     journal = journal_at(path, **sizes)
-    player = Player(journal.ring, journal)
+    player = PolicySpec(journal.ring, journal)
     for _ in range(steps):
         player.step()
     return journal
@@ -99,7 +99,7 @@ def test_a_ring_has_its_whole_size_from_the_start() -> None:  # I3
 
 def test_a_sample_owns_its_memory() -> None:  # I4
     ring = Ring(2, 60, SHAPE, SPACE)
-    player = Player(ring)
+    player = PolicySpec(ring)
     for _ in range(50):
         player.step()
     for stack in (1, 3):
@@ -161,7 +161,7 @@ def test_what_was_written_after_a_checkpoint_is_gone_after_it(tmp_path: Path) ->
     journal = played(tmp_path / "r.zarr", 40)
     journal.commit()
     upto, lanes, ring = journal.next, dict(journal.lanes), contents(journal.ring)
-    player = Player(journal.ring, journal)
+    player = PolicySpec(journal.ring, journal)
     for _ in range(10):
         player.step()
     journal.commit()
@@ -177,7 +177,7 @@ def test_the_disk_holds_no_more_than_the_capacity_and_two_parts(tmp_path: Path) 
     sizes = []
     create(tmp_path / "r.zarr", RECIPE)
     journal = journal_at(tmp_path / "r.zarr")
-    player = Player(journal.ring, journal)
+    player = PolicySpec(journal.ring, journal)
     for _ in range(5 * 60):
         player.step()
         sizes.append(len(list((tmp_path / "r.zarr").glob("part-*"))))

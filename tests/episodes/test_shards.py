@@ -9,11 +9,11 @@ import zarr
 import zstandard
 
 from wm.artifacts import durable
-from wm.episodes.shards import ArrayForm, Shard, ShardEncoder, array_files
+from wm.episodes.shards import ArraySpec, Shard, ShardEncoder, array_files
 from wm.errors import BadData
 
 VALUES = np.random.default_rng(0).integers(0, 256, (150, 8, 8, 3), np.uint8)
-FORM = ArrayForm((150, 8, 8, 3), "uint8", 64)
+FORM = ArraySpec((150, 8, 8, 3), "uint8", 64)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_zarr_reads_what_we_write_and_so_do_we(tmp_path: Path, values: np.ndarra
     stored = zarr.open_array(tmp_path / "a", mode="r", zarr_format=3)
     assert stored.dtype == values.dtype
     assert np.array_equal(stored[...], values)
-    assert np.array_equal(Shard(tmp_path / "a", ArrayForm(values.shape, values.dtype.name, 64)).all(), values)
+    assert np.array_equal(Shard(tmp_path / "a", ArraySpec(values.shape, values.dtype.name, 64)).all(), values)
 
 
 def test_rows_may_come_in_any_portions(array: Path) -> None:
@@ -92,11 +92,11 @@ def with_chunk(array: Path, frame: bytes, offset: int = 0) -> None:
     index = struct.pack("<QQ", offset, len(chunk))
     index += struct.pack("<I", google_crc32c.value(index))
     (array / "c.0").write_bytes(chunk + index)
-    (array / "zarr.json").write_bytes(ArrayForm((64,), "uint8", 64).metadata)
+    (array / "zarr.json").write_bytes(ArraySpec((64,), "uint8", 64).metadata)
 
 
 def test_a_decompression_bomb_is_refused_by_the_size_it_declares(array: Path) -> None:
-    form = ArrayForm((64,), "uint8", 64)
+    form = ArraySpec((64,), "uint8", 64)
     with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)))
     assert Shard(array, form).all().tolist() == list(range(64))
     with_chunk(array, zstandard.compress(np.zeros(1 << 28, np.uint8)))
@@ -107,4 +107,4 @@ def test_a_decompression_bomb_is_refused_by_the_size_it_declares(array: Path) ->
 def test_an_index_that_points_elsewhere_is_refused(array: Path) -> None:
     with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)), offset=1 << 40)
     with pytest.raises(BadData, match="index that does not fit"):
-        Shard(array, ArrayForm((64,), "uint8", 64))
+        Shard(array, ArraySpec((64,), "uint8", 64))

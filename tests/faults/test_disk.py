@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.conftest import EPISODES, collect, episodes_in, files_of
 from wm.artifacts import durable
-from wm.artifacts.budget import DiskBudget
+from wm.artifacts.disk import DiskBudget
 from wm.episodes import repair
 from wm.episodes.index import NAME as INDEX
 

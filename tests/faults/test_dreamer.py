@@ -13,8 +13,8 @@ from tests.conftest import SLUG, TINY, command, environment, run
 from tests.stages.test_train_dreamer import REPLAY, SIZES, words
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
-from wm.training import metrics
-from wm.training.growth import judge
+from wm.telemetry import metrics_log as metrics
+from wm.telemetry.trend import judge
 
 KILLS = 20
 PART = SIZES["part_rows"]

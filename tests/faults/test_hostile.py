@@ -27,9 +27,9 @@ EXTRA_MEMORY = 64 << 20
 READ = """
 import resource, sys
 from pathlib import Path
-from stages.shelf import info
+from stages.ls import info
 from stages.verify import verify
-from wm.episodes.batches import FrameBatches
+from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.dataset import Dataset
 from wm.errors import WmError
 import numpy as np

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.evolving import logged
 from tests.conftest import SLUG, arguments, environment, run
 from wm.artifacts import manifest
-from wm.training import metrics
+from wm.evolution.evolve import logged
+from wm.telemetry import metrics_log as metrics
 
 KILLED_AT = """
 import os, signal, sys
@@ -62,17 +62,17 @@ def test_twenty_five_kills_change_no_bit(chain: Path, tmp_path: Path, stage: str
 
 EVOLUTION_KILLED_AT = """
 import os, signal, sys
-from stages import evolving
-from stages.candidates import Evaluation
+from wm.evolution import evolve as evolving
+from wm.evolution.fitness import Fitness
 from wm.artifacts import durable
-from wm.evolution.search import Search
+from wm.evolution.cma_es import Search
 
 generation, place = int(sys.argv[1]), sys.argv[2]
 def die(now):
     if now == generation:
         os.kill(os.getpid(), signal.SIGKILL)
 
-real, tell, append = Evaluation.real, Search.tell, durable.append_line
+real, tell, append = Fitness.real, Search.tell, durable.append_line
 def play(self, candidates, number):
     if place == "before the episodes":
         die(number)
@@ -93,7 +93,7 @@ def log(path, line):
     if place == "after the log":
         die(number)
 
-Evaluation.real, durable.append_line = play, log
+Fitness.real, durable.append_line = play, log
 from stages.cli import run
 sys.exit(run(sys.argv[3:]))
 """

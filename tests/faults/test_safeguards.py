@@ -10,8 +10,8 @@ import torch
 
 from tests.episodes import test_replay as replay_tests
 from tests.models import test_dreamer as dreamer_tests
-from wm.episodes.replay import Journal, Ring
-from wm.models.dreamer.learner import Dreamer, Learner
+from wm.episodes.replay import ReplayWriter, Ring
+from wm.models.dreamer.agent import Dreamer, DreamerTrainer
 from wm.models.dreamer.rssm import Rssm
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -32,13 +32,13 @@ def with_a_cached_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_losses_in_a_list(patch: pytest.MonkeyPatch) -> None:
-    plain, kept = Learner.update, list[Any]()
+    plain, kept = DreamerTrainer.update, list[Any]()
 
-    def update(self: Learner, *arguments: Any, **named: Any) -> Any:
+    def update(self: DreamerTrainer, *arguments: Any, **named: Any) -> Any:
         kept.append(plain(self, *arguments, **named))
         return kept[-1]
 
-    patch.setattr(Learner, "update", update)
+    patch.setattr(DreamerTrainer, "update", update)
 
 
 def with_history_in_figures(patch: pytest.MonkeyPatch) -> None:
@@ -70,22 +70,22 @@ def with_a_ring_that_is_touched_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_unlinking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "evict", lambda self: None)
+    patch.setattr(ReplayWriter, "evict", lambda self: None)
 
 
 def with_a_second_load(patch: pytest.MonkeyPatch) -> None:
-    plain = Journal.restore
+    plain = ReplayWriter.restore
 
-    def restore(self: Journal, *arguments: Any) -> None:
+    def restore(self: ReplayWriter, *arguments: Any) -> None:
         plain(self, *arguments)
         plain(self, *arguments)
 
-    patch.setattr(Journal, "restore", restore)
+    patch.setattr(ReplayWriter, "restore", restore)
 
 
 def without_removing_what_is_newer(patch: pytest.MonkeyPatch) -> None:
-    plain = Journal.restore
-    patch.setattr(Journal, "restore", lambda self, upto, lanes: plain(self, 1 << 20, lanes))
+    plain = ReplayWriter.restore
+    patch.setattr(ReplayWriter, "restore", lambda self, upto, lanes: plain(self, 1 << 20, lanes))
 
 
 @pytest.mark.parametrize(

@@ -10,37 +10,37 @@ import pytest
 import torch
 from torch import Tensor
 
-from wm.models.dreamer.behaviour import DISCOUNT, LAMBDA, Behaviour, lambda_returns
-from wm.models.dreamer.form import Form
+from wm.models.dreamer.actor_critic import DISCOUNT, LAMBDA, ActorCritic, lambda_returns
+from wm.models.dreamer.agent import Dreamer, DreamerTrainer
+from wm.models.dreamer.config import DreamerConfig
+from wm.models.dreamer.frame_norm import ReconstructionWeights
 from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, symexp, symlog
-from wm.models.dreamer.learner import Dreamer, Learner
 from wm.models.dreamer.rssm import State
-from wm.models.dreamer.sight import Drawing
-from wm.models.dreamer.world import Batch
+from wm.models.dreamer.world_model import Batch
 
-SMALL = Form(32, 1, 3, True, deter=16, hidden=12, stoch=4, classes=4, depth=4, units=12, bins=31)
-GAUSSIAN = Form(32, 3, 2, False, stack=2, deter=16, hidden=12, stoch=4, classes=0, depth=4, units=12, bins=31)
+SMALL = DreamerConfig(32, 1, 3, True, deter=16, hidden=12, stoch=4, classes=4, depth=4, units=12, bins=31)
+GAUSSIAN = DreamerConfig(32, 3, 2, False, stack=2, deter=16, hidden=12, stoch=4, classes=0, depth=4, units=12, bins=31)
 
 
-def made(form: Form = SMALL) -> Dreamer:
+def made(form: DreamerConfig = SMALL) -> Dreamer:
     torch.manual_seed(0)
     return Dreamer(form)
 
 
-def learner(model: Dreamer) -> Learner:
-    return Learner(
+def learner(model: Dreamer) -> DreamerTrainer:
+    return DreamerTrainer(
         model,
         nullcontext,
         horizon=4,
         entropy=3e-4,
-        drawing=Drawing(0.5, 100, 0.5),
+        drawing=ReconstructionWeights(0.5, 100, 0.5),
         starts=2,
         world_rate=1e-3,
         behaviour_rate=1e-3,
     )
 
 
-def batch(form: Form = SMALL, count: int = 3, steps: int = 6) -> Batch:
+def batch(form: DreamerConfig = SMALL, count: int = 3, steps: int = 6) -> Batch:
     random = torch.Generator().manual_seed(1)
     frames = torch.randint(0, 256, (count, steps, form.size, form.size, form.planes), generator=random)
     actions = torch.eye(form.action)[torch.randint(0, form.action, (count, steps), generator=random)]
@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 
 @pytest.mark.parametrize("form", [SMALL, GAUSSIAN])
-def test_losses_fall_and_imagination_has_its_shape(form: Form) -> None:
+def test_losses_fall_and_imagination_has_its_shape(form: DreamerConfig) -> None:
     model, steps = made(form), batch(form)
     frames = torch.zeros_like(steps.frames)
     for step in range(frames.shape[1]):
@@ -262,7 +262,7 @@ def test_symexp_undoes_symlog() -> None:
 
 @pytest.mark.parametrize(("size", "encoder"), [(32, "conv"), (64, "conv"), (96, "conv"), (128, "conv"), (84, "nature")])
 def test_every_size_is_drawn_as_it_is_seen(size: int, encoder: str) -> None:
-    form = Form(size, 3, 2, True, stack=2, encoder=encoder, deter=8, stoch=2, classes=2, depth=2)
+    form = DreamerConfig(size, 3, 2, True, stack=2, encoder=encoder, deter=8, stoch=2, classes=2, depth=2)
     seen = Encoder(form)(torch.zeros(1, size, size, 6))
     assert seen.shape[0] == 1
     assert Decoder(form)(torch.zeros(1, form.feature)).shape == (1, size, size, 3)
@@ -288,7 +288,7 @@ def test_without_chance_the_likeliest_is_taken() -> None:
 
 
 def test_a_range_of_returns_scales_the_advantage_only_upwards() -> None:
-    behaviour = Behaviour(SMALL)
+    behaviour = ActorCritic(SMALL)
     assert behaviour._follow_range(torch.linspace(0, 0.1, 50)).item() == 1
     for _ in range(500):
         scale = behaviour._follow_range(torch.linspace(0, 100, 51))

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from wm.models import mdnrnn
-from wm.models.mdnrnn import MdnRnn, Prediction, expected, log_likelihood
-from wm.models.mixture import LOG_SIGMA
+from wm.models.mdnrnn import network as mdnrnn
+from wm.models.mdnrnn.mixture_nll import LOG_SIGMA
+from wm.models.mdnrnn.network import MdnRnn, Prediction, expected, log_likelihood
 
 
 def make() -> MdnRnn:

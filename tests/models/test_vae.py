@@ -2,7 +2,16 @@ import pytest
 import torch
 
 from wm.errors import UsageProblem
-from wm.models.vae import FEATURES, HEADS, AttentiveVae, PaperVae, build, decoder_kernels, encoder_sides, to_frames
+from wm.models.vae.networks import (
+    FEATURES,
+    HEADS,
+    AttentiveVae,
+    PaperVae,
+    build,
+    decoder_kernels,
+    encoder_sides,
+    to_frames,
+)
 
 
 def parameters(model: torch.nn.Module) -> int:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from wm.report import charts
-from wm.report.curves import Curve
+from wm.report.plots import Curve
 
 
 def points(svg: str) -> list[list[tuple[float, float]]]:

@@ -3,24 +3,24 @@ import pytest
 
 from stages.collect import Collection, play_episode, require_same_view, shown_by
 from tests.conftest import TINY
-from wm.envs.catalogue import EnvRecipe
+from wm.envs.registry import EnvConfig
 from wm.errors import RecipeMismatch
 from wm.settings import CollectSettings
 
 
 def test_an_episode_is_a_function_of_recipe_seed_and_index() -> None:
-    collection = Collection(EnvRecipe(TINY, 32), "sticky", seed=3, max_steps=0)
+    collection = Collection(EnvConfig(TINY, 32), "sticky", seed=3, max_steps=0)
     first = [play_episode(collection, index).unpack() for index in (0, 1, 5)]
     again = [play_episode(collection, index).unpack() for index in (5, 1, 0)][::-1]
     for one, two in zip(first, again, strict=True):
         assert np.array_equal(one.frames, two.frames)
         assert np.array_equal(one.actions, two.actions)
-    other = play_episode(Collection(EnvRecipe(TINY, 32), "sticky", seed=4, max_steps=0), 0).unpack()
+    other = play_episode(Collection(EnvConfig(TINY, 32), "sticky", seed=4, max_steps=0), 0).unpack()
     assert other.seed != first[0].seed
 
 
 def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed() -> None:
-    collection = Collection(EnvRecipe("Breakout", 32), "sticky", seed=0, max_steps=60)
+    collection = Collection(EnvConfig("Breakout", 32), "sticky", seed=0, max_steps=60)
     one = play_episode(collection, 2).unpack()
     play_episode(collection, 7)
     two = play_episode(collection, 2).unpack()
@@ -31,21 +31,21 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
 def test_recipes_of_pictures_are_what_they_were_before_changes_could_be_shown() -> None:
     plain = shown_by(TINY, CollectSettings())
     assert plain.as_json() == {"name": TINY, "size": 64, "gray": False, "actions": "auto", "render": "exact"}
-    assert "show" not in CollectSettings().that_change_results()
+    assert "show" not in CollectSettings().result_settings()
     changes = shown_by(TINY, CollectSettings(show="changes"))
     assert changes.as_json() == {**plain.as_json(), "show": "changes"}
-    assert EnvRecipe(**changes.as_json()) == changes
+    assert EnvConfig(**changes.as_json()) == changes
 
 
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
-        ("show", EnvRecipe(TINY)),
-        ("size", EnvRecipe(TINY, 32, show="changes")),
-        ("gray", EnvRecipe(TINY, gray=True, show="changes")),
+        ("show", EnvConfig(TINY)),
+        ("size", EnvConfig(TINY, 32, show="changes")),
+        ("gray", EnvConfig(TINY, gray=True, show="changes")),
     ],
 )
-def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvRecipe) -> None:
-    require_same_view(EnvRecipe(TINY, show="changes"), EnvRecipe(TINY, render="gymnasium", show="changes"))
+def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvConfig) -> None:
+    require_same_view(EnvConfig(TINY, show="changes"), EnvConfig(TINY, render="gymnasium", show="changes"))
     with pytest.raises(RecipeMismatch, match=f"^{name} is .* `--set {name}="):
-        require_same_view(EnvRecipe(TINY, show="changes"), asked)
+        require_same_view(EnvConfig(TINY, show="changes"), asked)

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from stages import curriculum, foresight
-from stages.chains import STAGES, VMC, Chain, chains_of, env_names, stage_settings
-from stages.evolving import logged
+from stages import curriculum
+from stages.curriculum import estimate as foresight
+from stages.curriculum.outcome import Verdict, closing
+from stages.curriculum.pipeline import STAGES, VMC, Pipeline, env_names, pipelines_of, stage_settings
 from stages.options import Sources
 from stages.session import Plan, Result, Session
-from stages.verdicts import Verdict, closing
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
+from wm.evolution.evolve import logged
 from wm.settings import ControllerSettings, CurriculumSettings
 
 
@@ -93,7 +94,7 @@ def test_the_budget_holds_for_all_environments_together(tmp_path: Path, monkeypa
 
 
 def test_a_verdict_tells_a_threshold_reached_from_a_budget_spent() -> None:
-    chain = chains_of(Session(""), CurriculumSettings(envs="Pong"), Sources(preset="quick"))[0]
+    chain = pipelines_of(Session(""), CurriculumSettings(envs="Pong"), Sources(preset="quick"))[0]
 
     def verdict(best: float, ended: str) -> str:
         found = {"validation_return": best, "ended": ended}
@@ -111,7 +112,9 @@ def test_named_curricula_and_lists() -> None:
 
 def test_the_budget_of_a_search_can_be_given() -> None:
     settings = CurriculumSettings(envs="Pong", max_generations=3, max_hours=0.5, max_steps=1000)
-    steps = {step.stage: step.settings for step in chains_of(Session(""), settings, Sources(preset="quick"))[0].steps}
+    steps = {
+        step.stage: step.settings for step in pipelines_of(Session(""), settings, Sources(preset="quick"))[0].steps
+    }
     search = steps["train-controller"]
     assert isinstance(search, ControllerSettings)
     assert (search.max_generations, search.max_hours, search.budget_steps) == (3, 0.5, 1000)
@@ -129,7 +132,7 @@ def test_the_vae_trains_on_the_episodes_that_were_collected() -> None:
 
 
 def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_there() -> None:
-    steps = chains_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), Sources(preset="quick"))[0].steps
+    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), Sources(preset="quick"))[0].steps
     assert [step.stage for step in steps].count("train-vae") == 1
     told = {(step.round, step.stage): step for step in steps}
     assert str(told[2, "collect"]) == "Pong collect, round 2"
@@ -147,7 +150,7 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
     config = tmp_path / "anew.toml"
     config.write_text("[curriculum.Pong]\nlater_vae = 'train'\n[train-vae.Pong.later]\nsteps = 9\n")
     settings = CurriculumSettings(envs="Pong,Breakout", rounds=3)
-    pong, breakout = (chain.steps for chain in chains_of(Session(""), settings, Sources(config=config)))
+    pong, breakout = (chain.steps for chain in pipelines_of(Session(""), settings, Sources(config=config)))
     seeing = [step for step in pong if step.stage == "train-vae"]
     assert [(step.round, step.settings.from_) for step in seeing] == [
         (1, ""),
@@ -159,7 +162,7 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
     assert len(seeing[2].session.data_paths) == 3
     assert [step.stage for step in breakout].count("train-vae") == 1
     for told, count in (("keep", 1), ("train", 3)):
-        chains = chains_of(Session(""), replace(settings, later_vae=told), Sources(config=config))
+        chains = pipelines_of(Session(""), replace(settings, later_vae=told), Sources(config=config))
         assert [[step.stage for step in chain.steps].count("train-vae") for chain in chains] == [count, count]
 
 
@@ -167,7 +170,7 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
 def test_only_the_first_round_begins_anew(tmp_path: Path, name: str, later: int) -> None:
     (tmp_path / "chosen.toml").write_text(f"[train-controller]\n{name} = 5\n")
     chosen = Sources(config=tmp_path / "chosen.toml")
-    steps = chains_of(Session(""), CurriculumSettings(envs="Pong", rounds=2), chosen)[0].steps
+    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=2), chosen)[0].steps
     assert [getattr(step.settings, name) for step in steps if step.stage == "train-controller"] == [5, later]
 
 
@@ -177,8 +180,8 @@ def test_an_environment_has_as_many_rounds_as_the_preset_says_unless_told_otherw
     )
     sources = Sources(config=tmp_path / "rounds.toml")
 
-    def chains(rounds: int) -> list[Chain]:
-        return chains_of(Session(""), CurriculumSettings(envs="Pong,Breakout", rounds=rounds), sources)
+    def chains(rounds: int) -> list[Pipeline]:
+        return pipelines_of(Session(""), CurriculumSettings(envs="Pong,Breakout", rounds=rounds), sources)
 
     assert [len(chain.runs) for chain in chains(0)] == [3, 1]
     assert [len(chain.runs) for chain in chains(2)] == [2, 2]
@@ -279,13 +282,13 @@ def test_every_stage_is_foreseen_before_anything_is_made_and_too_much_is_refused
 
 
 def test_a_missing_package_is_told_before_the_others_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    def plans(chain: Chain) -> list[Plan]:
+    def plans(chain: Pipeline) -> list[Plan]:
         if chain.env == "Pong":
             raise MissingPackage("Pong needs a package that is not installed; run `pip install ale-py`.")
         return [Plan("collect", Path("d"), "", 10, 10, (1, 1))]
 
     monkeypatch.setattr(foresight, "_plans", plans)
-    found = foresight.foresee(Session(""), CurriculumSettings(envs="Pong,CartPole"), Sources())
+    found = foresight.estimate(Session(""), CurriculumSettings(envs="Pong,CartPole"), Sources())
     assert found.objections() == [
         "Pong will fail: Pong needs a package that is not installed; run `pip install ale-py`."
     ]
@@ -298,14 +301,14 @@ def test_what_is_not_kept_makes_room_for_the_next_environment() -> None:
         return [collected, Plan("train-mdnrnn", Path(env), "", 100, 1, (1, 1), scratch=50, latents=80)]
 
     every = {env: plans(env) for env in ("a", "b", "c")}
-    disk = {keep: foresight.Foreseen(every, {}, None, keep).disk for keep in ("all", "data", "artifacts")}
+    disk = {keep: foresight.Estimate(every, {}, None, keep).disk for keep in ("all", "data", "artifacts")}
     assert disk == {"all": 2150, "data": 1990, "artifacts": 790}
 
 
 def test_what_a_later_round_will_take_is_told_as_that_rounds() -> None:
     stages = ("collect", "train-vae", "evaluate", "collect", "evaluate", "collect")
     plans = {"a": [Plan(stage, Path("a"), "", 1, 1, (1, 1)) for stage in stages]}
-    told = foresight.table_of(foresight.Foreseen(plans, {}, None, "all")).splitlines()[2:8]
+    told = foresight.table_of(foresight.Estimate(plans, {}, None, "all")).splitlines()[2:8]
     assert [re.split(r" {2,}", line)[1] for line in told] == [
         "collect", "train-vae", "evaluate", "collect, round 2", "evaluate, round 2", "collect, round 3",
     ]  # fmt: skip
@@ -317,7 +320,7 @@ def test_environments_side_by_side_need_more_at_a_time_and_take_less_time() -> N
         return [collected, Plan("train-vae", Path(env), "", size, size, (1, 1), scratch=size)]
 
     every = {"a": plans("a", 1, 9), "b": plans("b", 2, 3), "c": plans("c", 3, 4)}
-    alone, together = (foresight.Foreseen(every, {}, None, "artifacts", jobs) for jobs in (1, 2))
+    alone, together = (foresight.Estimate(every, {}, None, "artifacts", jobs) for jobs in (1, 2))
     assert (alone.memory, together.memory) == (30, 50)
     assert (alone.seconds, together.seconds) == ((6, 19), (4, 10))
     assert (alone.disk, together.disk) == (303 + 1 + 2 + 3, 303 + 202 + 1 + 3 + 2)
@@ -326,13 +329,13 @@ def test_environments_side_by_side_need_more_at_a_time_and_take_less_time() -> N
 def test_each_of_two_environments_has_half_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
-    def plans(chain: Chain) -> list[Plan]:
+    def plans(chain: Pipeline) -> list[Plan]:
         found.append((chain.steps[0].session.processes, torch.get_num_threads()))
         return [Plan("collect", Path("d"), "", 10, 10, (1, 1))]
 
     monkeypatch.setattr(foresight, "_plans", plans)
     threads = torch.get_num_threads()
-    foresight.foresee(Session("", workers=6), CurriculumSettings(envs="Pong,CartPole", jobs=5), Sources())
+    foresight.estimate(Session("", workers=6), CurriculumSettings(envs="Pong,CartPole", jobs=5), Sources())
     assert found == [(3, 3), (3, 3)]
     assert torch.get_num_threads() == threads
 
@@ -349,13 +352,13 @@ def test_an_environment_that_breaks_when_it_is_probed_does_not_take_the_others_d
 def test_a_dataset_that_holds_more_than_the_curriculum_collected_is_not_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chain = chains_of(Session(""), CurriculumSettings(envs=TINY), Sources(assignments=()))[0]
+    chain = pipelines_of(Session(""), CurriculumSettings(envs=TINY), Sources(assignments=()))[0]
     step = chain.steps[0]
     data = write_dataset(tmp_path / "mine.zarr", 4)
     for asked, left in ((3, True), (4, False)):
         settings = replace(step.settings, episodes=asked)  # type: ignore[call-arg]
         own = replace(step, session=replace(step.session, data=(data,), run=tmp_path / "run"), settings=settings)
-        curriculum.shed(Chain(TINY, [own]), "artifacts")
+        curriculum.delete_intermediate(Pipeline(TINY, [own]), "artifacts")
         assert data.exists() is left
     assert "stays; it holds 4 episodes, 3 were asked for" in capsys.readouterr().err
 
@@ -378,11 +381,11 @@ def test_a_warm_start_from_an_environment_that_failed_begins_from_scratch(
 
 def test_where_a_chain_starts_from_is_part_of_what_it_is() -> None:
     def fingerprint(**settings: Any) -> str:
-        return chains_of(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), Sources())[1].fingerprint
+        return pipelines_of(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), Sources())[1].fingerprint
 
     assert fingerprint() != fingerprint(warm_start=True)
     before = CurriculumSettings(envs="CartPole,Breakout", warm_start=True)
-    assert chains_of(Session(""), before, Sources())[1].fingerprint != fingerprint(warm_start=True)
+    assert pipelines_of(Session(""), before, Sources())[1].fingerprint != fingerprint(warm_start=True)
 
 
 def test_what_follows_a_change_is_not_foreseen_as_up_to_date(chain: Path) -> None:

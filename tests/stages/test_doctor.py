@@ -6,7 +6,7 @@ import pytest
 from stages import doctor
 from stages.cli import run
 from stages.doctor import Check
-from wm.envs.catalogue import NAMED, EnvRecipe
+from wm.envs.registry import NAMED, EnvConfig
 from wm.errors import MissingPackage
 
 
@@ -21,14 +21,14 @@ def test_every_environment_is_stepped_and_the_json_is_one_object(capsys: pytest.
 def test_what_is_missing_is_told_with_the_way_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = EnvRecipe.make
+    made = EnvConfig.make
 
-    def make(self: EnvRecipe, labelled: bool = False) -> object:
+    def make(self: EnvConfig, labelled: bool = False) -> object:
         if "Lunar" in self.name:
             raise MissingPackage("LunarLander needs a package that is not installed.")
         return made(self, labelled)
 
-    monkeypatch.setattr(EnvRecipe, "make", make)
+    monkeypatch.setattr(EnvConfig, "make", make)
     assert run(["doctor"]) == 0  # the others can be learned
     told = capsys.readouterr().out
     assert "environment LunarLander: pip install 'gymnasium[box2d]'" in told

@@ -7,7 +7,7 @@ import pytest
 from stages.dream import _beside_reality, _lively, _open, _run, dream
 from stages.session import Session
 from tests.conftest import SLUG, TINY, play_here
-from wm.episodes.batches import FrameReader
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.settings import DreamSettings
 

@@ -6,13 +6,13 @@ import torch
 
 from stages.encode import check_frames, encode
 from stages.session import Session
-from stages.trained import load_vae
 from tests.conftest import SLUG, TINY
-from wm.episodes.batches import FrameReader
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.writer import create
 from wm.errors import BadData, RecipeMismatch
+from wm.pretrained import load_vae
 
 
 def test_latents_are_what_v_says_of_the_frames(chain: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from stages.evaluate import evaluate, player_of, protocol_of
 from stages.session import Session
-from stages.trained import load_all
 from tests.conftest import SLUG, TINY
-from wm.envs.catalogue import EnvRecipe
+from wm.envs.registry import EnvConfig
+from wm.pretrained import load_all
 from wm.settings import EvaluateSettings
 
 
@@ -37,9 +37,9 @@ def test_every_artifact_says_who_drew_the_frames_it_was_made_from(chain: Path) -
 
 
 def test_the_protocol_says_what_the_agent_sees_and_does_that_the_environment_does_not() -> None:
-    assert protocol_of(EnvRecipe("LunarLander")) == "gymnasium LunarLander-v3 unmodified, 1000-step limit"
+    assert protocol_of(EnvConfig("LunarLander")) == "gymnasium LunarLander-v3 unmodified, 1000-step limit"
     for show in ("changes", "motion"):
-        assert "our agent sees what has changed since an" in protocol_of(EnvRecipe("LunarLander", show=show))
-    assert "our agent sees what differs from a background that" in protocol_of(EnvRecipe("Breakout", show="moving"))
-    assert "holds each action for 3 steps" in protocol_of(EnvRecipe("CarRacing", action_repeat=3))
-    assert "our agent serves" in protocol_of(EnvRecipe("Breakout"))
+        assert "our agent sees what has changed since an" in protocol_of(EnvConfig("LunarLander", show=show))
+    assert "our agent sees what differs from a background that" in protocol_of(EnvConfig("Breakout", show="moving"))
+    assert "holds each action for 3 steps" in protocol_of(EnvConfig("CarRacing", action_repeat=3))
+    assert "our agent serves" in protocol_of(EnvConfig("Breakout"))

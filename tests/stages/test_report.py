@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stages.chapters import Chapter
 from stages.cli import run
 from tests.conftest import SLUG
 from tests.conftest import run as wm
+from wm.report.run_summary import RunSummary
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -51,7 +51,7 @@ def test_a_run_under_way_is_reported_as_far_as_it_is(chain: Path, tmp_path: Path
 def test_a_damaged_artifact_is_left_out(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "runs" / SLUG, tmp_path / SLUG)
     (tmp_path / SLUG / "vae" / "manifest.json").write_text("{}")
-    found = Chapter.of(tmp_path / SLUG)
+    found = RunSummary.of(tmp_path / SLUG)
     assert "vae" not in found.artifacts
     assert "mdnrnn" in found.artifacts
     assert list(found.blocks())

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stages import guard, online
-from stages.guard import MemoryGuard
 from stages.session import Session
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
-from wm import rollouts
 from wm.artifacts import durable
+from wm.dreamer import online
 from wm.episodes.dataset import Dataset
-from wm.rollouts import Outcome
-from wm.training import metrics
+from wm.rollouts import loop as rollouts
+from wm.rollouts.loop import EpisodeResult
+from wm.telemetry import memory_guard as guard
+from wm.telemetry import metrics_log as metrics
+from wm.telemetry.memory_guard import MemoryGuard
+from wm.telemetry.trend import judge
 from wm.training.checkpoint import Checkpoints
-from wm.training.growth import judge
 
 SIZES = {
     "size": 32, "deter": 16, "hidden": 12, "stoch": 4, "classes": 4, "depth": 4, "units": 12, "bins": 31, "starts": 2,
@@ -110,9 +111,9 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
 def test_it_ends_when_a_validation_confirms_that_it_returns_what_was_aimed_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    validated: list[list[Outcome]] = []
+    validated: list[list[EpisodeResult]] = []
 
-    def play(*arguments: Any, **named: Any) -> list[Outcome]:
+    def play(*arguments: Any, **named: Any) -> list[EpisodeResult]:
         first = not validated
         validated.append(list(rollouts.play(*arguments, **named)))
         return [replace(outcome, total=-2e6) for outcome in validated[0]] if first else validated[-1]
@@ -199,7 +200,7 @@ def test_killed_anywhere_it_goes_on_and_loses_no_more_than_the_open_part(tmp_pat
 
 def test_a_continued_training_neither_doubles_its_replay_nor_makes_up_for_updates(tmp_path: Path) -> None:
     """I12: what a checkpoint holds is what continues: as many steps in the ring, as many updates as are paid for."""
-    from stages import online
+    from wm.dreamer import online
 
     seen: dict[str, list[Any]] = {"burst": [], "ring": []}
     plain = online.Online._due

@@ -1,10 +1,10 @@
 import numpy as np
 import torch
 
-from stages.comparing import compare, table
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
-from wm.models.mdnrnn import MdnRnn
+from wm.evaluation.prediction import compare, table
+from wm.models.mdnrnn.network import MdnRnn
 
 
 def world() -> Latents:

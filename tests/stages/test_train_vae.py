@@ -7,7 +7,7 @@ from stages.collect import Collection, collect, play_episode
 from stages.session import Session
 from stages.train_vae import train_vae
 from tests.conftest import RECIPE, TINY
-from wm.envs.catalogue import EnvRecipe
+from wm.envs.registry import EnvConfig
 from wm.episodes.writer import Writer, create
 from wm.errors import BadData
 from wm.settings import CollectSettings, VaeSettings
@@ -20,7 +20,7 @@ def session(tmp_path: Path) -> Session:
     create(path, recipe)
     with Writer(path, recipe) as writer:
         for index in range(30):
-            writer.add(play_episode(Collection(EnvRecipe(TINY, 32), "sticky", 0, 0), index))
+            writer.add(play_episode(Collection(EnvConfig(TINY, 32), "sticky", 0, 0), index))
     return Session(TINY, data=(path,), run=tmp_path / "run", device="cpu")
 
 

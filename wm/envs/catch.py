@@ -1,7 +1,7 @@
 """Catch: a ball falls, a paddle moves left, stays or moves right. The smallest game that has to be seen to be played.
 
 Eight by eight cells of eight pixels. The ball starts in a random column, the paddle in the middle of the lowest row;
-after seven steps the episode ends with 1 if the ball was caught, else with -1. After Osband et al., "Behaviour suite
+after seven steps the episode ends with 1 if the ball was caught, else with -1. After Osband et al., "ActorCritic suite
 for reinforcement learning" (2020).
 """
 

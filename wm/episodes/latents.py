@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
 from wm.episodes.parts import group_metadata
-from wm.episodes.shards import METADATA, ArrayForm, Shard, array_files
+from wm.episodes.shards import METADATA, ArraySpec, Shard, array_files
 from wm.errors import BadData, RecipeMismatch
 
 ARRAYS = "latents.zarr"
@@ -79,18 +79,18 @@ class Latents:
         return cls(**columns, space=space)
 
 
-def _forms(attributes: dict[str, Any]) -> dict[str, ArrayForm]:
+def _forms(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
     rows, episodes = int(attributes["rows"]), int(attributes["episodes"])
     actions = ActionSpace.from_json(attributes["action_space"]).column(0)
-    latents = ArrayForm((rows, int(attributes["latent"])), "float16", min(CHUNK_ROWS, rows))
+    latents = ArraySpec((rows, int(attributes["latent"])), "float16", min(CHUNK_ROWS, rows))
     return {
         "means": latents,
         "logvars": latents,
-        "actions": ArrayForm((rows, *actions.shape[1:]), actions.dtype.name, rows),
-        "rewards": ArrayForm((rows,), "float32", rows),
-        "ends": ArrayForm((episodes,), "int64", episodes),
-        "terminated": ArrayForm((episodes,), "bool", episodes),
-        "seeds": ArrayForm((episodes,), "int64", episodes),
+        "actions": ArraySpec((rows, *actions.shape[1:]), actions.dtype.name, rows),
+        "rewards": ArraySpec((rows,), "float32", rows),
+        "ends": ArraySpec((episodes,), "int64", episodes),
+        "terminated": ArraySpec((episodes,), "bool", episodes),
+        "seeds": ArraySpec((episodes,), "int64", episodes),
     }
 
 

@@ -140,7 +140,7 @@ class Ring:
         return out
 
 
-class Journal:
+class ReplayWriter:
     """Writes a ring's steps behind the play: parts of `part_rows` steps, of which the newest that hold `keep` stay.
 
     `lanes` says of every piece on disk which environment played it; it belongs into a checkpoint. `allow` is told the

@@ -14,7 +14,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.episodes.shards import ArrayForm
+from wm.episodes.shards import ArraySpec
 
 FORMAT = 2
 CHUNK_ROWS = 64
@@ -77,17 +77,17 @@ def zstd_level(recipe: dict[str, Any]) -> int:
     return 3 if str(recipe.get("env_id", "ALE/")).startswith("ALE/") else 5
 
 
-def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArrayForm]:
+def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArraySpec]:
     """The arrays of a part with that many rows. Small columns are one chunk; `labels` only where there are some."""
     space = ActionSpace.from_json(recipe["action_space"])
     actions = space.column(0)
     found = {
-        "frames": ArrayForm((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS, zstd_level(recipe)),
-        "actions": ArrayForm((rows, *actions.shape[1:]), actions.dtype.name, rows),
-        "rewards": ArrayForm((rows,), "float32", rows),
+        "frames": ArraySpec((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS, zstd_level(recipe)),
+        "actions": ArraySpec((rows, *actions.shape[1:]), actions.dtype.name, rows),
+        "rewards": ArraySpec((rows,), "float32", rows),
     }
     if recipe["labels"]:
-        found["labels"] = ArrayForm((rows, len(recipe["labels"])), "float32", rows)
+        found["labels"] = ArraySpec((rows, len(recipe["labels"])), "float32", rows)
     return found
 
 

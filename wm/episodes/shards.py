@@ -29,7 +29,7 @@ _ENTRY = 16  # bytes of index per chunk: offset and size
 
 
 @dataclass(frozen=True)
-class ArrayForm:
+class ArraySpec:
     """Shape and type of a stored array. `chunk_rows` rows share a chunk; the last one is filled up with zeros. `level`
     is zstd's."""
 
@@ -92,7 +92,7 @@ class ShardEncoder:
 
     def __init__(self, row_shape: tuple[int, ...], dtype: str, chunk_rows: int, level: int = LEVEL) -> None:
         self.rows = 0
-        self._form = ArrayForm((0, *row_shape), dtype, chunk_rows, level)
+        self._form = ArraySpec((0, *row_shape), dtype, chunk_rows, level)
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._chunk = np.zeros((chunk_rows, *row_shape), dtype)
         self._encoded: list[bytes] = []
@@ -133,7 +133,7 @@ def array_files(values: NDArray[Any], chunk_rows: int = 0) -> dict[str, bytes]:
 class Shard:
     """An array on disk, opened by the form it must have. Raises BadData where it has not."""
 
-    def __init__(self, folder: Path, form: ArrayForm) -> None:
+    def __init__(self, folder: Path, form: ArraySpec) -> None:
         self.form = form
         self.path = manifest.locate(folder, form.shard)
         metadata = _read(manifest.locate(folder, METADATA), 0, len(form.metadata) + 1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable
-from wm.artifacts.budget import show_size
+from wm.artifacts.disk import show_size
 from wm.episodes.dataset import Dataset
 
 

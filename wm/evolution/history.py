@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.evolution.scores import Score
+from wm.stats import Score
 
 Vector = NDArray[np.float32]
 RECENT = 3  # validations that must all be worse than the best before the dream is distrusted

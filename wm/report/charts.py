@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wm.report.curves import Curve
+from wm.report.plots import Curve
 
 WIDE, TALL = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 22, 30, 38

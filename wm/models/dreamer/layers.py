@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wm.models.dreamer.form import Form
+from wm.models.dreamer.config import DreamerConfig
 
 EPS = 1e-3
 PIECE = 8 << 20  # bytes of a layer's output that go through the CPU at once: larger ones are paged in anew every time
@@ -32,7 +32,7 @@ class PixelNorm(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-def _strides(form: Form) -> list[tuple[int, int, int, int]]:
+def _strides(form: DreamerConfig) -> list[tuple[int, int, int, int]]:
     """(kernel, stride, padding, channels) of every convolution, from frame to code."""
     if form.encoder == "nature":  # Mnih et al. 2015, for 84 x 84
         return [(8, 4, 0, 32), (4, 2, 0, 64), (3, 1, 0, 64)]
@@ -40,14 +40,14 @@ def _strides(form: Form) -> list[tuple[int, int, int, int]]:
     return [(4, 2, 1, form.depth * 2**number) for number in range(halvings)]
 
 
-def _side(form: Form) -> int:
+def _side(form: DreamerConfig) -> int:
     side = form.size
     for kernel, stride, padding, _ in _strides(form):
         side = (side + 2 * padding - kernel) // stride + 1
     return side
 
 
-def _in_pieces(layers: nn.Module, x: Tensor, form: Form) -> Tensor:
+def _in_pieces(layers: nn.Module, x: Tensor, form: DreamerConfig) -> Tensor:
     """`layers` of x, on a CPU a few frames at a time."""
     if x.device.type != "cpu":
         found: Tensor = layers(x)
@@ -60,7 +60,7 @@ def _in_pieces(layers: nn.Module, x: Tensor, form: Form) -> Tensor:
 class Encoder(nn.Module):
     """(N, H, W, P) differences from the mean picture -> (N, width)."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: DreamerConfig) -> None:
         super().__init__()
         self._form = form
         layers: list[nn.Module] = []
@@ -79,7 +79,7 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """(N, features) -> (N, H, W, C): how the newest frame differs from the mean picture; untrained it does not."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: DreamerConfig) -> None:
         super().__init__()
         strides, self._form = _strides(form), form
         self._side, self._planes = _side(form), strides[-1][-1]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wm.models.dreamer.form import Form
+from wm.models.dreamer.config import DreamerConfig
 from wm.models.dreamer.layers import EPS, dense
 
 UNIMIX = 0.01  # of a uniform distribution, so that no category's log-probability runs away
@@ -51,7 +51,7 @@ class NormGru(nn.Module):
 class Rssm(nn.Module):
     """Distributions over z are told as `stats`: (..., S, K) log-probabilities, or (..., S, 2) mean and deviation."""
 
-    def __init__(self, form: Form, embed: int) -> None:
+    def __init__(self, form: DreamerConfig, embed: int) -> None:
         super().__init__()
         self.form = form
         width = form.stoch * (form.classes or 2)

@@ -1,0 +1,1 @@
+"""Programs that make the pages and figures of docs/results from JSON: `python -m benchmarks.pages.scores`."""

@@ -1,0 +1,295 @@
+"""What V and M learn, measured: fills docs/results/learning.json row by row and renders the page beside it.
+
+`python -m benchmarks.pages.learning models Pong 0` collects, trains V and M with the laptop preset and
+seed 0, and keeps their figures; `losses Pong 0` trains V in several forms on equally many images; without arguments
+it only renders. Episodes and runs stay in build/learning, so a row can be interrupted and asked for again.
+"""
+
+import fcntl
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.markdown import markdown_table, replaced
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS, PAGE, BUILD = (
+    ROOT / "docs" / "results" / "learning.json",
+    ROOT / "docs" / "results" / "learning.md",
+    ROOT / "build" / "learning",
+)
+ENVS = ("Pong", "LunarLander", "Breakout", "CarRacing")
+BATCHES = 200  # of 64 frames, in the comparison of losses
+_PAPER = ("--set", "pixels=0", "--set", "rarity=0", "--set", "moments=0")
+_SMALL = ("--vae", "small")
+FORMS: dict[str, tuple[str, ...]] = {
+    "small, our loss (bf16)": (*_SMALL, "--precision", "bf16"),
+    "small, our loss (fp32)": (*_SMALL, "--precision", "fp32"),
+    "small, without moments": (*_SMALL, "--set", "moments=0"),
+    "small, the paper's loss": (*_SMALL, *_PAPER),
+    "paper's network, our loss": ("--vae", "paper"),
+    "paper's network and loss": ("--vae", "paper", *_PAPER),
+}
+
+
+def wm(command: str, *options: str) -> dict[str, Any]:
+    """What a command says with --json."""
+    words = [sys.executable, "-c", "from stages.cli import main; main()", command, *options, "--json"]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def collected(env: str) -> Path:
+    """The episodes of an environment, as the laptop preset collects them; the same for every seed and form."""
+    path = BUILD / f"{env}.zarr"
+    wm("collect", "--env", env, "--data", str(path), "--preset", "laptop", "--workers", "1")
+    return path
+
+
+def models(env: str, seed: int) -> None:
+    """One row: V and M of the laptop preset."""
+    where = ("--env", env, "--data", str(collected(env)), "--run", str(BUILD / f"{env}-{seed}"))
+    options = (*where, "--preset", "laptop", "--seed", str(seed))
+    vae, mdnrnn = wm("train-vae", *options), wm("train-mdnrnn", *options)
+    keep = ("probe", "validation_error", "mean_picture_error", "validation_kl", "rows", "precision", "steps")
+    row: dict[str, Any] = {"vae": {name: vae["metrics"][name] for name in keep}, "mdnrnn": mdnrnn["metrics"]}
+    row["seconds"] = {"vae": vae["wall_seconds"], "mdnrnn": mdnrnn["wall_seconds"]}
+    add({"kind": "models", "env": env, "seed": seed, **row})
+
+
+def losses(env: str, seed: int) -> None:
+    """One row for every form of V."""
+    data = collected(env)
+    for number, (form, extra) in enumerate(FORMS.items()):
+        run = BUILD / f"{env}-{seed}-{number}"
+        options = ("--env", env, "--data", str(data), "--run", str(run), "--preset", "laptop", "--seed", str(seed))
+        found = wm("train-vae", *options, *extra, "--steps", str(BATCHES))
+        keep = ("probe", "validation_error")
+        row = {name: found["metrics"][name] for name in keep}
+        add({"kind": "losses", "env": env, "seed": seed, "form": form, **row})
+
+
+def add(row: dict[str, Any]) -> None:
+    """Put a row in its place; another one being added at the same time waits."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    row |= {"commit": commit.stdout.strip(), "threads": os.environ.get("OMP_NUM_THREADS", "all")}
+    key = ("kind", "env", "seed", "form")
+    with open(BUILD / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = json.loads(ROWS.read_text()) if ROWS.exists() else []
+        rows = [old for old in rows if any(old.get(name) != row.get(name) for name in key)] + [row]
+        rows.sort(key=lambda item: (item["kind"], ENVS.index(item["env"]), item["seed"], item.get("form", "")))
+        ROWS.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def spread(values: Iterable[float | None], digits: int = 2) -> str:
+    """Median, and from where to where, over seeds."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "–"
+    middle = statistics.median(known)
+    return f"{middle:.{digits}f} ({known[0]:.{digits}f} to {known[-1]:.{digits}f})"
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    whole = [row for row in rows if row["kind"] == "models"]
+    parts = [
+        "# What V and M learn\n",
+        "Median over training seeds, and their range; all on held-out episodes. A row is one command: "
+        "`python -m benchmarks.pages.learning models Pong 0` collects and trains V and M with the laptop preset, "
+        "`losses Pong 0` compares losses. Without arguments it renders this page from learning.json, which holds the "
+        "commits.\n",
+        "## V: what a linear probe reads from a sampled z\n",
+        "R2 on held-out episodes; untrained is the same network before training. Motions (marked *) cannot be seen in "
+        "one frame.\n",
+        _probes(whole),
+        "## M: against what guesses as well\n",
+        _guesses(whole),
+        "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the better of "
+        "persistence and the mean latent (1: no better).\n",
+        _open_loop(whole),
+        "## M: rewards, ends and motion\n",
+        _events(whole),
+        "R2 of a linear probe for what moves how fast:\n",
+        _motion(whole),
+        f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
+        "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
+        "frame. Breakout's are of pictures, CarRacing's of 32 latents without orientations; their presets have "
+        "come to show what moves (`--show moving`) and to tell orientations in 24.\n",
+        _forms([row for row in rows if row["kind"] == "losses"]),
+    ]
+    return "\n".join(parts)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Markdown for README: medians only."""
+    whole = [row for row in rows if row["kind"] == "models"]
+    lines = []
+    for env in _envs(whole):
+        some = [row for row in whole if row["env"] == env]
+        probes = some[0]["vae"]["probe"]
+        shown = [name for name in probes if name not in _hidden(env)]
+        moving = some[0]["mdnrnn"]["velocity"]
+        lines.append(
+            [
+                env,
+                ", ".join(f"{name} {_middle(row['vae']['probe'][name]['r2'] for row in some)}" for name in shown),
+                *(_middle(row["mdnrnn"][name] for row in some) for name in ("nll", "nll_linear")),
+                _middle(_share(row, "15") for row in some),
+                _middle(row["mdnrnn"]["reward"]["recall"] for row in some),
+                ", ".join(f"{name.removeprefix('motion of ')} {_middle(_known(some, name))}" for name in moving),
+            ]
+        )
+    head = [
+        "environment",
+        "V: R2 of",
+        "M: nats a dimension",
+        "linear autoregression",
+        "open loop at 15 steps*",
+        "unusual rewards foretold**",
+        "[z, h]: R2 of the motion of",
+    ]
+    notes = (
+        "\n\\* squared error, as a share of the better of persistence and the mean latent. \\*\\* recall within one "
+        "step, at precision 0.5.\n"
+    )
+    return markdown_table(head, lines) + notes
+
+
+def _known(rows: list[dict[str, Any]], name: str) -> list[float | None]:
+    return [row["mdnrnn"]["velocity"][name]["z_h"] for row in rows]
+
+
+def _middle(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{statistics.median(known):.2f}" if known else "–"
+
+
+def _of(rows: list[dict[str, Any]], env: str, get: Callable[[dict[str, Any]], float | None]) -> list[float | None]:
+    return [get(row) for row in rows if row["env"] == env]
+
+
+def _envs(rows: list[dict[str, Any]]) -> list[str]:
+    return [env for env in ENVS if any(row["env"] == env for row in rows)]
+
+
+def _hidden(env: str) -> tuple[str, ...]:
+    from wm.envs.registry import find
+
+    known = find(env).probe
+    return known.hidden if known else ()
+
+
+def _probes(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for name in next(row for row in rows if row["env"] == env)["vae"]["probe"]:
+            star = "*" if name in _hidden(env) else ""
+            figures = [
+                spread(_of(rows, env, lambda row: row["vae"]["probe"][name][key]))  # noqa: B023
+                for key in ("r2", "untrained", "error")
+            ]
+            lines.append([env, name + star, *figures])
+    return markdown_table(["environment", "what", "R2", "untrained", "error (its units)"], lines)
+
+
+def _guesses(rows: list[dict[str, Any]]) -> str:
+    names = ("nll", "nll_linear", "nll_persistence", "nll_marginal")
+    lines = [
+        [env, *(spread(_of(rows, env, lambda row: row["mdnrnn"][name])) for name in names)]  # noqa: B023
+        for env in _envs(rows)
+    ]
+    return markdown_table(
+        ["nats a dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines
+    )
+
+
+def _share(row: dict[str, Any], ahead: str) -> float | None:
+    errors = row["mdnrnn"]["open_loop"][ahead]
+    return None if errors is None else float(errors["M"] / min(errors["persistence"], errors["mean"]))
+
+
+def _open_loop(rows: list[dict[str, Any]]) -> str:
+    horizons = ("1", "5", "15", "50")
+    lines = [
+        [env, *(spread(_of(rows, env, lambda row: _share(row, ahead))) for ahead in horizons)]  # noqa: B023
+        for env in _envs(rows)
+    ]
+    return markdown_table(["steps ahead", *horizons], lines)
+
+
+def _events(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        parts = [
+            ("reward", "rank_correlation", 2),
+            ("reward", "recall", 2),
+            ("end", "brier", 5),
+            ("end", "brier_rate", 5),
+        ]
+        figures = [spread(_of(rows, env, lambda row: row["mdnrnn"][a][b]), digits) for a, b, digits in parts]  # noqa: B023
+        lines.append([env, *figures, spread(_of(rows, env, _foretold))])
+    head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate",
+            "foretold for one that happened"]  # fmt: skip
+    return markdown_table(head, lines)
+
+
+def _foretold(row: dict[str, Any]) -> float | None:
+    end = row["mdnrnn"]["end"]
+    return float(end["expected"] / end["happened"]) if end["happened"] else None
+
+
+def _motion(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for name in next(row for row in rows if row["env"] == env)["mdnrnn"]["velocity"]:
+            figures = [
+                spread(_of(rows, env, lambda row: row["mdnrnn"]["velocity"][name][key]))  # noqa: B023
+                for key in ("z", "z_h", "z_untrained_h")
+            ]
+            lines.append([env, name, *figures])
+    return markdown_table(["environment", "what", "z", "[z, h]", "[z, untrained h]"], lines)
+
+
+def _shown(row: dict[str, Any]) -> list[float]:
+    hidden = _hidden(row["env"])
+    known = {name: reading["r2"] for name, reading in row["probe"].items() if name not in hidden}
+    return [max(value, 0.0) for value in known.values() if value is not None]
+
+
+def _forms(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for env in _envs(rows):
+        for form in FORMS:
+            some = [row for row in rows if row["form"] == form]
+            figures = [
+                spread(_of(some, env, lambda row: min(_shown(row)))),
+                spread(_of(some, env, lambda row: statistics.mean(_shown(row)))),
+                spread(_of(some, env, lambda row: row["validation_error"]), 1),
+            ]
+            lines.append([env, form, *figures])
+    return markdown_table(["environment", "V", "worst R2", "mean R2", "squared error"], lines)
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        {"models": models, "losses": losses}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    else:
+        rows = json.loads(ROWS.read_text())
+        PAGE.write_text(page(rows))
+        readme = ROOT / "README.md"
+        readme.write_text(replaced(readme.read_text(), "learning", summary(rows)))
+
+
+if __name__ == "__main__":
+    main()

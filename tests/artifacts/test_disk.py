@@ -1,0 +1,47 @@
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wm.artifacts import disk as budget
+from wm.artifacts.disk import DiskBudget, parse_size, show_size
+from wm.errors import DiskProblem, UsageProblem
+
+
+def test_sizes_are_read_and_shown() -> None:
+    assert [parse_size(text) for text in ("500MB", "1.5 GB", "2kb", "7", "1GiB")] == [
+        500_000_000, 1_500_000_000, 2000, 7, 1_000_000_000,
+    ]  # fmt: skip
+    assert show_size(1_500_000_000) == "1.5 GB"
+    with pytest.raises(UsageProblem, match="'plenty'"):
+        parse_size("plenty")
+
+
+def test_the_limit_counts_what_is_there_already(tmp_path: Path) -> None:
+    limited = DiskBudget(tmp_path, 1000)
+    limited.require(400, 600, "this")
+    with pytest.raises(DiskProblem, match=r"needs about 401 B .* only 400 B may be used; free some space"):
+        limited.require(401, 600, "this")
+
+
+def test_a_reserve_stays_free_and_the_targets_own_volume_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def usage(path: Path) -> Any:
+        asked.append(path)
+        return shutil._ntuple_diskusage(100 << 30, 0, 3 << 30)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert DiskBudget(tmp_path / "link" / "not" / "yet").available(0) == 2 << 30
+    assert asked == [tmp_path.resolve()]
+
+
+def test_too_few_inodes_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "inodes_left", lambda path: 99)
+    DiskBudget(tmp_path).require(1000, 0, "a thing", files=99)
+    with pytest.raises(DiskProblem, match=r"needs about 100 inodes at .* but 99 are left"):
+        DiskBudget(tmp_path).require(1000, 0, "a thing", files=100)

@@ -1,0 +1,155 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+
+from wm.actions import ActionSpace
+from wm.dreams.env import DreamEnv, Dreams, DreamVectorEnv, InitialStates, imagine, warm_starts
+from wm.models.controller import Controller
+from wm.models.mdnrnn.network import MdnRnn
+
+SPACE = ActionSpace(count=3)
+FREE = torch.full((4,), -1e9), torch.full((4,), 1e9)
+
+
+@pytest.fixture
+def mdnrnn() -> MdnRnn:
+    torch.manual_seed(0)
+    return MdnRnn(4, 3, 8, 2, 10.0).requires_grad_(False)
+
+
+def starts(count: int = 6) -> InitialStates:
+    return InitialStates(torch.randn(count, 4), (torch.zeros(count, 8), torch.zeros(count, 8)), *FREE)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gymnasiums_own_checker_accepts_the_dream(mdnrnn: MdnRnn) -> None:
+    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 50)
+    check_env(env, skip_render_check=True)
+
+
+def test_a_seed_decides_a_dream(mdnrnn: MdnRnn) -> None:
+    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 20)
+
+    def play(seed: int) -> list[float]:
+        env.reset(seed=seed)
+        return [env.step(1)[1] for _ in range(5)]
+
+    assert play(3) == play(3)
+    assert play(3) != play(4)
+
+
+def test_a_dream_is_truncated_at_its_limit_and_terminated_by_the_end_head(mdnrnn: MdnRnn) -> None:
+    with torch.no_grad():
+        mdnrnn.heads.bias[-1] = -60.0
+    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 4)
+    env.reset(seed=0)
+    assert [env.step(0)[2:4] for _ in range(4)] == [(False, False)] * 3 + [(False, True)]
+    with torch.no_grad():
+        mdnrnn.heads.bias[-1] = 60.0
+    env.reset(seed=0)
+    assert env.step(0)[2:4] == (True, False)
+
+
+def test_a_start_remembers_its_context(mdnrnn: MdnRnn) -> None:
+    z, actions = torch.randn(2, 4, 4), torch.eye(3)[torch.zeros(2, 3, dtype=torch.long)]
+    warm, cold = warm_starts(mdnrnn, z, actions, *FREE), warm_starts(mdnrnn, z[:, -1:], actions[:, :0], *FREE)
+    assert torch.equal(warm.z, cold.z)
+    assert not torch.equal(warm.state[0], cold.state[0])
+
+
+def test_many_dreams_are_played_at_once_and_account_stops_at_their_end(mdnrnn: MdnRnn) -> None:
+    with torch.no_grad():
+        mdnrnn.heads.bias[-1] = 60.0
+    controller = Controller(12, SPACE, "argmax")
+    found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), starts(), 1.0, 30, 0)
+    assert found.lengths.tolist() == [1] * 6
+    assert found.ended.all()
+
+
+def test_temperature_widens_the_dream(mdnrnn: MdnRnn) -> None:
+    spread = []
+    for temperature in (0.1, 1.0, 4.0):
+        dreams = Dreams(mdnrnn, InitialStates(torch.zeros(500, 4), mdnrnn.start(500), *FREE), temperature, 0)
+        dreams.step(torch.eye(3)[torch.zeros(500, dtype=torch.long)])
+        spread.append(float(dreams.z.std(0).mean()))
+    assert spread[0] < spread[1] < spread[2]
+    assert np.isfinite(spread).all()
+
+
+def vector(mdnrnn: MdnRnn, count: int, max_steps: int = 4) -> DreamVectorEnv:
+    return DreamVectorEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, max_steps, count)
+
+
+def test_many_dreams_behind_gymnasiums_vector_interface(mdnrnn: MdnRnn) -> None:
+    torch.manual_seed(1)
+    env = vector(mdnrnn, 1000)
+    observed, info = env.reset(seed=0)
+    assert observed in env.observation_space
+    assert info["hidden"].shape == (1000, 8)
+    for _ in range(3):
+        observed, rewards, terminated, truncated, _ = env.step(env.action_space.sample())
+    assert observed in env.observation_space
+    assert rewards.shape == terminated.shape == truncated.shape == (1000,)
+    first = env.reset(seed=0)[0]
+    assert np.array_equal(env.reset(seed=0)[0], first)
+    assert not np.array_equal(env.reset(seed=1)[0], first)
+
+
+def test_a_dream_that_is_over_begins_anew_at_the_next_step(mdnrnn: MdnRnn) -> None:
+    with torch.no_grad():
+        mdnrnn.heads.bias[-1] = -60.0
+    env = vector(mdnrnn, 5, max_steps=3)
+    env.reset(seed=0)
+    truncated = [env.step(np.zeros(5, int))[3].all() for _ in range(3)]
+    assert truncated == [False, False, True]
+    observed, rewards, terminated, cut, _ = env.step(np.zeros(5, int))
+    known = env._starts.z.numpy()
+    assert all((row == known).all(1).any() for row in observed)
+    assert (rewards == 0).all()
+    assert not terminated.any()
+    assert not cut.any()
+
+
+def test_a_wrapper_of_gymnasiums_fits_over_the_vector_form(mdnrnn: MdnRnn) -> None:
+    env = gym.wrappers.vector.RecordEpisodeStatistics(vector(mdnrnn, 4, max_steps=2))
+    env.reset(seed=0)
+    env.step(np.zeros(4, int))
+    assert (env.step(np.zeros(4, int))[4]["episode"]["l"] == 2).all()
+
+
+def test_dreams_that_are_over_are_left_out_of_the_account(mdnrnn: MdnRnn) -> None:
+    controller = Controller(12, SPACE, "argmax")
+    some = starts(64)
+    with torch.no_grad():  # every step is worth 1
+        mdnrnn.heads.weight[-2], mdnrnn.heads.bias[-2] = 0.0, 1.0
+    found = imagine(mdnrnn, controller, torch.zeros(64, controller.parameters), some, 1.0, 40, 0)
+    assert found.ended.any()
+    assert (found.lengths[~found.ended] == 40).all()
+    assert len(set(found.lengths)) > 3
+    assert found.returns == pytest.approx(found.lengths)
+    assert (found.z_var > 0).all()
+
+
+def test_a_dream_begins_with_a_serve_where_the_player_has_to(mdnrnn: MdnRnn) -> None:
+    played, some = [], starts()
+    for serve in (None, 2):
+        controller = Controller(12, SPACE, "argmax", serve=serve)
+        found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), some, 1.0, 1, 0)
+        played.append(found.returns.sum())
+    assert played[0] != played[1]
+
+
+def test_a_controller_of_the_latent_alone_sees_no_memory(mdnrnn: MdnRnn) -> None:
+    controller = Controller(4, SPACE, "argmax")
+    assert imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), starts(), 1.0, 5, 0).lengths.all()
+
+
+def test_a_dream_stays_among_the_latents_that_v_gives(mdnrnn: MdnRnn) -> None:
+    low, high = torch.full((4,), -0.5), torch.full((4,), 0.25)
+    dreams = Dreams(mdnrnn, InitialStates(torch.zeros(50, 4), mdnrnn.start(50), low, high), 4.0, 0)
+    for _ in range(10):
+        dreams.step(torch.eye(3)[torch.zeros(50, dtype=torch.long)])
+    assert float(dreams.z.min()) == -0.5
+    assert float(dreams.z.max()) == 0.25

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from wm.envs.pixel_env import AGO, AreaResize
+from wm.envs.registry import EnvConfig
+from wm.errors import UsageProblem
+
+
+def shrink(frame: np.ndarray, size: int) -> np.ndarray:
+    """The first axis averaged to `size`, on a grid that old and new length both divide."""
+    return frame.repeat(size, axis=0).reshape(size, len(frame), *frame.shape[1:]).mean(axis=1)
+
+
+def by_definition(frame: np.ndarray, size: int) -> np.ndarray:
+    """Every output pixel is the average over the area it covers."""
+    rows = shrink(frame.astype(np.float64), size)
+    return shrink(rows.transpose(1, 0, 2), size).transpose(1, 0, 2)
+
+
+@pytest.mark.parametrize("shape", [(210, 160, 3), (96, 96, 3), (400, 600, 3), (50, 70, 1)])
+@pytest.mark.parametrize("size", [32, 37, 48])
+def test_resizing_is_the_exact_area_average(shape: tuple[int, int, int], size: int) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    small = AreaResize(*shape, size)(frame)
+    assert small.dtype == np.uint8
+    assert np.abs(small - by_definition(frame, size)).max() <= 0.51
+
+
+def test_a_constant_picture_stays_what_it_is() -> None:
+    assert (AreaResize(210, 160, 3, 64)(np.full((210, 160, 3), 255, np.uint8)) == 255).all()
+
+
+@pytest.mark.parametrize("gray", [False, True])
+def test_changes_are_seen_against_the_first_frame_of_each_episode(gray: bool) -> None:
+    plain, changes = (EnvConfig("LunarLander", gray=gray, show=show).make() for show in ("picture", "changes"))
+    for seed in (3, 4):  # another moon in each
+        first, shown = plain.reset(seed=seed)[0].astype(int), changes.reset(seed=seed)[0]
+        assert (shown == 128).all()
+        for action in (2, 2, 3, 0, 1):
+            frame, shown = plain.step(action)[0].astype(int), changes.step(action)[0]
+            assert np.abs(2 * (shown.astype(int) - 128) - (frame - first)).max() <= 1
+    assert (shown != 128).any()
+    assert (shown == 128).mean() > 0.9  # the moon is gone
+
+
+@pytest.mark.parametrize("gray", [False, True])
+def test_what_stands_still_becomes_background(gray: bool) -> None:
+    noop, right = 0, 2
+    plain, moving = (EnvConfig("Breakout", gray=gray, show=show).make() for show in ("picture", "moving"))
+    for seed in (3, 4):
+        first = plain.reset(seed=seed)[0].astype(int)
+        assert (moving.reset(seed=seed)[0] == 128).all()
+        for _ in range(10):
+            frame, shown = plain.step(right)[0].astype(int), moving.step(right)[0].astype(int)
+        moved = np.abs(frame - first) > 80  # the paddle, where it is and where it was
+        assert moved.any()
+        assert (np.sign(shown - 128) == np.sign(frame - first))[moved].all()
+        for _ in range(70):
+            shown = moving.step(noop)[0]
+        assert (shown == 128).all()
+
+
+def test_motion_shows_the_changes_of_now_and_of_before() -> None:
+    changes, motion = (
+        EnvConfig("LunarLander", gray=True, show="changes").make(),
+        EnvConfig("LunarLander", show="motion").make(),
+    )
+    for seed in (3, 4):  # nothing is remembered of the episode before
+        seen, shown = [changes.reset(seed=seed)[0]], motion.reset(seed=seed)[0]
+        for action in (2, 2, 3, 0, 1, 2, 2, 3, 3, 2, 1):
+            assert shown.shape == motion.observation_space.shape == (64, 64, 3)
+            for channel, ago in enumerate((0, AGO, 2 * AGO)):
+                assert (shown[..., [channel]] == seen[max(len(seen) - 1 - ago, 0)]).all()
+            seen.append(changes.step(action)[0])
+            shown = motion.step(action)[0]
+    assert (seen[-1] != seen[-1 - AGO]).any()
+
+
+def test_motion_has_no_single_channel() -> None:
+    with pytest.raises(UsageProblem, match="leave out --gray"):
+        EnvConfig("LunarLander", gray=True, show="motion").make()
+
+
+def test_an_action_is_held_and_its_rewards_add_up() -> None:
+    plain, held = (EnvConfig("CarRacing", action_repeat=repeat).make() for repeat in (1, 3))
+    for env in (plain, held):
+        env.reset(seed=4)
+    for step in range(20):
+        action = np.array([np.sin(step), 0.5, 0.0], np.float32)
+        one = [plain.step(action) for _ in range(3)]
+        frame, reward, *_ = held.step(action)
+        assert np.array_equal(frame, one[-1][0])
+        assert reward == sum(float(each[1]) for each in one)
+
+
+def test_what_is_known_of_an_environment_is_told_in_actions() -> None:
+    assert EnvConfig("CarRacing").max_idle == 100
+    assert EnvConfig("CarRacing", action_repeat=3).max_idle == 34
+    assert EnvConfig("CarRacing", action_repeat=3).rows_per_episode == 334
+
+
+def test_an_action_is_let_go_where_the_episode_ends() -> None:
+    env, plain = EnvConfig("CartPole", action_repeat=16).make(), EnvConfig("CartPole").make()
+    env.reset(seed=0)
+    plain.reset(seed=0)
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, ended, _, _ = env.step(1)
+        total += float(reward)
+    alone = 0.0
+    while not plain.step(1)[2]:
+        alone += 1
+    assert total == alone + 1

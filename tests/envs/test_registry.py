@@ -1,0 +1,61 @@
+import importlib.util
+
+import numpy as np
+import pytest
+
+from wm.envs.registry import NAMED, EnvConfig, find
+from wm.errors import MissingPackage, UsageProblem
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_every_named_environment_shows_frames_and_labels(name: str) -> None:
+    env = EnvConfig(name).make(labelled=True)
+    frame, info = env.reset(seed=1)
+    env.action_space.seed(0)
+    for _ in range(3):
+        frame, reward, *_, info = env.step(env.action_space.sample())
+    assert frame.shape == (64, 64, 3)
+    assert frame.dtype == np.uint8
+    assert frame.std() > 1
+    assert len(info["labels"]) == len(env.label_names) > 0
+    assert np.isfinite(float(reward))
+    env.close()
+
+
+def test_size_gray_and_action_space_are_chosen() -> None:
+    env = EnvConfig("LunarLander", size=48, gray=True, actions="continuous").make()
+    assert env.reset(seed=0)[0].shape == (48, 48, 1)
+    assert env.action_space.shape == (2,)
+    with pytest.raises(UsageProblem, match="Pong has one action space"):
+        EnvConfig("Pong", actions="continuous").make()
+
+
+def test_a_misspelt_name_gets_a_suggestion() -> None:
+    with pytest.raises(UsageProblem, match="did you mean Pong"):
+        find("Pnog")
+    with pytest.raises(UsageProblem, match="did you mean LunarLander"):
+        find("lunarlander")
+
+
+def test_any_gymnasium_id_works_as_it_is() -> None:
+    env = EnvConfig("MountainCar-v0", size=32).make()
+    assert env.reset(seed=0)[0].shape == (32, 32, 3)
+
+
+def test_a_missing_package_gets_its_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ale_py" else real(name))
+    with pytest.raises(MissingPackage, match="pip install ale-py"):
+        EnvConfig("Pong").make()
+
+
+@pytest.mark.parametrize("name", ["Pong", "CarRacing", "LunarLander"])
+def test_an_episode_does_not_depend_on_what_was_played_before(name: str) -> None:
+    def play(env: object, seed: int) -> bytes:
+        frame, _ = env.reset(seed=seed)  # type: ignore[attr-defined]
+        frames = [frame, *(env.step(env.action_space.sample() * 0 + 0)[0] for _ in range(20))]  # type: ignore[attr-defined]
+        return np.stack(frames).tobytes()
+
+    used, fresh = EnvConfig(name).make(), EnvConfig(name).make()
+    play(used, 7)
+    assert play(used, 3) == play(fresh, 3)

@@ -1,0 +1,189 @@
+"""Our drawing against gymnasium's own: whole episodes of the unmodified environment, equal seeds and actions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wm.envs.pixel_env import AreaResize
+from wm.envs.registry import EnvConfig
+from wm.envs.renderers import atari, car_racing
+from wm.envs.renderers import source_check as sources
+from wm.errors import MissingPackage, UsageProblem
+
+
+def play(name: str, seed: int, steps: int, **how: Any) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """Frames, and everything else a step gives."""
+    env = EnvConfig(name, **how).make(labelled=True)
+    env.action_space.seed(seed)
+    frame, info = env.reset(seed=seed)
+    frames, told = [frame], [(0.0, False, False, *info.get("labels", ()))]
+    for step in range(steps):
+        if step % 3 == 0:
+            held = env.action_space.sample()
+        frame, reward, terminated, truncated, info = env.step(held)
+        frames.append(frame)
+        told.append((float(reward), terminated, truncated, *info.get("labels", ())))
+        if terminated or truncated:
+            break
+    env.close()
+    return np.stack(frames).astype(int), told
+
+
+def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") -> np.ndarray:
+    """Mean absolute difference of every frame, in 1/255; everything else must be equal."""
+    (theirs, told), (ours, same) = (play(name, seed, steps, size=size, render=r) for r in ("gymnasium", render))
+    assert len(theirs) > 8
+    assert np.array_equal(np.array(told, float), np.array(same, float), equal_nan=True)
+    return np.abs(theirs - ours).mean(axis=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "steps", "size", "worst"),
+    [
+        ("Pong", 3, 500, 64, 0),
+        ("Breakout", 1, 1000, 64, 0),
+        ("ALE/Seaquest-v5", 2, 300, 48, 0),
+        ("CarRacing", 0, 160, 96, 0.05),
+        ("CarRacing", 4, 160, 64, 0.05),
+        ("LunarLander", 1, 1000, 64, 0.05),
+        ("LunarLander", 2, 1000, 37, 0.05),
+        ("CartPole", 7, 500, 64, 0),
+        ("Acrobot", 0, 120, 64, 0.001),
+    ],
+)
+def test_exact_drawing_is_gymnasiums_and_nothing_else_changes(
+    name: str, seed: int, steps: int, size: int, worst: float
+) -> None:
+    assert compare(name, seed, steps, size).max() <= worst
+
+
+@pytest.mark.parametrize(("name", "steps"), [("CarRacing", 120), ("Pong", 300)])
+def test_who_does_not_look_gets_the_same_rewards(name: str, steps: int) -> None:
+    blind, plain = EnvConfig(name).make_unrendered(), EnvConfig(name)._build()
+    for env in (blind, plain):
+        env.reset(seed=3)
+        env.action_space.seed(3)
+    for _ in range(steps):
+        one, two = (env.step(env.action_space.sample())[1:4] for env in (blind, plain))
+        assert one == two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["CarRacing", "LunarLander"])
+def test_exact_drawing_over_whole_episodes(name: str) -> None:
+    differences = np.concatenate([compare(name, seed, 1000, 64) for seed in range(10, 14)])
+    assert differences.mean() < 0.1
+    assert differences.max() < 0.1
+
+
+@pytest.mark.parametrize(("name", "worst"), [("CarRacing", 2.5), ("LunarLander", 1.5)])
+def test_fast_drawing_is_close(name: str, worst: float) -> None:
+    differences = compare(name, 1, 120, 64, "fast")
+    assert 0.05 < differences.mean() < worst
+
+
+def drives(size: int, steps: int) -> tuple[Any, Any]:
+    """The frames (steps, size, size, 3) of the same drive, drawn exactly and fast."""
+    exact, fast = (EnvConfig("CarRacing", size=size, render=render).make() for render in ("exact", "fast"))
+    for env in (exact, fast):
+        env.reset(seed=2)
+    actions = [np.array([np.sin(step / 5), 0.5, 0.0], np.float32) for step in range(steps)]
+    one, two = (np.array([env.step(action)[0] for action in actions], int) for env in (exact, fast))
+    return one, two
+
+
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+def test_fast_drawing_has_the_dashboard_and_the_car_as_they_are(size: int) -> None:
+    exact, fast = drives(size, 60)
+    dashboard = np.s_[:, size * 7 // 8 :]
+    assert np.abs(exact[dashboard] - fast[dashboard]).max() <= 1
+    assert exact[dashboard].max() > 100
+    car = np.s_[:, size * 66 // 96 : size * 78 // 96, size * 36 // 96 : size * 60 // 96]
+    assert np.abs(exact[car] - fast[car]).mean() < 0.1  # 1.7 to 3.7 when it was drawn coarsely, and brighter
+    assert exact[car].std() > 20
+
+
+@pytest.mark.parametrize("render", ["exact", "fast"])
+def test_a_bar_of_the_dashboard_covers_another(render: str) -> None:
+    theirs, ours = (EnvConfig("CarRacing", render=how).make() for how in ("gymnasium", render))
+    for env in (theirs, ours):
+        env.reset(seed=2)
+    for _ in range(12):  # spins to the left, steers to the right: the red bar reaches the green one
+        frames = []
+        for env in (theirs, ours):
+            env.env.unwrapped.car.hull.angularVelocity = 12.0  # type: ignore[attr-defined]
+            frames.append(env.step(np.array([1.0, 0.0, 0.0], np.float32))[0][56:].astype(int))
+        assert np.abs(frames[0] - frames[1]).max() <= 1
+
+
+def test_fast_drawing_is_as_bright() -> None:
+    exact, fast = drives(64, 60)
+    assert np.abs((exact - fast).mean(axis=(0, 1, 2))).max() < 0.5
+
+
+def test_fast_drawing_has_the_tiles_that_the_car_has_touched_in_their_new_color() -> None:
+    exact, fast = drives(64, 110)
+    behind = np.s_[60:90, 53:56, 30:34]  # the road, a car's length behind it
+    assert abs((exact[behind] - fast[behind]).mean()) < 1  # 2.4 in the old colors
+
+
+def test_fast_drawing_sees_the_end_of_the_world() -> None:
+    exact, fast = drives(64, 2)  # from high above
+    assert exact[0, :8, 48:].max() == fast[0, :8, 48:].max() == 0
+    assert np.abs(exact[0] - fast[0]).mean() < 2
+
+
+def test_the_next_episode_of_an_atari_env_does_not_remember_the_last() -> None:
+    used, fresh = EnvConfig("Breakout").make(), EnvConfig("Breakout", render="gymnasium").make()
+    used.reset(seed=9)
+    for seed in range(6):
+        for _ in range(10):
+            used.step(1)  # held, and sticky: it would serve in the next episode
+        one, two = (env.reset(seed=seed)[0] for env in (used, fresh))
+        frames, same = [one], [two]
+        for _ in range(25):
+            frames.append(used.step(3)[0])
+            same.append(fresh.step(3)[0])
+        assert np.array_equal(frames, same), seed
+
+
+def test_an_emulator_with_another_state_loads_the_rom_for_every_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atari, "_seeded", lambda state, seed: b"?")
+    env = EnvConfig("Pong").make()
+    env.reset(seed=0)
+    loads = []
+    monkeypatch.setattr(type(env.env.unwrapped), "load_game", lambda self: loads.append(1))  # type: ignore[attr-defined]
+    env.reset(seed=1)
+    assert loads
+
+
+def test_a_gymnasium_that_draws_differently_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(car_racing, "_KNOWN", ("0123456789abcdef",))
+    with pytest.raises(MissingPackage, match="--render gymnasium"):
+        EnvConfig("CarRacing").make()
+    EnvConfig("CarRacing", render="gymnasium").make().close()
+
+
+def test_a_changed_line_changes_the_digest() -> None:
+    assert sources.digest([play]) != sources.digest([compare])
+
+
+def test_fast_is_refused_where_there_is_no_fast_path() -> None:
+    with pytest.raises(UsageProblem, match="LunarLander, CarRacing have"):
+        EnvConfig("Pong", render="fast").make()
+
+
+@pytest.mark.parametrize(("shape", "size"), [((60, 90, 3), 32), ((100, 40, 4), 37)])
+def test_a_patched_picture_is_the_whole_one_computed_again(shape: tuple[int, int, int], size: int) -> None:
+    random = np.random.default_rng(0)
+    resize = AreaResize(*shape, size)
+    before = random.integers(0, 256, shape, np.uint8)
+    after = before.copy()
+    after[20:41, 7:22] = 0
+    patched, banded = resize(before), resize(before)
+    resize.patch(patched, after, (7, 20, 15, 21))
+    assert np.abs(patched.astype(int) - resize(after)).max() <= 1
+    bands = resize.bands((before != after).reshape(shape[0], -1))
+    resize.redo(banded, bands, after[resize.sources[bands]])
+    assert np.array_equal(banded, resize(after))

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import RECIPE, make_episode
+from wm.episodes import frame_batches as batches
+from wm.episodes import schema
+from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
+from wm.episodes.writer import Writer, create
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    monkeypatch.setattr(schema, "PART_ROWS", 150)
+    monkeypatch.setattr(batches, "GROUP_CHUNKS", 3)
+    return grow(tmp_path / "d.zarr", 30)
+
+
+def grow(path: Path, upto: int) -> Dataset:
+    if not path.exists():
+        create(path, RECIPE)
+    with Writer(path, RECIPE) as writer:
+        for index in range(writer.next, upto):
+            writer.add(make_episode(index).pack())
+    return Dataset.open(path)
+
+
+def draw(dataset: Dataset, ram: int, steps: list[int], seed: int = 0) -> list[np.ndarray]:
+    source = FrameBatches(dataset, np.ones(dataset.episodes, bool), 16, seed, ram)
+    assert source.in_memory == (ram > 0)
+    return [source.at(step) for step in steps]
+
+
+def test_streamed_and_in_memory_batches_are_equal(dataset: Dataset) -> None:
+    steps = [0, 1, 2, 30, 36, 37, 38, 80, 3]
+    for one, two in zip(draw(dataset, 0, steps), draw(dataset, 1 << 30, steps), strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_a_batch_depends_on_seed_and_step_alone(dataset: Dataset) -> None:
+    forwards = draw(dataset, 0, [0, 1, 2, 50])
+    backwards = draw(dataset, 0, [50, 2, 1, 0])[::-1]
+    assert all(np.array_equal(one, two) for one, two in zip(forwards, backwards, strict=True))
+    assert not np.array_equal(forwards[0], draw(dataset, 0, [0], seed=1)[0])
+
+
+def test_an_epoch_shows_every_frame_once(dataset: Dataset) -> None:
+    steps = list(range(dataset.rows // 16))
+    seen = np.concatenate(draw(dataset, 0, steps))
+    real = FrameReader(dataset).read(0, dataset.rows)
+    assert len({frame.tobytes() for frame in seen}) == len(seen)
+    assert {frame.tobytes() for frame in seen} <= {frame.tobytes() for frame in real}
+
+
+def test_batches_of_a_prefix_do_not_change_when_the_dataset_grows(tmp_path: Path, dataset: Dataset) -> None:
+    short = grow(tmp_path / "short.zarr", 10)
+    one, two = draw(short, 0, [0, 5, 13]), draw(Dataset.open(dataset.path, 10), 0, [0, 5, 13])
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_only_chosen_episodes_are_shown(dataset: Dataset) -> None:
+    chosen = np.zeros(30, bool)
+    chosen[[2, 17]] = True
+    source = FrameBatches(dataset, chosen, 8, 0, 0)
+    allowed = {frame.tobytes() for k in (2, 17) for frame in make_episode(k).frames}
+    assert source.frames == 40
+    for step in range(5):
+        assert {frame.tobytes() for frame in source.at(step)} <= allowed
+
+
+def test_held_out_is_a_matter_of_the_episodes_own_seed() -> None:
+    seeds = np.arange(200)
+    held = held_out(seeds, 0.1)
+    assert 8 <= held.sum() <= 35
+    assert np.array_equal(held_out(seeds[:150], 0.1)[held[:150]], held[:150][held[:150]])
+    assert held_out(seeds[:2], 0.1).sum() == 1
+    assert held_out(seeds[:1], 0.1).sum() == 0

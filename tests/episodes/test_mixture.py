@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import write_dataset
+from tests.episodes.test_windows import make
+from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameBatches
+from wm.episodes.latents import join
+from wm.episodes.mixture import FrameMixture, WindowMixture, split_batch
+from wm.episodes.windows import Windows
+from wm.errors import UsageProblem
+
+
+def test_a_batch_is_divided_by_weight_and_nobody_is_left_out() -> None:
+    assert split_batch(32, [1]) == [32]
+    assert split_batch(32, [0.3, 0.7]) == [10, 22]
+    assert split_batch(8, [1, 1000]) == [1, 7]
+    assert sum(split_batch(64, [1, 2, 3])) == 64
+    with pytest.raises(UsageProblem, match="--batch is 1 but there are 2 datasets"):
+        split_batch(1, [1, 1])
+
+
+def test_frames_come_from_every_dataset_by_its_part(tmp_path: Path) -> None:
+    sources = []
+    for name, part in (("a", 5), ("b", 3)):
+        dataset = Dataset.open(write_dataset(tmp_path / name, 4 if name == "a" else 6))
+        sources.append(FrameBatches(dataset, np.ones(dataset.episodes, bool), part, 0, 10**9))
+    together = FrameMixture(sources)
+    out = np.empty((8, 32, 32, 3), np.uint8)
+    for step in (0, 3, 11):
+        batch = together.at(step, out).copy()
+        assert np.array_equal(batch[:5], sources[0].at(step))
+        assert np.array_equal(batch[5:], sources[1].at(step))
+    assert together.about(0).count("batch 0") == 2
+
+
+def test_windows_come_from_every_dataset_by_its_part() -> None:
+    one, two = make(), make((7, 9))
+    sources = [Windows(part, np.ones(len(part.ends), bool), 4, size, 0) for part, size in ((one, 3), (two, 2))]
+    batch = WindowMixture(sources).at(7)
+    assert batch.means.shape[:2] == (5, 5)
+    assert np.array_equal(batch.means[3:], sources[1].at(7).means)
+
+
+def test_joined_latents_keep_every_episode_apart() -> None:
+    one, two = make(), make((7, 9))
+    whole = join([one, two])
+    assert whole.rows == one.rows + two.rows
+    assert np.array_equal(whole.ends[len(one.ends) :], two.ends + one.rows)
+    last = Windows(whole, np.ones(len(whole.ends), bool), 4, 1, 0).cut(np.array([[len(whole.ends) - 1, 0]]))
+    alone = Windows(two, np.ones(len(two.ends), bool), 4, 1, 0).cut(np.array([[len(two.ends) - 1, 0]]))
+    assert np.array_equal(last.means, alone.means)

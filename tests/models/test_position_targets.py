@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import torch
+
+from wm.evaluation.probe import read
+from wm.models.vae.networks import pictures
+from wm.models.vae.position_targets import PositionTargets
+
+
+def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
+    """A dim dot of one pixel and a bright bar twelve pixels long, each at random places; and those."""
+    random = np.random.default_rng(0)
+    places = np.stack([random.integers(4, 60, count), random.integers(4, 60, count), random.integers(8, 52, count)], 1)
+    frames = np.full((count, 64, 64, channels), 90, np.uint8)
+    for frame, (x, y, bar) in zip(frames, places, strict=True):
+        frame[bar - 6 : bar + 6, 2:4] = (200, 60, 90)[:channels]
+        frame[y, x] = 160
+    return torch.from_numpy(frames), places.astype(np.float64)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_positions_are_linear_in_them(channels: int) -> None:
+    frames, places = scenes(800, channels)
+    found = PositionTargets(frames, 32)(pictures(frames)).numpy()
+    readings = read(found[:600], places[:600], found[600:], places[600:])
+    assert min(r2 for r2, _, _ in readings) > 0.9
+
+
+def test_two_polynomials_per_axis_tell_a_place_and_two_cosines_a_curve() -> None:
+    frames, places = scenes(800, 3)
+
+    def reading(basis: str) -> float:
+        found = PositionTargets(frames, 7, basis=basis)(pictures(frames)).numpy()
+        assert found.shape[1] == 3 * 2 * 2
+        return min(r2 for r2, _, _ in read(found[:600], places[:600], found[600:], places[600:]))
+
+    assert reading("polynomials") > 0.998 > reading("cosines")
+
+
+@pytest.mark.parametrize(("latent", "channels", "count"), [(32, 3, 48), (64, 3, 108), (32, 1, 49), (2, 3, 12)])
+def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, count: int) -> None:
+    frames, _ = scenes(200, channels)
+    assert PositionTargets(frames, latent).count == count
+
+
+def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
+    frames, _ = scenes(400, 3)
+    found = PositionTargets(frames, 32)(pictures(frames))
+    assert found.shape == (400, 48)
+    assert found.mean(0).abs().max() < 1e-2
+    assert found.std(0).max() < 1.01
+    assert (found.std(0) > 0.9).sum() >= 10
+    still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
+    assert PositionTargets(still, 32)(pictures(still)).abs().max() < 0.1
+
+
+def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
+    random = np.random.default_rng(1)
+    angles, (x, y) = random.uniform(-0.7, 0.7, 800), random.uniform(12, 52, (2, 800))
+    rows, columns = np.mgrid[:64, :64]
+    along = (columns - x[:, None, None]) * np.cos(angles)[:, None, None]
+    along += (rows - y[:, None, None]) * np.sin(angles)[:, None, None]
+    across = (rows - y[:, None, None]) * np.cos(angles)[:, None, None]
+    across -= (columns - x[:, None, None]) * np.sin(angles)[:, None, None]
+    shade = 150 * np.clip(6 - np.abs(along), 0, 1) * np.clip(2 - np.abs(across), 0, 1)
+    frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
+
+    def reading(orientations: int) -> float:
+        found = PositionTargets(frames, 64, orientations)(pictures(frames)).numpy()
+        return read(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
+
+    assert reading(2) > 0.9
+    assert reading(0) < 0.5
+
+
+def test_orientations_take_the_room_of_positions() -> None:
+    frames, _ = scenes(200, 3)
+    assert PositionTargets(frames, 64, 2).count == 3 * 16 + 9 * 4

@@ -1,0 +1,87 @@
+import numpy as np
+import torch
+
+from tests.models.test_dreamer import made
+from wm.actions import ActionSpace
+from wm.models.controller import SERVE_STEPS, Controller
+from wm.models.mdnrnn.network import MdnRnn
+from wm.models.vae.networks import build
+from wm.rollouts.agents import DreamerAgent, VmcAgent
+from wm.rollouts.loop import EpisodeJob
+
+SPACE = ActionSpace(count=3)
+
+
+def make(slots: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
+    torch.manual_seed(0)
+    mdnrnn = MdnRnn(4, 3, 8, 2, 10.0)
+    controller = Controller(12, SPACE, "argmax", serve=serve)
+    candidates = np.random.default_rng(0).normal(size=(5, controller.parameters)).astype(np.float32)
+    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, slots), candidates
+
+
+def test_a_slot_acts_the_same_whoever_its_neighbours_are() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (6, 4, 32, 32, 3), np.uint8)
+    played = []
+    for others in (0, 3):
+        agent, _ = make(4)
+        for slot in range(4):
+            agent.begin(slot, EpisodeJob(slot, 0, candidate=2 if slot == 1 else others))
+        acts = []
+        for step in range(6):
+            shown = frames[step].copy()
+            if others:
+                shown[[0, 2, 3]] = 255 - shown[[0, 2, 3]]
+            acts.append(int(agent.act(shown, [{}] * 4)[1]))
+        played.append(acts)
+    assert played[0] == played[1]
+
+
+def test_hidden_state_is_carried_on_and_begins_anew() -> None:
+    agent, _ = make(1)
+    agent.begin(0, EpisodeJob(0, 0))
+    agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
+    assert agent._h.abs().sum() > 0
+    agent.begin(0, EpisodeJob(1, 0))
+    assert agent._h.abs().sum() == 0
+
+
+def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
+    agent, _ = make(1, serve=1)
+    agent.begin(0, EpisodeJob(0, 0, candidate=1))
+    frames = np.zeros((1, 32, 32, 3), np.uint8)
+    lives = [5] * 6 + [4] * 6
+    acts = [int(agent.act(frames, [{"lives": n}])[0]) for n in lives]
+    other = acts[SERVE_STEPS]
+    assert acts[:SERVE_STEPS] == [1] * SERVE_STEPS
+    assert acts[6 : 6 + SERVE_STEPS] == [1] * SERVE_STEPS
+    assert other != 1 or acts[5] != 1, "the candidate happens to serve by itself; choose another"
+
+
+def test_a_dreamer_serves_too_and_knows_that_it_did() -> None:
+    for serve in (0, 1, 2):  # at least two of them are not what it would do
+        agent = DreamerAgent(made(), SPACE, 2, serve)
+        agent.begin(0, EpisodeJob(0, 0))
+        frames = np.zeros((2, 32, 32, 1), np.uint8)
+        lives = [5] * 4 + [4] * 4
+        for step, left in enumerate(lives):
+            acts = agent.act(frames, [{"lives": left}, {}])
+            assert agent._actions.argmax(-1).tolist() == acts.tolist()
+            if step % 4 < SERVE_STEPS:
+                assert acts[0] == serve
+
+
+def test_acting_keeps_no_graph() -> None:
+    agent, _ = make(1)
+    agent.begin(0, EpisodeJob(0, 0))
+    agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
+    assert not agent._h.requires_grad
+    assert agent._h.grad_fn is None
+
+
+def test_an_agent_without_memory_acts_on_the_latent_alone() -> None:
+    controller = Controller(4, SPACE, "argmax")
+    candidates = np.random.default_rng(0).normal(size=(1, controller.parameters)).astype(np.float32)
+    agent = VmcAgent(build("small", 32, 3, 4), None, controller, candidates, 2)
+    agent.begin(0, EpisodeJob(0, 0))
+    assert agent.act(np.zeros((2, 32, 32, 3), np.uint8), [{}] * 2).shape == (2,)

@@ -1,0 +1,76 @@
+from typing import Any
+
+import numpy as np
+
+from wm.rollouts.loop import EpisodeJob, Trajectory, play, record
+
+
+class CountingEnv:
+    """Shows (seed, step); ends after `seed % 5 + 2` steps; the reward is the action."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        assert seed is not None
+        self.seed, self.t = seed, 0
+        return np.array([seed, 0.0]), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return np.array([self.seed, float(self.t)]), float(action), self.t == self.seed % 5 + 2, False, {}
+
+
+class TapeAgent:
+    """Acts with the step it sees, and writes down who began where."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots, self.began = slots, []  # type: ignore[var-annotated]
+
+    def begin(self, slot: int, job: EpisodeJob) -> None:
+        self.began.append((slot, job.key))
+
+    def act(self, frames: Any, infos: Any) -> Any:
+        assert len(frames) == len(infos) == self.slots
+        return frames[:, 1]
+
+
+def outcomes(slots: int) -> Any:
+    jobs = [EpisodeJob(key, seed=10 + key) for key in range(7)]
+    return sorted(play(TapeAgent(slots), [CountingEnv() for _ in range(slots)], jobs), key=lambda o: o.key)
+
+
+def test_outcomes_do_not_depend_on_the_number_of_slots() -> None:
+    assert outcomes(1) == outcomes(3) == outcomes(16)
+    assert [o.length for o in outcomes(2)] == [(10 + k) % 5 + 2 for k in range(7)]
+
+
+def test_a_free_slot_takes_the_next_job() -> None:
+    agent = TapeAgent(2)
+    list(play(agent, [CountingEnv(), CountingEnv()], [EpisodeJob(k, seed=k) for k in range(4)]))
+    assert sorted(key for _, key in agent.began) == [0, 1, 2, 3]
+    assert {slot for slot, _ in agent.began} == {0, 1}
+
+
+def test_max_steps_truncates_and_says_so() -> None:
+    (outcome,) = play(TapeAgent(1), [CountingEnv()], [EpisodeJob(0, seed=14)], max_steps=3)
+    assert (outcome.length, outcome.terminated, outcome.truncated) == (3, False, True)
+
+
+class StingyEnv(CountingEnv):
+    """Pays at its third step only, and goes on and on."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, _, _, _, info = super().step(action)
+        return observation, 1.0 if self.t == 3 else -0.1, False, False, info
+
+
+def test_an_episode_is_truncated_when_nothing_good_happened_for_long() -> None:
+    (outcome,) = play(TapeAgent(1), [StingyEnv()], [EpisodeJob(0, seed=14)], max_steps=50, max_idle=4)
+    assert (outcome.length, outcome.truncated) == (3 + 4, True)
+
+
+def test_a_recorded_episode_has_a_row_more_than_actions() -> None:
+    played: Trajectory = record(TapeAgent(1), CountingEnv(), EpisodeJob(0, seed=12), lambda rows: np.zeros(rows))
+    assert played.frames[:, 1].tolist() == [0, 1, 2, 3, 4]
+    assert played.actions.tolist() == [0, 1, 2, 3, 0]  # action t is taken after seeing frame t
+    assert played.rewards.tolist() == [0, 1, 2, 3, 0]
+    assert played.terminated
+    assert not played.truncated

@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from wm.telemetry.metrics_log import NAME, MetricsLog, read, show_picture
+
+
+def test_a_reopened_log_has_no_step_twice_and_no_torn_line(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path, 0)
+    for step in (10, 20, 30):
+        log.write(step, {"loss": 1.0 / step})
+    with open(tmp_path / NAME, "a") as file:
+        file.write('{"step": 40, "lo')
+    log = MetricsLog(tmp_path, 20)
+    log.write(30, {"loss": 0.5})
+    log.close()
+    assert [(line["step"], line["loss"]) for line in read(tmp_path)] == [(10, 0.1), (20, 0.05), (30, 0.5)]
+    assert all(line["rss_anon_mb"] > 1 for line in read(tmp_path))
+
+
+def test_tensorboard_has_the_same_names_and_numbers_and_the_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = MetricsLog(tmp_path, -1)
+    for step in (1, 2):
+        log.write(step, {"loss": 0.5 * step, "validation_loss": 3.0})
+    log.close()
+    picture = tmp_path / "picture.png"
+    Image.fromarray(np.full((4, 6, 3), 200, np.uint8)).save(picture)
+    show_picture(tmp_path, 2, "reconstructions", picture.read_bytes())
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    lines = read(tmp_path)
+    assert set(events.Tags()["scalars"]) == set(lines[0])
+    assert {"step", "loss", "validation_loss", "rss_anon_mb", "unexplained_mb"} <= set(lines[0])
+    for name in ("loss", "rss_anon_mb"):
+        assert [event.value for event in events.Scalars(name)] == pytest.approx([line[name] for line in lines])
+    (shown,) = events.Images("reconstructions")
+    assert (shown.width, shown.height) == (6, 4)

@@ -1,0 +1,201 @@
+"""Telemetry and what is made of it: a slope, its interval, a verdict with its reason."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from wm.rollouts.workers import Workers
+from wm.telemetry import heap_snapshot as census
+from wm.telemetry import usage as memory
+from wm.telemetry.malloc import trim
+from wm.telemetry.trend import column, judge, phases, trend
+from wm.telemetry.usage import Meter, anonymous_memory, children_memory, optimizer_bytes
+
+
+def lines(count: int = 200, every: int = 50, **columns: Any) -> list[dict[str, Any]]:
+    """Lines of metrics; a column is a function of the step."""
+    flat = {"rss_anon_mb": lambda s: 400.0, "buffers_mb": lambda s: 50.0, "unexplained_mb": lambda s: 0.0}
+    random = np.random.default_rng(0)
+    return [
+        {"step": every * number, "process": 1, "memory_free_mb": 8000.0}
+        | {name: told(every * number) + random.normal(0, 0.5) for name, told in (flat | columns).items()}
+        for number in range(count)
+    ]
+
+
+def test_a_reading_sees_what_is_allocated_and_what_explains_it(tmp_path: Path) -> None:
+    meter = Meter(tmp_path)
+    first = meter.read(0)
+    held = np.ones(40_000_000, np.uint8)
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(2_000_000)
+    second = meter.read(held.nbytes)
+    third = meter.read(0)
+    assert first["unexplained_mb"] == 0
+    assert second["rss_anon_mb"] - first["rss_anon_mb"] > 38
+    assert abs(second["unexplained_mb"]) < 3
+    assert third["unexplained_mb"] > 37
+    assert second["disk_mb"] == 2
+    assert all(isinstance(value, float | int) for value in second.values())
+
+
+def test_memory_that_was_given_back_is_not_counted(tmp_path: Path) -> None:
+    if not trim():
+        pytest.skip("this malloc cannot be asked to give memory back")
+    before = anonymous_memory()
+    kept = [bytearray(100_000) for _ in range(800)]
+    top = bytearray(1000)
+    del kept
+    trim()
+    assert anonymous_memory() - before < 20_000_000
+    del top
+
+
+def test_children_count() -> None:
+    import subprocess
+    import sys
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", "x = bytearray(60_000_000); print(1, flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert children_memory() > 55_000_000
+    child.communicate(b"\n")
+
+
+_held: list[bytearray] = []
+
+
+def hold(size: int) -> int:
+    """In a worker: keep so many bytes."""
+    _held.append(bytearray(size))
+    return size
+
+
+def test_workers_count_wherever_they_come_from() -> None:
+    with Workers(1, lambda: None, time.monotonic) as workers:
+        list(workers.map(hold, [(1,)]))
+        before = children_memory()
+        list(workers.map(hold, [(60_000_000,)]))
+        assert abs(children_memory() - before - 60_000_000) < 2_000_000
+
+
+def test_weights_gradients_and_moments_are_accounted_for() -> None:
+    layer = torch.nn.Linear(100, 100)
+    optimizer = torch.optim.Adam(layer.parameters())
+    assert optimizer_bytes(optimizer) == 4 * 10_100
+    layer(torch.ones(1, 100)).sum().backward()
+    optimizer.step()
+    assert optimizer_bytes(optimizer) == 4 * (4 * 10_100 + 2)  # and two counters of steps
+
+
+def test_the_slope_is_that_of_most_pairs_and_its_interval_holds_it() -> None:
+    steps = np.arange(300) * 10.0
+    values = 0.01 * steps + np.random.default_rng(0).normal(0, 1, 300)
+    values[::29] += 500  # a few outliers do not move it
+    found = trend(steps.tolist(), values.tolist())
+    assert found.slope == pytest.approx(0.01, rel=0.05)
+    assert found.low < 0.01 < found.high
+    assert found.drift == pytest.approx(30, rel=0.06)
+    assert found.correlation > 0.8
+
+
+@pytest.mark.parametrize(
+    ("word", "columns"),
+    [
+        ("flat", {}),
+        ("leaking", {"rss_anon_mb": lambda s: 400 + 0.005 * s, "unexplained_mb": lambda s: 0.005 * s}),
+        ("filling a buffer", {"rss_anon_mb": lambda s: 400 + 0.005 * s, "buffers_mb": lambda s: 50 + 0.005 * s}),
+        ("at capacity", {"memory_free_mb": lambda s: 120.0}),
+    ],
+)
+def test_verdicts(word: str, columns: dict[str, Any]) -> None:
+    found = judge(lines(**columns))
+    assert found.word == word, found.reason
+
+
+@pytest.mark.parametrize(
+    ("word", "columns"),
+    [
+        ("flat", {}),
+        ("leaking", {"cuda_blocks_small": lambda s: 8000 + 8.5 * s, "cuda_allocated_mb": lambda s: 500 + 0.2 * s}),
+        ("fragmenting", {"cuda_reserved_mb": lambda s: 900 + 0.02 * s}),
+        ("at capacity", {"cuda_retries": lambda s: s // 100}),
+    ],
+)
+def test_verdicts_on_a_device(word: str, columns: dict[str, Any]) -> None:
+    names = {"blocks_small": 8000.0, "allocated_mb": 500.0, "reserved_mb": 900.0, "retries": 0.0}
+    made = {f"cuda_{name}": (lambda s, value=value: value) for name, value in names.items()} | columns
+    told = lines(**made)
+    for line in told:
+        line["cuda_retries"] = round(line["cuda_retries"] / 10) * 10
+    found = judge(told)
+    assert found.word == word, found.reason
+
+
+def test_only_the_last_process_and_what_comes_after_the_fill_are_judged() -> None:
+    told = lines(rss_anon_mb=lambda s: 300 + 0.02 * min(s, 5000), unexplained_mb=lambda s: 0.02 * min(s, 5000))
+    assert judge(told).word == "leaking"
+    for line in told:
+        line["replay"] = min(line["step"], 5000)
+    assert {name: len(part) for name, part in phases(told).items()} == {"filling": 100, "full": 100}
+    assert judge(told).word == "flat"
+    for line in told[:150]:
+        line["process"] = 0
+    assert sum(len(part) for part in phases(told).values()) == 50
+    assert judge(told[:8]).word == "too short to tell"
+
+
+def test_readings_after_a_trim_are_preferred() -> None:
+    told = lines(unexplained_mb=lambda s: 0.05 * s)
+    for number, line in enumerate(told):
+        line["trimmed"] = float(number % 5 == 0)
+        if number % 5 == 0:
+            line["unexplained_mb"] = 0.0
+    assert judge(told).word == "flat"
+
+
+def test_a_census_names_what_grew(tmp_path: Path) -> None:
+    census.save(tmp_path, 10)
+    weight = torch.ones(7, requires_grad=True)
+    kept = [weight * 2 for _ in range(50)]
+    census.save(tmp_path, 20)
+    grown = {what: (size, count) for what, size, count in census.growth(tmp_path)}
+    assert grown["tensor [7] torch.float32, made by MulBackward0"] == (50 * 28, 50)
+    assert len(kept) == 50
+    assert len(census.take()) <= census.MOST
+
+
+def test_the_allocators_counters_are_told_pool_by_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {
+        f"{kind}.{pool}.current": size * (1 if pool == "small_pool" else 1000)
+        for kind, size in (("allocated_bytes", 1e6), ("reserved_bytes", 2e6), ("active_bytes", 3e6), ("active", 4))
+        for pool in ("small_pool", "large_pool")
+    }
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats | {"num_alloc_retries": 5})
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (6e6, 7e6))
+    found = memory.cuda_memory()
+    for pool, factor in (("small", 1), ("large", 1000)):
+        bytes_of = [found[f"cuda_{kind}_{pool}_mb"] for kind in ("allocated", "reserved", "active")]
+        assert (*bytes_of, found[f"cuda_blocks_{pool}"]) == (factor, 2 * factor, 3 * factor, 4 * factor)
+    assert (found["cuda_retries"], found["cuda_free_mb"], found["cuda_total_mb"]) == (5, 6, 7)
+
+
+def test_cudas_own_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:  # I15
+    asked = {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **named: asked.update(named))
+    census.begin()
+    assert asked == {"max_entries": census.HISTORY}
+
+
+def test_a_column_that_is_not_there_has_no_trend() -> None:
+    assert column(lines(), "cuda_allocated_mb") is None

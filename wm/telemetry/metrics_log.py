@@ -1,0 +1,92 @@
+"""`metrics.jsonl`: one JSON object a line, with memory telemetry; TensorBoard beside it where it is installed."""
+
+import importlib.util
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from wm.artifacts import durable
+from wm.telemetry.usage import Meter
+
+NAME = "metrics.jsonl"
+
+
+class Board:
+    """TensorBoard's event file beside the metrics, with the same names; nothing where it is not installed."""
+
+    def __init__(self, folder: Path, step: int = -1) -> None:
+        self._writer: Any = None
+        if importlib.util.find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=None if step < 0 else step)
+
+    def scalars(self, step: int, values: dict[str, float]) -> None:
+        """Numbers by name."""
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
+    def picture(self, step: int, name: str, png: bytes) -> None:
+        """A PNG."""
+        if self._writer is not None:
+            pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+            self._writer.add_image(name, pixels, step, dataformats="HWC")
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def show_picture(folder: Path, step: int, name: str, png: bytes) -> None:
+    """Add a PNG to a finished training's event file."""
+    board = Board(folder)
+    board.picture(step, name, png)
+    board.close()
+
+
+class MetricsLog:
+    """Appends metrics by step, with the memory in use; `buffers` tells how many bytes long-lived buffers hold. Opened
+    at a step, it drops later lines and a torn last one: nothing stands twice."""
+
+    def __init__(self, folder: Path, step: int, buffers: Callable[[], int] = lambda: 0) -> None:
+        self._path = folder / NAME
+        kept = [line for line in read(folder) if line["step"] <= step]
+        durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        self._board, self._meter, self._buffers = Board(folder, step), Meter(folder), buffers
+
+    def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
+        """Append one line, and return it: the step, the values, the memory in use, and which process it was."""
+        line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self._board.scalars(step, line)
+        return line
+
+    def close(self) -> None:
+        """Make the file durable."""
+        with open(self._path, "a") as file:
+            os.fsync(file.fileno())
+        self._board.close()
+
+
+def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
+    """All whole lines of a folder's metrics, or of another log that may be growing."""
+    lines = []
+    try:
+        text = (folder / name).read_text(encoding="utf-8")
+    except OSError:
+        return []
+    for line in text.splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return lines
