@@ -3,8 +3,8 @@ CarRacing's own env.step (which draws), the others' rgb_array with our area resi
 
 from benchmarks.measure import one_core, rates, report
 from benchmarks.playing import Collector
-from wm.envs.pixel_env import AreaResize
 from wm.envs.registry import EnvConfig
+from wm.envs.resize import AreaResize
 
 STEPS = 20
 GOALS = (

@@ -63,7 +63,7 @@ def our_step(precision: Precision) -> Iterator[float]:
     torch.manual_seed(0)
     learner = DreamerTrainer(
         Dreamer(FORM), precision.cast, horizon=15, entropy=3e-4, drawing=ReconstructionWeights(1.0, 1000.0, 0.5),
-        starts=0, world_rate=1e-4, behaviour_rate=3e-5,
+        starts=0, world_learning_rate=1e-4, actor_learning_rate=3e-5,
     )  # fmt: skip
     frames = torch.randint(0, 256, (16, 50, 64, 64, 3), dtype=torch.uint8)
     flat = torch.zeros(16, 50)

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.measure import rate, report
-from wm.envs.pixel_env import AreaResize
+from wm.envs.resize import AreaResize
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """The whole command line on one page. A stage is imported inside its command, so that help answers at once."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,11 @@ from wm.settings import (
     Settings,
     VaeSettings,
 )
+from wm.units import format_duration
 
 if TYPE_CHECKING:
-    from stages.session import Plan, Result, Session
+    from stages.session import Session
+    from stages.stage import Plan, Result
 
 _SHARED = ("data", "run", "name", "seed", "device", "workers", "keep_current")
 
@@ -106,7 +109,7 @@ class _Invocation:
         if self.as_json:
             console.print_json(result.as_json())
             return
-        took = "" if result.status == "up to date" else f" in {console.show_time(result.seconds)}"
+        took = "" if result.status == "up to date" else f" in {format_duration(result.seconds)}"
         click.echo(f"{result.path}: {result.status}{took}")
         click.echo(result.table or f"  {result.summary}")
         for picture in result.pictures:
@@ -272,9 +275,10 @@ def curriculum(**options: Any) -> None:
     from stages import curriculum as stage
     from stages.curriculum.estimate import estimate, table_of
     from stages.curriculum.outcome import closing
-    from stages.curriculum.parallel import leave_with_leader
+    from stages.curriculum.parallel import LEADER, leave_with_leader
 
-    if settings.probe or call.dry_run:
+    part_of_another = LEADER in os.environ  # which estimated and reports for all
+    if call.dry_run or not part_of_another:
         console.say("short probes, to tell what this will take here ...")
         foreseen = estimate(call.session, settings, call.sources)
         if call.dry_run:
@@ -288,7 +292,7 @@ def curriculum(**options: Any) -> None:
     call.stop.install()
     leave_with_leader()
     verdicts = stage.curriculum(call.session, settings, call.sources, click.get_current_context().obj)
-    pages = stage.summarize(verdicts) if settings.report else ()
+    pages = () if part_of_another else stage.summarize(verdicts)
     if call.as_json:
         told = {verdict.env: verdict.as_json() for verdict in verdicts}
         console.print_json({"environments": told, "report": [str(page) for page in pages]})

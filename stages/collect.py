@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.session import Plan, Result, Session
+from stages.session import Session
+from stages.stage import Plan, Result
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.envs.pixel_env import PixelEnv
@@ -69,22 +70,22 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
     ).pack()
 
 
-def shown_by(env: str, settings: CollectSettings) -> EnvConfig:
+def env_config(env: str, settings: CollectSettings) -> EnvConfig:
     """The environment as the episodes show it."""
     return EnvConfig(
         env,
         settings.size,
         settings.gray,
-        settings.actions,
+        settings.action_space,
         settings.render,
-        settings.show,
+        settings.observation,
         settings.action_repeat,
     )
 
 
 def describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and the dataset's recipe. Builds the environment once, which checks that it can be built."""
-    recipe = shown_by(session.env, settings)
+    recipe = env_config(session.env, settings)
     spec = recipe.spec()
     env = recipe.make(labelled=True)
     space = ActionSpace.of(env.action_space)
@@ -191,7 +192,7 @@ def collect(session: Session, settings: CollectSettings) -> Result:
         with session.open_workers() as workers:
             _play(session, settings, _Going(collection, recipe, there, missing), workers)
         durable.append_line(path / PROVENANCE, json.dumps({"episodes": settings.episodes, **session.provenance(began)}))
-    return _result(path, settings.episodes, "resumed" if there is not None and there.episodes else "made")
+    return _result(path, settings.episodes, "resumed" if there is not None and there.episodes else "created")
 
 
 @dataclass(frozen=True)

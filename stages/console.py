@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from wm.errors import Stopped
+from wm.units import format_duration
 
 PLAIN_SECONDS = 10.0
 _manners: dict[str, Any] = {"quiet": False, "in_use": None}
@@ -55,7 +56,7 @@ class Progress:
             self._said = now
             left = (now - self._began) / (done - self._first) * (self._total - done)
             shown = "".join(f", {name} {value}" for name, value in figures.items())
-            say(f"{self._label}: {done}/{self._total} {self._unit}{shown}, about {show_time(left)} left")
+            say(f"{self._label}: {done}/{self._total} {self._unit}{shown}, about {format_duration(left)} left")
 
     def close(self) -> None:
         """Remove the bar."""
@@ -83,16 +84,6 @@ def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
     else:
         click.echo(text, err=True)
-
-
-def show_time(seconds: float) -> str:
-    """Seconds for people: 42 s, 3 min 5 s, 2 h 10 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from stages import console
-from wm.artifacts.disk import show_size
 from wm.errors import WmError
+from wm.units import format_size
 
 PYTHONS = ((3, 11), (3, 13))
 LITTLE_MEMORY, LITTLE_DISK = 2e9, 2e9  # bytes below which the quick preset gets into trouble
@@ -84,7 +84,7 @@ def _torch() -> Iterator[Check]:
     told = device
     if device == "cuda":
         free, total = torch.cuda.mem_get_info()
-        told = f"{torch.cuda.get_device_name()}, {show_size(free)} of {show_size(total)} free"
+        told = f"{torch.cuda.get_device_name()}, {format_size(free)} of {format_size(total)} free"
     formats = "bf16" if has_bf16(torch.device(device)) else "fp32"
     yield Check("device", "ok", f"{told}; trains in {formats}")
 
@@ -92,7 +92,7 @@ def _torch() -> Iterator[Check]:
 def _room() -> Iterator[Check]:
     memory = psutil.virtual_memory()
     little = memory.available < LITTLE_MEMORY
-    told = f"{show_size(memory.available)} of {show_size(memory.total)} free"
+    told = f"{format_size(memory.available)} of {format_size(memory.total)} free"
     yield Check("memory", "problem" if little else "ok", told, "close other programs" if little else "")
     here = Path.cwd()
     usage = shutil.disk_usage(here)
@@ -101,7 +101,7 @@ def _room() -> Iterator[Check]:
         state, remedy = "problem", "free some space, or work on another volume"
     if not os.access(here, os.W_OK):
         state, remedy = "problem", f"{here} cannot be written to; change to a folder of your own"
-    yield Check("disk", state, f"{show_size(usage.free)} of {show_size(usage.total)} free here", remedy)
+    yield Check("disk", state, f"{format_size(usage.free)} of {format_size(usage.total)} free here", remedy)
 
 
 def _environments() -> Iterator[Check]:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from stages import console
 from stages.encode import check_frames
-from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.session import Session, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable, manifest
 from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Run
@@ -22,7 +23,7 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader, held_out
 from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
-from wm.evaluation.dream_fidelity import Policies, measure
+from wm.evaluation.dream_fidelity import REAL_EPISODES, Policies, measure
 from wm.models.controller import pick_head
 from wm.models.vae.networks import to_frames
 from wm.pretrained import (
@@ -31,6 +32,7 @@ from wm.pretrained import (
     TrainedMdnRnn,
     TrainedVae,
     controller_for,
+    is_dreamer,
     load_all,
     load_pair,
 )
@@ -45,6 +47,8 @@ from wm.stats import Score
 from wm.telemetry.metrics_log import show_picture
 
 RECIPE = 3
+CONTEXT, FRAMES, FPS = 16, 120, 15  # real steps before the pictured dream, its steps, frames per second
+MEANS = 32  # of the search, equally spaced
 FIDELITY = "fidelity.json"
 STRIP = 10
 
@@ -58,12 +62,12 @@ class _Inputs:
 
 
 def _open(session: Session, settings: DreamSettings) -> _Inputs:
-    folder = session.run_path / settings.controller
+    folder = session.run_path / settings.agent
     controller = None
-    if (folder / manifest.NAME).is_file() or settings.controller != "controller":
-        vae, mdnrnn, controller = load_all(session, settings.controller)
+    if (folder / manifest.NAME).is_file() or settings.agent != "controller":
+        vae, mdnrnn, controller = load_all(session, settings.agent)
         if controller.form.memory == "untrained":
-            raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --controller.")
+            raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --agent.")
     else:
         vae, mdnrnn = load_pair(session)
     dataset = Dataset.open(session.data_paths[0])
@@ -81,18 +85,18 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
         "episodes": inputs.dataset.fingerprint,
         "controller": inputs.controller.artifact.fingerprint if inputs.controller else "none",
     }
-    default = "dream" if settings.controller == "controller" else f"dream-{settings.controller}"
+    default = "dream" if settings.agent == "controller" else f"dream-{settings.agent}"
     return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), prints)
 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
-    if settings.agent == "dreamer":
+    if is_dreamer(session.run_path / settings.agent):
         return imagination.plan(session, settings)
     run = _run(session, settings, _open(session, settings))
     done = run.current() is not None
-    episodes = settings.means * settings.real_episodes + settings.dreams
-    what = f"a comparison over {episodes} real episodes, an animation of {settings.frames} steps, a film strip"
+    episodes = MEANS * REAL_EPISODES + settings.dreams
+    what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
     steps = episodes * settings.max_steps / session.processes
     span = (0.0, 0.0) if done else (3.0 + steps / 3000, 20.0 + steps / 500)
     what = "up to date" if done else what
@@ -101,7 +105,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 
 def dream(session: Session, settings: DreamSettings) -> Result:
     """Compare the dream with reality, draw it beside reality from the same start with the same actions, publish."""
-    if settings.agent == "dreamer":
+    if is_dreamer(session.run_path / settings.agent):
         return imagination.imagine(session, settings)
     began = time.monotonic()
     inputs = _open(session, settings)
@@ -115,7 +119,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         policies = _policies(session, settings, inputs)
         console.say(
             f"dream {session.env}: {len(policies.means)} policies, {settings.dreams} dreams of up to "
-            f"{settings.max_steps} steps and {settings.real_episodes} real episodes of each"
+            f"{settings.max_steps} steps and {REAL_EPISODES} real episodes of each"
         )
         found = measure(session, settings, inputs.mdnrnn, policies)
         session.stop.raise_if_stopped()
@@ -130,15 +134,15 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         }
         panels = [("reality", real), ("V's view of it", seen), ("M's dream", dreamt)]
         captions = [f"step {step} of the dream" for step in range(len(real))]
-        durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, settings.fps))
+        durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, FPS))
         if can_film():
-            film(builder.folder / "dream.mp4", panels, captions, settings.fps)
+            film(builder.folder / "dream.mp4", panels, captions, FPS)
         shown = np.unique(np.linspace(0, len(real) - 1, STRIP).astype(int))
         strip = film_strip(
             [(label.replace(" view", "\nview"), frames[shown]) for label, frames in panels],
             [f"step {step}" for step in shown],
             f"{session.env}: a dream beside reality, same start, same actions "
-            f"(temperature {settings.temperature:g}, after {settings.context} real steps)",
+            f"(temperature {settings.temperature:g}, after {CONTEXT} real steps)",
         )
         durable.write_bytes(builder.folder / "dream.png", strip)
         show_picture(builder.folder, 0, "dream", strip)
@@ -156,11 +160,11 @@ def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Pol
     vae, mdnrnn, controller = inputs.vae, inputs.mdnrnn, inputs.controller
     form = controller.form if controller else ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
     if controller is not None:
-        chosen = np.unique(np.linspace(0, len(controller.means) - 1, settings.means).round().astype(int))
+        chosen = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
         means, ours = controller.means[chosen], controller.parameters
         generations = [int(controller.artifact.metrics["means"][place]) for place in chosen]
     else:
-        shape = settings.means, controller_for(mdnrnn, form, vae.env).parameters
+        shape = MEANS, controller_for(mdnrnn, form, vae.env).parameters
         means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
         ours, generations = means[0], [0] * len(means)
     prints = sha256_json([vae.artifact.fingerprint, mdnrnn.artifact.fingerprint, ours.tolist()])
@@ -220,19 +224,21 @@ def _beside_reality(
     # M's latents begin with those of the first dataset, whose frames are shown.
     held = held_out(latents.seeds, 0.1) & (latents.ends <= dataset.rows)
     lengths = latents.ends - latents.starts
-    candidates = np.flatnonzero(held & (lengths > settings.context + 2))
+    candidates = np.flatnonzero(held & (lengths > CONTEXT + 2))
     if len(candidates) == 0:
-        candidates = np.flatnonzero((lengths > settings.context + 2) & (latents.ends <= dataset.rows))
+        candidates = np.flatnonzero((lengths > CONTEXT + 2) & (latents.ends <= dataset.rows))
     if len(candidates) == 0:
-        raise UsageProblem(f"no episode is longer than --set context={settings.context}; give a smaller one.")
+        raise UsageProblem(
+            f"no episode has more than {CONTEXT + 2} steps, as the pictured dream needs; collect longer ones."
+        )
     episode, begin, stop = _lively(latents, candidates, settings)
-    rows = np.arange(begin - settings.context, stop)
+    rows = np.arange(begin - CONTEXT, stop)
     z = torch.from_numpy(latents.means[rows])
     actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
-    starts = initial_states_at(latents, inputs.mdnrnn, np.array([begin]), settings.context)
+    starts = initial_states_at(latents, inputs.mdnrnn, np.array([begin]), CONTEXT)
     dreams = Dreams(model, starts, settings.temperature, integer(session.seed, "pictured dream"))
     dreamt = [starts.z[0]]
-    for step in range(settings.context, len(rows) - 1):
+    for step in range(CONTEXT, len(rows) - 1):
         dreams.step(actions[:, step])
         dreamt.append(dreams.z[0])
     decode = inputs.vae.model.decode
@@ -240,7 +246,7 @@ def _beside_reality(
     return (
         episode,
         real,
-        to_frames(decode(z[settings.context :])).numpy(),
+        to_frames(decode(z[CONTEXT:])).numpy(),
         to_frames(decode(torch.stack(dreamt))).numpy(),
     )
 
@@ -250,9 +256,9 @@ def _lively(latents: Latents, candidates: NDArray[np.int64], settings: DreamSett
     three quarters of them, because a car in the grass shows nothing."""
     lengths = latents.ends - latents.starts
     longer = candidates[lengths[candidates] >= np.median(lengths[candidates])]
-    spare = np.maximum(lengths[longer] - settings.context - settings.frames - 1, 0)
-    begins = latents.starts[longer] + spare // 2 + settings.context
-    stops = np.minimum(begins + settings.frames, latents.ends[longer])
+    spare = np.maximum(lengths[longer] - CONTEXT - FRAMES - 1, 0)
+    begins = latents.starts[longer] + spare // 2 + CONTEXT
+    stops = np.minimum(begins + FRAMES, latents.ends[longer])
     moved = [np.square(np.diff(latents.means[a:b], axis=0)).mean() for a, b in zip(begins, stops, strict=True)]
     place = np.argsort(moved, kind="stable")[len(longer) * 3 // 4]
     return int(longer[place]), int(begins[place]), int(stops[place])

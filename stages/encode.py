@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from stages import console
-from stages.session import Result, Session, made, pick_device, up_to_date
+from stages.session import Session, pick_device
+from stages.stage import Result, made, up_to_date
 from wm.artifacts import manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.dataset import Dataset

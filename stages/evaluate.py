@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 
 from stages import console
-from stages.session import Plan, Result, Session, check_name, made, up_to_date
+from stages.session import Session, check_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
-from wm.envs.pixel_env import SHOWN
+from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
-from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, find_dreamer, load_all
+from wm.pretrained import (
+    TrainedController,
+    TrainedDreamer,
+    TrainedMdnRnn,
+    TrainedVae,
+    find_dreamer,
+    is_dreamer,
+    load_all,
+)
 from wm.report.recording import film_episodes, show_episode
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import DreamerSpec, PolicySpec, play_dreamer, play_jobs, play_random, split_jobs, test_jobs
@@ -27,28 +36,28 @@ SCORES = "score.json"
 
 
 def _random_run(session: Session, settings: EvaluateSettings, env: EnvConfig) -> Run:
-    chosen = {"episodes": settings.episodes, "agent": "random", "env": env.name, "actions": env.actions}
+    chosen = {"episodes": settings.episodes, "agent": "random", "env": env.name, "action_space": env.action_space}
     return session.make_run("evaluation/random", "evaluation", RECIPE, chosen, {}, seeded=False)
 
 
 def _controller_run(session: Session, settings: EvaluateSettings, controller: TrainedController) -> Run:
     inputs = {"controller": controller.artifact.fingerprint}
-    name = "evaluation/" + check_name("--controller", settings.controller)
+    name = "evaluation/" + check_name("--agent", settings.agent)
     return session.make_run(name, "evaluation", RECIPE, settings.result_settings(), inputs, seeded=False)
 
 
 def _dreamer_run(session: Session, settings: EvaluateSettings, dreamer: TrainedDreamer) -> Run:
     inputs = {"dreamer": dreamer.artifact.fingerprint}
-    name = "evaluation/" + check_name("--controller", settings.who)
+    name = "evaluation/" + check_name("--agent", settings.agent)
     return session.make_run(name, "evaluation", RECIPE, settings.result_settings(), inputs, seeded=False)
 
 
 def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
         return _random_run(session, settings, EnvConfig(session.env))
-    if settings.agent == "dreamer":
-        return _dreamer_run(session, settings, find_dreamer(session, settings.who))
-    return _controller_run(session, settings, load_all(session, settings.controller)[2])
+    if is_dreamer(session.run_path / settings.agent):
+        return _dreamer_run(session, settings, find_dreamer(session, settings.agent))
+    return _controller_run(session, settings, load_all(session, settings.agent)[2])
 
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
@@ -67,12 +76,12 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     if settings.agent == "random":
         found = evaluate_random(session, settings, EnvConfig(session.env))
         return replace(found, table=_table(found.metrics))
-    dreams = settings.agent == "dreamer"
+    dreams = is_dreamer(session.run_path / settings.agent)
 
     def player() -> PolicySpec | DreamerSpec:
         if dreams:
-            return dreamer_of(find_dreamer(session, settings.who))
-        return player_of(*load_all(session, settings.controller))
+            return dreamer_of(find_dreamer(session, settings.agent))
+        return player_of(*load_all(session, settings.agent))
 
     if settings.visualize:
         show_episode(session, player(), test_jobs(1)[0])
@@ -94,7 +103,7 @@ def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedControl
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     """V + M + C on the test episodes, after the random policy."""
     began = time.monotonic()
-    vae, mdnrnn, controller = load_all(session, settings.controller)
+    vae, mdnrnn, controller = load_all(session, settings.agent)
     run = _controller_run(session, settings, controller)
     baseline = evaluate_random(session, settings, vae.env)
     if (current := run.current()) is not None:
@@ -135,7 +144,7 @@ def dreamer_of(trained: TrainedDreamer) -> DreamerSpec:
 def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
     """A Dreamer on the test episodes, after the random policy."""
     began = time.monotonic()
-    trained = find_dreamer(session, settings.who)
+    trained = find_dreamer(session, settings.agent)
     run = _dreamer_run(session, settings, trained)
     baseline = evaluate_random(session, settings, trained.env)
     if (current := run.current()) is not None:
@@ -215,8 +224,8 @@ def protocol_of(env: EnvConfig) -> str:
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
     if spec.serve is not None:
         notes.append("our agent serves after a reset and a lost life")
-    if SHOWN[env.show]:
-        notes.append(f"our agent sees {SHOWN[env.show]}")
+    if OBSERVATIONS[env.observation]:
+        notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
     if env.action_repeat > 1:
         notes.append(f"our agent holds each action for {env.action_repeat} steps")
     if env.render == "fast":

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from stages import console
-from wm.artifacts.disk import show_size
 from wm.errors import BadData, MissingPackage
+from wm.units import format_size
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 _path = click.argument("path", type=click.Path(path_type=Path))
@@ -197,13 +197,13 @@ def clean(
                             "bytes": freed})  # fmt: skip
         return
     for leftover in gone:
-        click.echo(f"{leftover.path}: {show_size(leftover.bytes)}, {KINDS[leftover.kind]}")
+        click.echo(f"{leftover.path}: {format_size(leftover.bytes)}, {KINDS[leftover.kind]}")
     for leftover in in_use:
         click.echo(f"{leftover.path}: stays, a running process holds it")
-    click.echo(f"{'would free' if dry_run else 'freed'} {show_size(freed)}")
+    click.echo(f"{'would free' if dry_run else 'freed'} {format_size(freed)}")
     for kind in sorted({leftover.kind for leftover in staying}):
         size = sum(leftover.bytes for leftover in staying if leftover.kind == kind)
-        click.echo(f"{show_size(size)} more with --{kind}: {KINDS[kind]}")
+        click.echo(f"{format_size(size)} more with --{kind}: {KINDS[kind]}")
 
 
 @click.command()

@@ -7,12 +7,12 @@ import numpy as np
 
 from stages import console
 from wm.artifacts import durable, manifest
-from wm.artifacts.disk import show_size
 from wm.episodes.archive import read_provenance
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
 from wm.episodes.summary import Summary, summarize
 from wm.errors import BadData, MissingInput, WmError
+from wm.units import format_duration, format_size
 
 BARS = 12
 
@@ -42,7 +42,7 @@ def _line(folder: Path) -> dict[str, Any]:
             return line | {"kind": kind, "holds": holds}
         body = manifest.read(folder, kind)
         made = body["provenance"]
-        holds = f"seed {made['seed']}, {console.show_time(made['wall_seconds'])}, {body['fingerprint'][:8]}"
+        holds = f"seed {made['seed']}, {format_duration(made['wall_seconds'])}, {body['fingerprint'][:8]}"
         return line | {"kind": kind, "holds": holds, "finished": made["finished"]}
     except (WmError, KeyError, TypeError) as error:
         return line | {"kind": "damaged", "holds": str(error)}
@@ -59,7 +59,7 @@ def _kind(folder: Path) -> str:
 
 def table_of(lines: list[dict[str, Any]]) -> str:
     """The list for people."""
-    cells = [[str(line[key]) for key in ("path", "kind", "holds")] + [show_size(line["bytes"])] for line in lines]
+    cells = [[str(line[key]) for key in ("path", "kind", "holds")] + [format_size(line["bytes"])] for line in lines]
     return console.table(["path", "kind", "holds", "size"], cells)
 
 
@@ -85,7 +85,7 @@ def describe(found: dict[str, Any]) -> str:
     """`info` for people."""
     if found["kind"] == EPISODES:
         return _describe_dataset(found)
-    rows = [("kind", found["kind"]), ("fingerprint", found["fingerprint"]), ("size", show_size(found["bytes"]))]
+    rows = [("kind", found["kind"]), ("fingerprint", found["fingerprint"]), ("size", format_size(found["bytes"]))]
     groups: dict[str, dict[str, Any]] = {
         "setting": found["recipe"]["settings"],
         "input": found["recipe"]["inputs"],

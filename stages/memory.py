@@ -6,12 +6,12 @@ from typing import Any
 
 from stages import console
 from wm.artifacts import durable
-from wm.artifacts.disk import show_size
 from wm.errors import MissingInput
 from wm.report.plots import Curve, draw
 from wm.telemetry import heap_snapshot as census
 from wm.telemetry import metrics_log as metrics
 from wm.telemetry.trend import column, judge, phases
+from wm.units import format_size
 
 SHOWN = ("rss_anon_mb", "buffers_mb", "unexplained_mb", "cuda_allocated_mb", "cuda_reserved_mb")
 COLUMNS = (*SHOWN, "children_mb", "cuda_blocks_small")
@@ -79,6 +79,6 @@ def table_of(facts: list[dict[str, Any]]) -> str:
         header = ["phase", "what", "readings", "kB a step", "95 % interval", "MB in all", "correlation with steps"]
         lines.append(console.table(header, rows))
         for found in one["grew"]:
-            lines.append(f"  grew by {show_size(found['bytes'])}: {found['what']}, {found['count']:+d}")
+            lines.append(f"  grew by {format_size(found['bytes'])}: {found['what']}, {found['count']:+d}")
         lines.append(f"  {one['plot']}")
     return "\n".join(lines)

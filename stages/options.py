@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import click
 
-from wm.artifacts.disk import parse_size
 from wm.errors import MissingInput, UsageProblem
-from wm.settings import COMMANDS, Settings, option_name
+from wm.settings import COMMANDS, Settings
+from wm.settings.base import option_name, takes_none, value_type
+from wm.units import parse_size
 
 PRESETS = Path(__file__).parent / "presets"
 LATER = "later"  # the table of what differs in the rounds after the first
@@ -51,17 +52,18 @@ def settings_options(group: type[Settings]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         for item in reversed(dataclasses.fields(group)):
-            if not item.metadata["flag"]:
+            if not item.metadata["section"]:
                 continue
-            shown = f"{item.metadata['sentence']}  [default: {item.default}]"
+            shown = (
+                f"{item.metadata['sentence']}  [default: {item.default if item.default not in (None, '') else 'none'}]"
+            )
             name = option_name(item)
             if item.type is bool:
-                off = item.metadata["off"] or f"--no-{name[2:]}"
-                option = click.option(f"{name}/{off}", item.name, default=None, help=shown)
+                option = click.option(f"{name}/--no-{name[2:]}", item.name, default=None, help=shown)
             else:
                 choices = item.metadata["choices"]
-                kind = click.Choice(choices) if choices else _TYPES[item.type]
-                metavar = None if choices else str(getattr(item.type, "__name__", "value")).upper()
+                kind = click.Choice(choices) if choices else _TYPES[value_type(item)]
+                metavar = None if choices else value_type(item).__name__.upper()
                 option = click.option(name, item.name, type=kind, default=None, metavar=metavar, help=shown)
             function = option(function)
         return function
@@ -216,17 +218,19 @@ def _field(group: type[Settings], name: str, command: str) -> "dataclasses.Field
 
 
 def _convert(item: "dataclasses.Field[Any]", value: Any, source: str) -> Any:
+    if takes_none(item) and str(value).lower() in ("", "none"):
+        return None
     if item.type is bool:
         text = str(value).lower()
         if text not in ("true", "false", "1", "0", "yes", "no"):
             raise UsageProblem(f"{item.name} is {value!r} ({source}); expected true or false.")
         return text in ("true", "1", "yes")
     if isinstance(value, bool):
-        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {_TYPES[item.type].__name__}.")
+        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {value_type(item).__name__}.")
     try:
-        return _TYPES[item.type](value)
+        return _TYPES[value_type(item)](value)
     except ValueError:
-        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {_TYPES[item.type].__name__}.") from None
+        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {value_type(item).__name__}.") from None
 
 
 def size_limit(text: str | None) -> int | None:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import console
-from wm.artifacts.disk import DiskBudget, show_size
+from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
-from wm.artifacts.runs import Artifact, Builder, Run
+from wm.artifacts.runs import Run
+from wm.artifacts.workspace import Workspace
 from wm.errors import MissingPackage, UsageProblem
-from wm.rollouts.workers import WORKER_TIMEOUT, Workers
+from wm.rollouts.workers import WORKER_TIMEOUT, Workers, open_workers
+from wm.runtime import Runtime
 from wm.telemetry.usage import hold_to_device
 
 if TYPE_CHECKING:
@@ -29,75 +31,6 @@ _DEPENDENTS = {
     "controller": ("dream", "evaluation"),
 }
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a stage would do, for `--dry-run`: sentences, bytes that stay on `disk`, those that are needed meanwhile
-    (`scratch`), memory and seconds, of episodes how many `rows`, and how many of the bytes are `latents`."""
-
-    stage: str
-    target: Path
-    what: str
-    disk: int
-    memory: int
-    seconds: tuple[float, float]
-    rows: int = 0
-    scratch: int = 0
-    latents: int = 0
-
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.what.startswith("up to date")
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "stage": self.stage,
-            "target": str(self.target),
-            "what": self.what,
-            "disk_bytes": self.disk,
-            "scratch_bytes": self.scratch,
-            "memory_bytes": self.memory,
-            "seconds": list(self.seconds),
-        }
-
-    def __str__(self) -> str:
-        low, high = (console.show_time(value) for value in self.seconds)
-        span = low if low == high else f"{low} to {high}"
-        return (
-            f"{self.stage} -> {self.target}: {self.what}; disk about {show_size(self.disk + self.scratch)}, "
-            f"memory about {show_size(self.memory)}, time about {span}"
-        )
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a stage did: `status` is made, resumed, restored or up to date; `seconds` is what it took. People are shown
-    `table`, if there is one, instead of `summary`."""
-
-    stage: str
-    status: str
-    path: Path
-    fingerprint: str
-    metrics: dict[str, Any]
-    summary: str
-    seconds: float
-    pictures: list[Path] = field(default_factory=list)
-    table: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The one object that `--json` prints."""
-        return {
-            "stage": self.stage,
-            "status": self.status,
-            "artifact": str(self.path),
-            "fingerprint": self.fingerprint,
-            "metrics": self.metrics,
-            "wall_seconds": self.seconds,
-            "pictures": [str(path) for path in self.pictures],
-        }
 
 
 @dataclass(frozen=True)
@@ -156,9 +89,29 @@ class Session:
         """The disk budget at `target`."""
         return DiskBudget(target, self.disk_limit)
 
+    @property
+    def workspace(self) -> Workspace:
+        """Where the environment's datasets and artifacts are."""
+        return Workspace(self.env, self.run_path, self.data_paths)
+
+    @property
+    def runtime(self) -> Runtime:
+        """What library code is given of this process."""
+        return Runtime(
+            clock=time.monotonic,
+            log=console.say,
+            progress=console.progress,
+            stop_requested=lambda: self.stop.signal is not None,
+            raise_if_stopped=self.stop.raise_if_stopped,
+            workers=self.processes,
+            worker_timeout=_worker_timeout(),
+            memory_limit=self.memory_limit,
+            memory_snapshots=self.snapshot,
+        )
+
     def open_workers(self) -> Workers:
         """The processes that play; they give up when a signal arrives."""
-        return Workers(self.processes, self.stop.raise_if_stopped, time.monotonic, _patience())
+        return open_workers(self.runtime)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
@@ -184,15 +137,15 @@ class Session:
         }
 
 
-def _patience() -> float:
+def _worker_timeout() -> float:
     """Seconds without a sign of life after which a worker is replaced."""
-    text = os.environ.get("WM_PATIENCE", str(WORKER_TIMEOUT))
+    text = os.environ.get("WM_WORKER_TIMEOUT", str(WORKER_TIMEOUT))
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise UsageProblem(f"WM_PATIENCE is {text!r}; expected a number of seconds above 0.")
+        raise UsageProblem(f"WM_WORKER_TIMEOUT is {text!r}; expected a number of seconds above 0.")
     return seconds
 
 
@@ -219,19 +172,6 @@ def check_name(option: str, name: str) -> str:
     if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in name.split("/")):
         raise UsageProblem(f"{option} is {name!r}; expected letters, digits, '-', '_' and '.'.")
     return name
-
-
-def up_to_date(stage: str, artifact: Artifact, summary: str, status: str = "up to date") -> Result:
-    """The result of a stage that had nothing to do."""
-    seconds = float(artifact.manifest["provenance"]["wall_seconds"])
-    pictures = sorted(path for path in artifact.folder.iterdir() if path.suffix in (".png", ".gif"))
-    return Result(stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary, seconds, pictures)
-
-
-def made(stage: str, builder: Builder, artifact: Artifact, summary: str) -> Result:
-    """The result of a stage that did something."""
-    status = "resumed" if builder.resumed else "made"
-    return up_to_date(stage, artifact, summary, status)
 
 
 def version_of(package: str) -> str | None:

@@ -6,22 +6,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from stages import console
-from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.session import Session, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.dreams.initial_states import load_latents, load_newest_latents, newest_frames
-from wm.errors import UsageProblem
 from wm.evolution.cma_es import Search
 from wm.evolution.evolve import BASIS, Evolution, keep_basis, load_basis
 from wm.evolution.fitness import Fitness, most_steps
 from wm.evolution.history import History
 from wm.evolution.stopping import LOG, resume_from_other_limits
 from wm.evolution.temperature import choose_temperature
-from wm.evolution.transfer import TransferSource, load_transfer_source, transferred_weights, weights_on_memory
-from wm.models.controller import Controller, pick_head
+from wm.evolution.transfer import TransferSource, load_transfer_source, transferred_weights
+from wm.models.controller import pick_head
 from wm.pretrained import SHAPE, ControllerConfig, TrainedMdnRnn, TrainedVae, controller_for, load_pair
 from wm.report.plots import Curve, draw
 from wm.rollouts.players import PolicySpec
@@ -36,17 +35,15 @@ MEANS = 64  # of the search's means, equally spaced, that are kept for the fidel
 
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint}
-    if settings.from_:
-        inputs["start"] = load_transfer_source(settings.from_).controller.artifact.fingerprint
-    default = "controller" if settings.mdnrnn == "trained" else f"controller-{settings.mdnrnn}"
-    name = stage_name(session, default)
+    if settings.init_from:
+        inputs["init_from"] = load_transfer_source(settings.init_from).controller.artifact.fingerprint
+    name = stage_name(session, "controller")
     return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 
 
 def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> PolicySpec:
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
-    memory = "none" if settings.sees == "z" else settings.mdnrnn
-    form = ControllerConfig(head, settings.hidden, memory, session.seed, settings.hidden_gain)
+    form = ControllerConfig(head, settings.hidden, settings.memory, session.seed)
     fingerprint = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
     return PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, fingerprint)
 
@@ -82,16 +79,14 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     player = _player(session, settings, vae, mdnrnn)
     controller = controller_for(mdnrnn, player.form, player.env)
     start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
-    if settings.from_:
-        previous = load_transfer_source(settings.from_)
+    if settings.init_from:
+        previous = load_transfer_source(settings.init_from)
         if previous.same_vae(mdnrnn):
             start = transferred_weights(previous, mdnrnn, player.form, controller, load_latents(session, mdnrnn))
         else:
             frames, latents = newest_frames(session, mdnrnn), load_newest_latents(session, mdnrnn)
             start = transferred_weights(previous, mdnrnn, player.form, controller, latents, frames)
         before = _spent_on(previous, mdnrnn)
-    if settings.evened and settings.even_over == "z":
-        _require_no_memory(start, controller, mdnrnn.model.latent, settings)
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
@@ -100,7 +95,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
             evaluation = Fitness(session, settings, player, workers, mdnrnn)
             temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
             basis = None
-            if settings.evened:
+            if settings.whitened_from_start:
                 if not (builder.folder / BASIS.format(0)).exists():
                     keep_basis(builder.folder, 0, evaluation.basis_at_the_start(load_newest_latents(session, mdnrnn)))
                 basis = load_basis(builder.folder, 0)
@@ -112,7 +107,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
                 else:
                     (builder.folder / LOG).unlink()
             evolution = evolve()
-            evolution.run(begin(), warm=bool(settings.from_))
+            evolution.run(begin(), warm=bool(settings.init_from))
             history = evolution.history
             assert history.best is not None
             dreamt = evaluation.validation(history.best) if settings.in_ == "dream" else None
@@ -142,16 +137,6 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         )
         artifact = builder.publish(metrics, session.provenance(began, vae.env))
     return made("train-controller", builder, artifact, _summary(artifact))
-
-
-def _require_no_memory(
-    start: NDArray[np.float32], controller: Controller, latent: int, settings: ControllerSettings
-) -> None:
-    if weights_on_memory(start, controller, latent).any():
-        raise UsageProblem(
-            f"--set even_over=z leaves out what the controller of {settings.from_} makes of M's memory; "
-            "give even_over=all."
-        )
 
 
 def _spent_on(previous: TransferSource, mdnrnn: TrainedMdnRnn) -> dict[str, float]:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from stages import console
-from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.session import Session, pick_device, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.artifacts.runs import SCRATCH, Artifact, Run
@@ -125,10 +126,10 @@ def learner_of(model: Dreamer, settings: DreamerSettings, precision: Precision) 
         precision.cast,
         horizon=settings.horizon,
         entropy=settings.entropy,
-        drawing=ReconstructionWeights(settings.decoded, settings.pixels, settings.rarity),
-        starts=settings.starts,
-        world_rate=settings.world_rate,
-        behaviour_rate=settings.behaviour_rate,
+        drawing=ReconstructionWeights(settings.decoded_share, settings.reconstruction_nats, settings.pixel_weighting),
+        starts=settings.imagine_last,
+        world_learning_rate=settings.world_learning_rate,
+        actor_learning_rate=settings.actor_learning_rate,
     )
 
 

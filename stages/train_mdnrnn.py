@@ -11,7 +11,8 @@ from torch import Tensor
 
 from stages import console
 from stages.encode import check_frames, encode, latents_run, read_latents
-from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.session import Session, pick_device, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.archive import open_datasets, parts_of
@@ -31,7 +32,7 @@ from wm.telemetry import metrics_log as metrics_file
 from wm.training import weights
 from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
-from wm.training.warm_start import adopted, load_initial_weights, source_fingerprint
+from wm.training.warm_start import load_initial_weights, source_fingerprint
 
 RECIPE = 3
 VALIDATION_WINDOWS = 64
@@ -41,8 +42,8 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     """V, of the run to go on from where this one has none, and the datasets, of the first of them the episodes V was
     trained on."""
     folder = session.run_path / "vae"
-    if settings.from_ and not folder.exists():
-        folder = Path(settings.from_) / "vae"
+    if settings.init_from and not folder.exists():
+        folder = Path(settings.init_from) / "vae"
     vae = load_vae(folder, session.command("train-vae"))
     datasets = open_datasets(session, 0)
     episodes = int(vae.artifact.metrics["episodes"])
@@ -64,8 +65,7 @@ def _take_over(session: Session, latents: Run, start: Path) -> None:
 def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
     inputs |= source_fingerprint(settings, "mdnrnn")
-    run = session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
-    return adopted(run, settings)
+    return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
 
 
 def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:
@@ -128,8 +128,9 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
     if vae.artifact.folder.parent != session.run_path:
         console.say(f"train-mdnrnn {session.env}: V is taken over from {vae.artifact.folder}")
         runs.copy(vae.artifact, session.run_path / "vae")
-    for part in coming if settings.from_ else []:
-        _take_over(session, part, Path(settings.from_))
+    if settings.init_from:
+        for part in coming:
+            _take_over(session, part, Path(settings.init_from))
     parts = [read_latents(encode(session, dataset, vae).path) for dataset in datasets]
     latents = join(parts)
     device = torch.device(pick_device(session.device))
@@ -139,14 +140,14 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-mdnrnn", builder.restored, _summary(builder.restored), "restored")
-        held = held_out(latents.seeds, settings.held_out)
+        held = held_out(latents.seeds, settings.validation_share)
         model.reward_mean.fill_(float(latents.rewards.mean()))
         model.reward_std.fill_(max(float(latents.rewards.std()), 1e-3))
         load_initial_weights(settings, "mdnrnn", model)
         model.to(device)
         windows = WindowMixture(
             [
-                Windows(some, ~held_out(some.seeds, settings.held_out), settings.seq_len, part, session.seed)
+                Windows(some, ~held_out(some.seeds, settings.validation_share), settings.seq_len, part, session.seed)
                 for some, part in zip(parts, parts_of(settings, datasets), strict=True)
             ]
         )
@@ -199,7 +200,7 @@ def _velocities(datasets: list[Dataset]) -> dict[str, NDArray[np.float64]]:
 def input_noise(step: int, settings: MdnRnnSettings) -> float:
     """How much of q(z|frame)'s deviation the input z gets at a step: all, then falling to none over the last steps."""
     left = 1 - step / settings.steps
-    return min(1.0, left / settings.clear) if settings.clear else 1.0
+    return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
 
 
 def loss_arguments(batch: WindowBatch, noise: float, source: torch.Generator) -> list[Tensor]:

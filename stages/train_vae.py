@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.session import Plan, Result, Session, made, pick_device, stage_name, up_to_date
+from stages.session import Session, pick_device, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable
-from wm.artifacts.disk import parse_size
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import fingerprints, open_datasets, parts_of
@@ -34,7 +34,8 @@ from wm.training import weights
 from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
 from wm.training.pinned_buffers import PinnedBuffers
-from wm.training.warm_start import adopted, load_initial_weights, source_fingerprint
+from wm.training.warm_start import load_initial_weights, source_fingerprint
+from wm.units import parse_size
 
 RECIPE = 2
 VALIDATION_FRAMES = 512
@@ -44,15 +45,14 @@ PICTURED = 5
 
 def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     inputs = fingerprints(datasets) | source_fingerprint(settings, "vae")
-    run = session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.result_settings(), inputs)
-    return adopted(run, settings)
+    return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.result_settings(), inputs)
 
 
 def _model(shape: tuple[int, ...], settings: VaeSettings, seed: int) -> Vae:
     size, _, channels = shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "vae", "init"))
-        return build(settings.vae, size, channels, settings.latent)
+        return build(settings.network, size, channels, settings.latent)
 
 
 def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> VaeLoss:
@@ -61,12 +61,12 @@ def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> 
         return VaeLoss(
             model,
             sample,
-            pixels=settings.pixels,
-            rarity=settings.rarity,
-            moments=settings.moments,
+            pixels=settings.reconstruction_nats,
+            rarity=settings.pixel_weighting,
+            moments=settings.position_targets,
             kl_tolerance=settings.kl_tolerance,
-            orientations=settings.orientations,
-            basis=settings.basis,
+            orientation_targets=settings.orientation_targets,
+            basis=settings.position_basis,
         ).to(sample.device)
 
 
@@ -94,7 +94,7 @@ def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], ro
     noise = torch.zeros(settings.batch, settings.latent, device=device)
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return objective(frames, noise).total / max(settings.pixels, 1), {}
+        return objective(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
     seconds = 1.15 * settings.steps * seconds_per_step(objective, loss, settings, device)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
@@ -124,7 +124,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
     with run.build(session.keep_current, console.say) as builder:
         if builder.restored is not None:
             return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")
-        helds = [held_out(dataset.table["seed"], settings.held_out) for dataset in datasets]
+        helds = [held_out(dataset.table["seed"], settings.validation_share) for dataset in datasets]
         parts = parts_of(settings, datasets)
         ram, rows = _ram(settings), sum(dataset.rows for dataset in datasets)
         batches = FrameMixture(
@@ -151,7 +151,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             frames = staging.send(len(batches.at(number, staging.empty())))
             found = run_objective(frames, noise("noise", number, count=len(frames)))
             told = {"loss": found.total, "error": found.error, "kl": found.divergence, "moments": found.moments}
-            return found.total / max(settings.pixels, 1), told
+            return found.total / max(settings.reconstruction_nats, 1), told
 
         @torch.inference_mode()
         def validate() -> dict[str, float]:
@@ -229,7 +229,7 @@ def _write(
     weights.save(folder / weights.WEIGHTS, model.state_dict())
     size, _, channels = dataset.frame_shape
     shape = {
-        "vae": settings.vae,
+        "network": settings.network,
         "size": size,
         "channels": channels,
         "latent": settings.latent,

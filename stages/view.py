@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from stages import console
 from wm.artifacts import durable
-from wm.artifacts.disk import DiskBudget, show_size
+from wm.artifacts.disk import DiskBudget
 from wm.episodes.dataset import Dataset
 from wm.episodes.summary import summarize
 from wm.errors import MissingInput, UsageProblem
 from wm.report.episode_page import EpisodeCard, episodes_page
+from wm.units import format_size
 
 SPREAD = 12
 MOST = 500
@@ -72,5 +73,5 @@ def view(path: Path, asked: str | None, out: Path | None) -> Path:
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)
-    console.say(f"{len(cards)} of {summary.episodes} episodes, {show_size(len(page))}")
+    console.say(f"{len(cards)} of {summary.episodes} episodes, {format_size(len(page))}")
     return target

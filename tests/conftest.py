@@ -102,7 +102,7 @@ SMALL = {
                      "--set", "validate_every=20"),
     "train-controller": ("--popsize", "6", "--max-generations", "6", "--set", "validate_every=2",
                          "--set", "validation_episodes=4"),
-    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
+    "dream": ("--dreams", "4", "--max-steps", "20"),
     "evaluate": ("--episodes", "6"),
 }  # fmt: skip
 SMALLEST = {
@@ -112,7 +112,7 @@ SMALLEST = {
                      "--set", "validate_every=20"),
     "train-controller": ("--popsize", "6", "--max-generations", "3", "--set", "validate_every=2",
                          "--set", "validation_episodes=3"),
-    "dream": ("--dreams", "4", "--max-steps", "20", "--set", "frames=8", "--set", "context=4"),
+    "dream": ("--dreams", "4", "--max-steps", "20"),
     "evaluate": ("--episodes", "4"),
 }  # fmt: skip
 STAGES = list(SMALL)
@@ -180,7 +180,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
             original.mkdir()
             for stage in STAGES:
                 shown = json.loads(run(original, *arguments(stage, "--json")).stdout)
-                assert shown["status"] == "made"
+                assert shown["status"] == "created"
                 assert Path(original, shown["artifact"]).is_dir()
             made.touch()
     shutil.copytree(original, own, dirs_exist_ok=True)

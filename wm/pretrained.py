@@ -10,7 +10,7 @@ from torch import nn
 
 from stages.session import Session
 from wm.actions import ActionSpace
-from wm.artifacts import runs
+from wm.artifacts import manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.envs.registry import EnvConfig
 from wm.errors import BadData, RecipeMismatch
@@ -76,14 +76,13 @@ class TrainedDreamer(Trained):
 
 @dataclass(frozen=True)
 class ControllerConfig:
-    """What C is: its head, its hidden units (0: linear) and their `gain`, and the memory it sees beside z: `trained` is
+    """What C is: its head, its hidden units (0: linear), and the memory it sees beside z: `trained` is
     M, `untrained` M before training (with this seed), `none` no memory."""
 
     head: str
     hidden: int = 0
     memory: str = "trained"
     memory_seed: int = 0
-    gain: float = 1.0
 
     @property
     def remembers(self) -> tuple[str, int]:
@@ -120,7 +119,7 @@ def _fill(model: nn.Module, tensors: dict[str, Any], folder: Path) -> None:
 def load_vae(folder: Path, make_it: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the command that makes it."""
     artifact, shape, tensors = _load(folder, "vae", make_it)
-    model = build(shape["vae"], shape["size"], shape["channels"], shape["latent"])
+    model = build(shape["network"], shape["size"], shape["channels"], shape["latent"])
     _fill(model, tensors, folder)
     return TrainedVae(artifact, shape, model)
 
@@ -140,11 +139,19 @@ def load_controller(folder: Path, make_it: str) -> TrainedController:
     ordered = tuple(shape["ordered"]) if shape["ordered"] else None
     form = ControllerConfig(**shape["form"])
     space = ActionSpace.from_json(shape["action_space"])
-    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"], form.gain)
+    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"])
     parameters = tensors["mean"].numpy()
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
     return TrainedController(artifact, shape, model, form, parameters, tensors["means"].numpy())
+
+
+def is_dreamer(folder: Path) -> bool:
+    """Whether the artifact at `folder` is a Dreamer; a name without an artifact is one if it is `dreamer`."""
+    if not (folder / manifest.NAME).is_file():
+        return folder.name == "dreamer"
+    found: bool = manifest.read_json(folder / manifest.NAME).get("kind") == "dreamer"
+    return found
 
 
 def load_dreamer(folder: Path, make_it: str) -> TrainedDreamer:
@@ -209,4 +216,4 @@ def controller_for(mdnrnn: TrainedMdnRnn, form: ControllerConfig, env: EnvConfig
     """The shape of C on top of an M."""
     inputs = mdnrnn.model.latent + (0 if form.memory == "none" else mdnrnn.model.hidden)
     spec = env.spec()
-    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve, form.gain)
+    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve)

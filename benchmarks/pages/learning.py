@@ -123,8 +123,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         _motion(whole),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
-        "frame. Breakout's are of pictures, CarRacing's of 32 latents without orientations; their presets have "
-        "come to show what moves (`--show moving`) and to tell orientations in 24.\n",
+        "frame. Breakout's are of pictures, CarRacing's of 32 latents without orientation_targets; their presets have "
+        "come to show what moves (`--show moving`) and to tell orientation_targets in 24.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)

@@ -34,7 +34,7 @@ AGENTS = {
     "vmc-20-late": "ours, 20 late generations instead of 40",
     "vmc-one-start": "ours, one start",
     "vmc-one-start-again": "the same on another machine",
-    "vmc-32": "ours, 32 latents that tell no orientations",
+    "vmc-32": "ours, 32 latents that tell no orientation_targets",
     "vmc-memory": "ours, with M's memory (90 generations)",
     "vmc-linear": "ours, a linear C on [z, h]",
     "vmc-linear-untrained": "the same, M untrained, two late tracks",

@@ -14,11 +14,11 @@ from stages.options import Sources
 from stages.report import report
 from stages.session import Session
 from wm.artifacts import durable
-from wm.artifacts.disk import show_size
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
-from wm.settings import CollectSettings, CurriculumSettings, MdnRnnSettings, VaeSettings
+from wm.settings import CollectSettings, CurriculumSettings
 from wm.telemetry.monitor import ResourceMonitor
+from wm.units import format_duration, format_size
 
 
 def curriculum(
@@ -35,7 +35,7 @@ def curriculum(
         if verdict is not None:
             console.say(f"{chain.env}: up to date; its episodes or latents were not kept")
         else:
-            verdict = _run(_startable(chain), chains, number, total)
+            verdict = _run(chain, chains, number, total)
         verdicts.append(verdict)
         number += len(chain.steps)
         verdict.record()
@@ -65,21 +65,6 @@ def finished_before(chain: Pipeline) -> Verdict | None:
     return recorded(chain)
 
 
-def _startable(chain: Pipeline) -> Pipeline:
-    """The chain without the start of the environment before it where that failed and left nothing to start from."""
-    steps, told = list[Step](), False
-    for step in chain.steps:
-        settings = step.settings
-        if isinstance(settings, VaeSettings | MdnRnnSettings) and settings.matching:
-            name = "vae" if isinstance(settings, VaeSettings) else "mdnrnn"
-            if not (Path(settings.from_) / name).is_dir():
-                if not told:
-                    console.say(f"{chain.env}: begins from scratch; {settings.from_} has no {name} to start from")
-                told, step = True, replace(step, settings=replace(settings, from_="", matching=False))
-        steps.append(step)
-    return replace(chain, steps=steps)
-
-
 def _run(chain: Pipeline, chains: list[Pipeline], number: int, total: int) -> Verdict:
     began, verdict = time.monotonic(), Verdict(chain)
     for place, step in enumerate(chain.steps, number):
@@ -96,7 +81,7 @@ def _run(chain: Pipeline, chains: list[Pipeline], number: int, total: int) -> Ve
             console.say(f"{label}: failed: {error}")
             break
         done = result.status == "up to date"
-        took = "" if done else f" in {console.show_time(time.monotonic() - started)}, {gauge}"
+        took = "" if done else f" in {format_duration(time.monotonic() - started)}, {gauge}"
         console.say(f"{label}: {result.status}{took}: {result.summary}")
         verdict.results.append(result)
         if not done:
@@ -141,4 +126,4 @@ def delete_intermediate(chain: Pipeline, keep: str) -> None:
     for path in going:
         durable.remove_folder(path)
     if freed:
-        console.say(f"{chain.env}: --keep {keep} freed {show_size(freed)}")
+        console.say(f"{chain.env}: --keep {keep} freed {format_size(freed)}")

@@ -13,16 +13,18 @@ import psutil
 import torch
 
 from stages import console, train_mdnrnn, train_vae
-from stages.collect import shown_by
+from stages.collect import env_config
 from stages.curriculum import finished_before, size_of
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, env_names, pipelines_of
+from stages.dream import MEANS
 from stages.options import Sources
-from stages.session import Plan, Session
+from stages.session import Session
+from stages.stage import Plan
 from wm.actions import ActionSpace
-from wm.artifacts.disk import show_size
 from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, WmError
+from wm.evaluation.dream_fidelity import REAL_EPISODES
 from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.inference import InferenceEncoder
@@ -38,6 +40,7 @@ from wm.settings import (
     MdnRnnSettings,
     VaeSettings,
 )
+from wm.units import format_duration, format_size
 
 PROBED = 200  # steps of the environment
 SHORTEST = 0.1  # of the longest episode: what an early candidate may play
@@ -91,11 +94,11 @@ class Estimate:
 
     def too_large(self) -> str:
         """Why it would not fit on the disk; empty if it does."""
-        free, need = shutil.disk_usage(Path.cwd()).free, show_size(self.disk)
+        free, need = shutil.disk_usage(Path.cwd()).free, format_size(self.disk)
         if self.disk > free:
-            return f"all stages need about {need} of disk, and {show_size(free)} are free"
+            return f"all stages need about {need} of disk, and {format_size(free)} are free"
         if self.budget is not None and self.disk > self.budget:
-            return f"all stages need about {need} of disk, and --disk-budget leaves {show_size(max(self.budget, 0))}"
+            return f"all stages need about {need} of disk, and --disk-budget leaves {format_size(max(self.budget, 0))}"
         return ""
 
     def objections(self) -> list[str]:
@@ -105,7 +108,9 @@ class Estimate:
             found.append(self.too_large())
         memory = psutil.virtual_memory().available
         if self.memory > memory:
-            found.append(f"a stage needs about {show_size(self.memory)} of memory, and {show_size(memory)} are free")
+            found.append(
+                f"a stage needs about {format_size(self.memory)} of memory, and {format_size(memory)} are free"
+            )
         return found
 
     def require(self) -> None:
@@ -169,11 +174,11 @@ def _with_rounds(plans: list[Plan]) -> list[str]:
 
 
 def _size(size: int) -> str:
-    return show_size(size) if size else "-"
+    return format_size(size) if size else "-"
 
 
 def _span(seconds: tuple[float, float]) -> str:
-    low, high = (console.show_time(value) for value in seconds)
+    low, high = (format_duration(value) for value in seconds)
     return ("-" if high == "0 s" else low) if low == high else f"{low} to {high}"
 
 
@@ -226,7 +231,7 @@ class _World:
         assert isinstance(collect, CollectSettings)
         assert isinstance(vae, VaeSettings)
         assert isinstance(mdnrnn, MdnRnnSettings)
-        env = shown_by(chain.env, collect).make()
+        env = env_config(chain.env, collect).make()
         space = ActionSpace.of(env.action_space)
         frame, _ = env.reset(seed=0)
         env.action_space.seed(0)
@@ -238,7 +243,7 @@ class _World:
         stepping = (time.monotonic() - began) / PROBED
         limit = env.spec.max_episode_steps if env.spec is not None else None
         env.close()
-        model = build(vae.vae, collect.size, frame.shape[2], vae.latent).requires_grad_(False)
+        model = build(vae.network, collect.size, frame.shape[2], vae.latent).requires_grad_(False)
         memory = MdnRnn(vae.latent, space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
         frames = torch.from_numpy(np.repeat(frame[None], SLOTS, 0))
         seen = torch.zeros(SLOTS, 1, vae.latent + space.width)
@@ -265,7 +270,7 @@ class _World:
             what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
             return self._playing(step, _search_steps(settings, self.longest), what, 200_000)
         if isinstance(settings, DreamSettings):
-            episodes = settings.means * settings.real_episodes + settings.dreams
+            episodes = MEANS * REAL_EPISODES + settings.dreams
             most = episodes * min(settings.max_steps, self.longest)
             plan = self._playing(step, (SHORTEST * most, float(most)), f"a comparison over {episodes} real episodes", 0)
             seconds = (plan.seconds[0] + 5, plan.seconds[1] + 30)
@@ -284,8 +289,8 @@ class _World:
 def _search_steps(settings: ControllerSettings, longest: int) -> tuple[float, float]:
     """The least and the most real steps of a search."""
     total = most_steps(settings, longest)
-    if settings.budget_steps:
-        total = min(total, settings.budget_steps)
+    if settings.max_env_steps:
+        total = min(total, settings.max_env_steps)
     return SHORTEST * total, float(total)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from stages import console
 from stages.curriculum.pipeline import Pipeline
-from stages.session import Result
+from stages.stage import Result
 from wm.artifacts import durable, manifest
 from wm.errors import WmError
 from wm.settings import ControllerSettings, DreamerSettings
 from wm.stats import Score
+from wm.units import format_duration
 
 RECORD = "curriculum.json"
-NO_TARGET = 1e9
 HEADER = ["environment", "random policy", "our score", "episodes", "verdict", "env steps", "wall time"]
 
 
@@ -48,7 +48,7 @@ class Verdict:
             what, key = f"last {found[-1]['training_episodes']} training episodes", "training_return"
         returns = [metrics[key] for metrics in found if metrics[key] is not None]
         told, target = f"{what} {max(returns):.1f}" if returns else "no episode was over", settings[-1].target_return
-        if target >= NO_TARGET:
+        if target is None:
             return f"done: {told}, no threshold is set"
         if returns and max(returns) >= target:
             return f"passed: {told}, threshold {target:g}"
@@ -72,12 +72,12 @@ class Verdict:
                     note,
                     str(self).partition(":")[0],
                     f"{score['env_steps']:,}",
-                    console.show_time(wall),
+                    format_duration(wall),
                 ]
             )
             wall = 0.0
         if self.failure is not None:
-            found.append([self.env, "-", "-", "-", "failed", "-", console.show_time(self.seconds)])
+            found.append([self.env, "-", "-", "-", "failed", "-", format_duration(self.seconds)])
         return found
 
     def as_json(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def run_in_parallel(
     """Run every chain by the command line `words`, narrowed to its environment and its share of the machine. A signal
     is passed on, and every process ends as it would alone; a full disk ends them all."""
     cores = cores_each(session, jobs)
-    share = [f"--workers={cores}", "--jobs=1", "--no-probe", "--no-report", "--json"]
+    share = [f"--workers={cores}", "--jobs=1", "--json"]
     # OMP_NUM_THREADS is torch's: more threads would fight for the cores.
     surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ, LEADER: str(os.getpid())}
     if session.disk_limit is not None:

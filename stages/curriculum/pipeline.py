@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from stages import collect, dream, evaluate, train_controller, train_dreamer, train_mdnrnn, train_vae
 from stages.options import Sources
-from stages.session import Plan, Result, Session
+from stages.session import Session
+from stages.stage import Plan, Result
 from wm.artifacts.manifest import sha256_json
 from wm.dreamer.replay_store import replay_path
 from wm.envs.registry import find
-from wm.settings import COMMANDS, CURRICULA, CurriculumSettings, Settings, VaeSettings
+from wm.settings import COMMANDS, CURRICULA, ControllerSettings, CurriculumSettings, Settings, VaeSettings
 
 
 class Stage(NamedTuple):
@@ -80,7 +81,7 @@ class Pipeline:
                 "stage": step.stage,
                 "recipe": STAGES[step.stage].recipe,
                 "settings": step.settings.result_settings(),
-                "from": getattr(step.settings, "from_", ""),
+                "from": getattr(step.settings, "init_from", ""),
                 "episodes": getattr(step.settings, "episodes", None),
                 "seed": step.session.seed,
             }
@@ -111,7 +112,7 @@ class Pipeline:
 
 def env_names(settings: CurriculumSettings) -> list[str]:
     """The environments in order, each one checked. Raises UsageProblem for an unknown one."""
-    names = [name.strip() for name in settings.envs.split(",") if name.strip()] or list(CURRICULA[settings.name])
+    names = CURRICULA.get(settings.envs) or [name.strip() for name in settings.envs.split(",") if name.strip()]
     for name in names:
         find(name)
     return list(dict.fromkeys(names))
@@ -119,36 +120,27 @@ def env_names(settings: CurriculumSettings) -> list[str]:
 
 def pipelines_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Pipeline]:
     """The chain of every environment. A later round has a run of its own, `runs/<Env>.round2`: it collects with the
-    controller of the round before into `data/<Env>.round2.zarr`, and goes on from its M and its C, with its V or from
-    it."""
-    found: list[Pipeline] = []
-    for env in env_names(settings):
-        start = found[-1].runs[0] if found and settings.warm_start else None
-        found.append(Pipeline(env, _steps(session.for_env(env), settings, sources, start)))
-    return found
+    controller of the round before into `data/<Env>.round2.zarr`, and continues from its M and its C, with its V."""
+    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in env_names(settings)]
 
 
-def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start: Path | None) -> list[Step]:
+def _steps(here: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
     chosen = stage_settings(sources, here.env)
     if settings.agent == "dreamer":
-        if settings.max_steps:
-            chosen["train-dreamer"] = replace(chosen["train-dreamer"], steps=settings.max_steps)  # type: ignore[call-arg]
+        if settings.max_env_steps:
+            chosen["train-dreamer"] = replace(chosen["train-dreamer"], steps=settings.max_env_steps)  # type: ignore[call-arg]
         for name in ("dream", "evaluate"):
             chosen[name] = replace(chosen[name], agent="dreamer")  # type: ignore[call-arg]
         return [Step(stage, here, chosen[stage]) for stage in DREAMER]
-    if start is not None:
-        for name in ("train-vae", "train-mdnrnn"):
-            chosen[name] = replace(chosen[name], from_=str(start), matching=True)  # type: ignore[call-arg]
     budget = {"max_generations": settings.max_generations, "max_hours": settings.max_hours}
-    budget |= {"budget_steps": settings.max_steps}
+    budget |= {"max_env_steps": settings.max_env_steps}
     given = {name: value for name, value in budget.items() if value}
     chosen["train-controller"] = replace(chosen["train-controller"], **given)
     data, folder = here.data_path, here.run_path
     found = [Step(stage, here, chosen[stage]) for stage in VMC]
     datasets = [data]
     own = sources.resolve("curriculum", CurriculumSettings, here.env)[0]
-    anew = (own.later_vae if settings.later_vae == "auto" else settings.later_vae) == "train"
-    stages = [name for name in VMC if anew or name != "train-vae"]
+    stages = [name for name in VMC if name != "train-vae"]
     again = stage_settings(sources, here.env, later=True)
     again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
     again["train-controller"] = replace(again["train-controller"], **given)
@@ -156,10 +148,12 @@ def _steps(here: Session, settings: CurriculumSettings, sources: Sources, start:
         before = here
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
-        last: dict[str, Any] = {"from_": str(before.run_path)}
-        again["train-vae"] = replace(again["train-vae"], **last, episodes=0)  # type: ignore[call-arg]
+        last: dict[str, Any] = {"init_from": str(before.run_path)}
         again["train-mdnrnn"] = replace(again["train-mdnrnn"], **last)
-        again["train-controller"] = replace(again["train-controller"], **last, even_after=0, starts=1)  # type: ignore[call-arg]
+        search = again["train-controller"]
+        assert isinstance(search, ControllerSettings)
+        whiten_at = "0" if search.whitened_from_start else ""
+        again["train-controller"] = replace(search, **last, whiten_at=whiten_at, restarts=1)
         places = {"collect": replace(before, data=(datasets[-1],))}
         found += [Step(name, places.get(name, here), again[name], number) for name in stages]
     return found

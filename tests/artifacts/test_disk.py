@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 
 from wm.artifacts import disk as budget
-from wm.artifacts.disk import DiskBudget, parse_size, show_size
+from wm.artifacts.disk import DiskBudget
 from wm.errors import DiskProblem, UsageProblem
+from wm.units import format_size, parse_size
 
 
 def test_sizes_are_read_and_shown() -> None:
     assert [parse_size(text) for text in ("500MB", "1.5 GB", "2kb", "7", "1GiB")] == [
         500_000_000, 1_500_000_000, 2000, 7, 1_000_000_000,
     ]  # fmt: skip
-    assert show_size(1_500_000_000) == "1.5 GB"
+    assert format_size(1_500_000_000) == "1.5 GB"
     with pytest.raises(UsageProblem, match="'plenty'"):
         parse_size("plenty")
 

@@ -23,11 +23,11 @@ def test_every_named_environment_shows_frames_and_labels(name: str) -> None:
 
 
 def test_size_gray_and_action_space_are_chosen() -> None:
-    env = EnvConfig("LunarLander", size=48, gray=True, actions="continuous").make()
+    env = EnvConfig("LunarLander", size=48, gray=True, action_space="continuous").make()
     assert env.reset(seed=0)[0].shape == (48, 48, 1)
     assert env.action_space.shape == (2,)
     with pytest.raises(UsageProblem, match="Pong has one action space"):
-        EnvConfig("Pong", actions="continuous").make()
+        EnvConfig("Pong", action_space="continuous").make()
 
 
 def test_a_misspelt_name_gets_a_suggestion() -> None:

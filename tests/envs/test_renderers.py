@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wm.envs.pixel_env import AreaResize
 from wm.envs.registry import EnvConfig
 from wm.envs.renderers import atari, car_racing
 from wm.envs.renderers import source_check as sources
+from wm.envs.resize import AreaResize
 from wm.errors import MissingPackage, UsageProblem
 
 

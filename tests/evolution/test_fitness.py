@@ -118,24 +118,25 @@ def test_a_dreamt_validation_is_the_same_every_time(chain: Path) -> None:
 
 
 def test_the_last_third_plays_more_and_longer_episodes(chain: Path) -> None:
-    evaluation, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, late_episodes=3, late_steps=2)
+    phase = {"final_phase_episodes": 3, "final_phase_steps": 2}
+    evaluation, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, **phase)
     assert [evaluation.episodes(number) for number in (0, 5, 6, 8)] == [2, 2, 6, 6]
     assert [evaluation.longest(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]
 
 
 def test_the_late_generations_may_begin_earlier(chain: Path) -> None:
-    evaluation, _ = make(chain, max_generations=9, late_after=2, late_episodes=3)
+    evaluation, _ = make(chain, max_generations=9, final_phase_after=2, final_phase_episodes=3)
     assert [evaluation.episodes(number) for number in (1, 2, 8)] == [1, 3, 3]
 
 
 def test_a_search_is_foreseen_with_its_late_generations_and_validations() -> None:
     settings = ControllerSettings(
-        popsize=10, max_generations=9, max_steps=100, late_episodes=2, late_steps=3, validation_episodes=5
+        popsize=10, max_generations=9, max_steps=100, final_phase_episodes=2, final_phase_steps=3, validation_episodes=5
     )
     validated = 2 * 5  # every five generations, and the last
     assert most_steps(settings, 1000) == validated * 1000 + 10 * (6 * 100 + 3 * 2 * 300)
     assert most_steps(settings, 200) == validated * 200 + 10 * (6 * 100 + 3 * 2 * 200)
-    later = replace(settings, late_after=8, max_steps=0)
+    later = replace(settings, final_phase_after=8, max_steps=0)
     assert most_steps(later, 200) == validated * 200 + 10 * (8 * 200 + 1 * 2 * 200)
     assert most_steps(replace(settings, in_="dream"), 1000) == validated * 1000
 

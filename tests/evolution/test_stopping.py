@@ -92,11 +92,11 @@ def test_a_last_validation_that_a_longer_search_would_not_have_is_not_taken(tmp_
 
 
 def test_late_generations_are_taken_only_where_they_are_late_too(tmp_path: Path) -> None:
-    settings = replace(SEARCH, late_episodes=2)  # late after two thirds
+    settings = replace(SEARCH, final_phase_episodes=2)  # late after two thirds
     finish(tmp_path, settings, lines(6, {2, 4, 6}))
     assert taken(tmp_path, replace(settings, max_generations=12)) == 4
-    finish(tmp_path, replace(settings, late_after=3), lines(6, {2, 4, 6}))
-    assert taken(tmp_path, replace(settings, late_after=3, max_generations=12)) == 6
+    finish(tmp_path, replace(settings, final_phase_after=3), lines(6, {2, 4, 6}))
+    assert taken(tmp_path, replace(settings, final_phase_after=3, max_generations=12)) == 6
 
 
 def test_the_search_that_got_furthest_is_taken_finished_or_not(tmp_path: Path) -> None:

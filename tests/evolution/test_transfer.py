@@ -160,7 +160,7 @@ def test_a_controller_of_another_form_is_refused(chain: Path) -> None:
 def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> None:
     model = MdnRnn(4, 3, 8, 5, 10.0)
     with pytest.raises(RecipeMismatch, match=r"heads.weight is \(62, 16\), expected \(62, 8\)"):
-        load_initial_weights(MdnRnnSettings(from_=str(chain / "runs" / SLUG)), "mdnrnn", model)
+        load_initial_weights(MdnRnnSettings(init_from=str(chain / "runs" / SLUG)), "mdnrnn", model)
 
 
 def test_latents_of_the_run_before_are_not_made_again(chain: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_episodes_whose_workers_raise_die_and_hang_are_played_again_elsewhere(tm
     assert collect(tmp_path / "good", "raise:never:").returncode == 0
     faults = {"raise": 7, "die": 12, "hang": 20}
     breaks = ",".join(f"{how}:{seed_of(index)}:{tmp_path / how}" for how, index in faults.items())
-    done = collect(tmp_path / "bad", breaks, WM_PATIENCE="5")
+    done = collect(tmp_path / "bad", breaks, WM_WORKER_TIMEOUT="5")
     assert done.returncode == 0, done.stderr
     assert all((tmp_path / how).exists() for how in faults)
     assert files_of(tmp_path / "bad" / "d.zarr") == files_of(tmp_path / "good" / "d.zarr")

@@ -35,8 +35,8 @@ def learner(model: Dreamer) -> DreamerTrainer:
         entropy=3e-4,
         drawing=ReconstructionWeights(0.5, 100, 0.5),
         starts=2,
-        world_rate=1e-3,
-        behaviour_rate=1e-3,
+        world_learning_rate=1e-3,
+        actor_learning_rate=1e-3,
     )
 
 

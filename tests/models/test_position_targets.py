@@ -65,8 +65,8 @@ def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
     shade = 150 * np.clip(6 - np.abs(along), 0, 1) * np.clip(2 - np.abs(across), 0, 1)
     frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
 
-    def reading(orientations: int) -> float:
-        found = PositionTargets(frames, 64, orientations)(pictures(frames)).numpy()
+    def reading(orientation_targets: int) -> float:
+        found = PositionTargets(frames, 64, orientation_targets)(pictures(frames)).numpy()
         return read(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
 
     assert reading(2) > 0.9

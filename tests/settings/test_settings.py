@@ -26,4 +26,4 @@ def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> 
 
 def test_a_setting_that_came_later_counts_only_when_it_is_used() -> None:
     assert "orientations" not in VaeSettings().result_settings()
-    assert VaeSettings(orientations=2).result_settings()["orientations"] == 2
+    assert VaeSettings(orientation_targets=2).result_settings()["orientations"] == 2

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from stages.collect import Collection, play_episode, require_same_view, shown_by
+from stages.collect import Collection, env_config, play_episode, require_same_view
 from tests.conftest import TINY
 from wm.envs.registry import EnvConfig
 from wm.errors import RecipeMismatch
@@ -28,24 +30,22 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     assert one.truncated
 
 
-def test_recipes_of_pictures_are_what_they_were_before_changes_could_be_shown() -> None:
-    plain = shown_by(TINY, CollectSettings())
-    assert plain.as_json() == {"name": TINY, "size": 64, "gray": False, "actions": "auto", "render": "exact"}
-    assert "show" not in CollectSettings().result_settings()
-    changes = shown_by(TINY, CollectSettings(show="changes"))
-    assert changes.as_json() == {**plain.as_json(), "show": "changes"}
-    assert EnvConfig(**changes.as_json()) == changes
+def test_the_recipe_has_every_field_of_the_environment() -> None:
+    config = env_config(TINY, CollectSettings(observation="foreground"))
+    assert config.as_json()["observation"] == "foreground"
+    assert EnvConfig(**config.as_json()) == config
 
 
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
-        ("show", EnvConfig(TINY)),
-        ("size", EnvConfig(TINY, 32, show="changes")),
-        ("gray", EnvConfig(TINY, gray=True, show="changes")),
+        ("observation", EnvConfig(TINY)),
+        ("size", EnvConfig(TINY, 32, observation="foreground")),
+        ("gray", EnvConfig(TINY, gray=True, observation="foreground")),
     ],
 )
 def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvConfig) -> None:
-    require_same_view(EnvConfig(TINY, show="changes"), EnvConfig(TINY, render="gymnasium", show="changes"))
+    trained = EnvConfig(TINY, observation="foreground")
+    require_same_view(trained, replace(trained, render="gymnasium"))
     with pytest.raises(RecipeMismatch, match=f"^{name} is .* `--set {name}="):
-        require_same_view(EnvConfig(TINY, show="changes"), asked)
+        require_same_view(trained, asked)

@@ -4,10 +4,11 @@ import pytest
 
 from stages import console
 from wm.errors import Stopped
+from wm.units import format_duration
 
 
 def test_times_are_for_people() -> None:
-    assert [console.show_time(value) for value in (42, 185, 7800)] == ["42 s", "3 min 5 s", "2 h 10 min"]
+    assert [format_duration(value) for value in (42, 185, 7800)] == ["42 s", "3 min 5 s", "2 h 10 min"]
 
 
 def test_a_table_is_aligned() -> None:

@@ -12,7 +12,8 @@ from stages.curriculum import estimate as foresight
 from stages.curriculum.outcome import Verdict, closing
 from stages.curriculum.pipeline import STAGES, VMC, Pipeline, env_names, pipelines_of, stage_settings
 from stages.options import Sources
-from stages.session import Plan, Result, Session
+from stages.session import Session
+from stages.stage import Plan, Result
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.evolve import logged
@@ -24,11 +25,11 @@ def score(session: Session, settings: object) -> Result:
         "mean": 1.0, "ci95": 0.5, "episodes": 10, "preview": True, "env_steps": 1234,
         "random": {"mean": 0.0, "ci95": 0.1, "episodes": 10},
     }  # fmt: skip
-    return Result("evaluate", "made", session.run_path, "f", metrics, "", 60.0)
+    return Result("evaluate", "created", session.run_path, "f", metrics, "", 60.0)
 
 
 def train(session: Session, settings: object) -> Result:
-    return Result("train-vae", "made", session.run_path, "f", {}, "", 5.0)
+    return Result("train-vae", "created", session.run_path, "f", {}, "", 5.0)
 
 
 def fail(session: Session, settings: object) -> Result:
@@ -98,7 +99,7 @@ def test_a_verdict_tells_a_threshold_reached_from_a_budget_spent() -> None:
 
     def verdict(best: float, ended: str) -> str:
         found = {"validation_return": best, "ended": ended}
-        return str(Verdict(chain, [Result("train-controller", "made", Path("c"), "f", found, "", 1.0)]))
+        return str(Verdict(chain, [Result("train-controller", "created", Path("c"), "f", found, "", 1.0)]))
 
     assert verdict(-16.5, "target") == "passed: validation -16.5, threshold -18"
     assert verdict(-19.0, "generations") == "budget spent (generations): validation -19.0, threshold -18"
@@ -117,7 +118,7 @@ def test_the_budget_of_a_search_can_be_given() -> None:
     }
     search = steps["train-controller"]
     assert isinstance(search, ControllerSettings)
-    assert (search.max_generations, search.max_hours, search.budget_steps) == (3, 0.5, 1000)
+    assert (search.max_generations, search.max_hours, search.max_env_steps) == (3, 0.5, 1000)
     assert search.popsize == 16
 
 
@@ -139,11 +140,11 @@ def test_a_later_round_collects_with_the_controller_before_it_and_goes_on_from_t
     assert told[2, "collect"].settings.policy == "controller"  # type: ignore[attr-defined]
     assert str(told[2, "collect"].session.data_path) == "data/Pong.round2.zarr"
     assert str(told[2, "collect"].session.run_path) == "runs/Pong"
-    assert told[3, "train-mdnrnn"].settings.from_ == "runs/Pong.round2"  # type: ignore[attr-defined]
+    assert told[3, "train-mdnrnn"].settings.init_from == "runs/Pong.round2"  # type: ignore[attr-defined]
     assert [path.name for path in told[3, "train-mdnrnn"].session.data_paths] == [
         "Pong.zarr", "Pong.round2.zarr", "Pong.round3.zarr",
     ]  # fmt: skip
-    assert told[1, "train-controller"].settings.from_ == ""  # type: ignore[attr-defined]
+    assert told[1, "train-controller"].settings.init_from == ""  # type: ignore[attr-defined]
 
 
 def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_later_rounds_may_train_v_on_as_well(tmp_path: Path) -> None:
     settings = CurriculumSettings(envs="Pong,Breakout", rounds=3)
     pong, breakout = (chain.steps for chain in pipelines_of(Session(""), settings, Sources(config=config)))
     seeing = [step for step in pong if step.stage == "train-vae"]
-    assert [(step.round, step.settings.from_) for step in seeing] == [
+    assert [(step.round, step.settings.init_from) for step in seeing] == [
         (1, ""),
         (2, "runs/Pong"),
         (3, "runs/Pong.round2"),
@@ -228,7 +229,7 @@ def test_what_is_not_kept_is_not_made_again(tmp_path: Path) -> None:
     assert "up to date; its episodes or latents were not kept" in again.stderr
     assert again.stdout == first.stdout
     changed = run(tmp_path, *words, "--max-generations", "2", "--keep", "data")
-    assert "collect: made" in changed.stderr  # the same episodes again, so that V and M stay
+    assert "collect: created" in changed.stderr  # the same episodes again, so that V and M stay
     assert "train-vae: up to date" in changed.stderr
     assert "max_generations 3 -> 2" in changed.stderr
     assert (tmp_path / "data" / f"{SLUG}.zarr").exists()
@@ -241,7 +242,7 @@ def test_environments_run_side_by_side_as_they_do_alone(tmp_path: Path) -> None:
     envs = f"{TINY},{TINY.replace('Tiny', 'Fragile')}"
     words = ("curriculum", "--envs", envs, "--config", config)
     together = run(tmp_path, *words, "--jobs", "2", WM_TEST_BREAK="raise:none:")
-    assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: made", together.stderr, re.M)
+    assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: created", together.stderr, re.M)
     assert together.stdout.count("preview, n=4") == 2
     assert (tmp_path / "runs" / "report.html").exists()
     alone = run(tmp_path, *words, WM_TEST_BREAK="raise:none:")
@@ -262,7 +263,7 @@ def test_the_next_environment_begins_with_the_weights_of_the_one_before(tmp_path
     again = run(tmp_path, "train-vae", "--env", other, "--config", config, **broken)
     assert "up to date" in again.stdout  # its start is not thrown away
     longer = run(tmp_path, "train-vae", "--env", other, "--config", config, "--steps", "31", **broken)
-    assert "made" in longer.stdout
+    assert "created" in longer.stdout
 
 
 def test_every_stage_is_foreseen_before_anything_is_made_and_too_much_is_refused(tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ def test_a_warm_start_from_an_environment_that_failed_begins_from_scratch(
     seen = {}
 
     def see(session: Session, settings: Any) -> Result:
-        seen[session.env] = settings.from_
+        seen[session.env] = settings.init_from
         return train(session, settings)
 
     acting(monkeypatch, collect=fail, train_vae=see, evaluate=score)

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.session import Plan, Session, stage_name
+from stages.session import Session, stage_name
+from stages.stage import Plan
 from wm.errors import UsageProblem
 
 
@@ -27,6 +28,6 @@ def test_a_plan_reads_as_a_sentence() -> None:
 
 @pytest.mark.parametrize("text", ["soon", "0", "nan"])
 def test_a_patience_that_is_no_time_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("WM_PATIENCE", text)
+    monkeypatch.setenv("WM_WORKER_TIMEOUT", text)
     with pytest.raises(UsageProblem, match="expected a number of seconds above 0"):
         Session("Pong").open_workers()

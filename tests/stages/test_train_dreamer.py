@@ -54,7 +54,7 @@ def refused(folder: Path, code: int, *more: str, **variables: str) -> str:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dreamer")
-    assert json.loads(run(folder, *words("--json")).stdout)["status"] == "made"
+    assert json.loads(run(folder, *words("--json")).stdout)["status"] == "created"
     return folder
 
 
@@ -103,7 +103,7 @@ def test_it_can_be_scored_and_filmed(trained: Path) -> None:
     assert score["random"]["episodes"] == 4
     durable.remove_folder(trained / "runs" / SLUG / "evaluation")
     again = json.loads(run(trained, *words, "--record-video", "1").stdout)
-    assert again["status"] == "made"
+    assert again["status"] == "created"
     assert again["metrics"]["returns"] == score["returns"]
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
 
@@ -134,7 +134,7 @@ def test_it_ends_when_a_validation_confirms_that_it_returns_what_was_aimed_at(
 def test_it_dreams_beside_reality(trained: Path) -> None:
     words = ("dream", "--env", TINY, "--agent", "dreamer", "--set", "frames=8", "--set", "context=4", "--json")
     found = json.loads(run(trained, *words).stdout)
-    assert found["status"] == "made"
+    assert found["status"] == "created"
     assert found["metrics"]["open_loop"]["5"]["dream"] > 0
     with Image.open(trained / "runs" / SLUG / "dream-dreamer" / "dream.gif") as movie:
         assert movie.n_frames == 8  # type: ignore[attr-defined]

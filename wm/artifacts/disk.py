@@ -5,32 +5,15 @@ Free space and inodes are those of the volume of the target, found through symbo
 
 import errno
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.errors import DiskProblem, UsageProblem
+from wm.errors import DiskProblem
+from wm.units import format_size
 
 RESERVE = 1 << 30
 RESERVE_SHARE = 0.05
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def parse_size(text: str) -> int:
-    """`500MB`, `1.5 GB`, `2000000` -> bytes."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", text.upper())
-    if match is None:
-        raise UsageProblem(f"size is {text!r}; expected a number with a unit, such as 500MB or 2GB.")
-    return int(float(match.group(1)) * _UNITS[match.group(2)])
-
-
-def show_size(size: float) -> str:
-    """Bytes for people: 1.5 GB."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{int(size)} B"
 
 
 @dataclass(frozen=True)
@@ -51,7 +34,8 @@ class DiskBudget:
         available = self.available(used)
         if need > available:
             raise DiskProblem(
-                f"{what} needs about {show_size(need)} at {self.target} but only {show_size(max(available, 0))} may be "
+                f"{what} needs about {format_size(need)} at {self.target} but only "
+                f"{format_size(max(available, 0))} may be "
                 "used; free some space, raise --disk-budget, or ask for less."
             )
         left = inodes_left(self.target)

@@ -160,7 +160,8 @@ class Online:
     @property
     def ended(self) -> str:
         """Why the play is over: all steps are played, or a validation returned what was aimed at; empty before."""
-        if self.validation is not None and self.validation >= self._settings.target_return:
+        target = self._settings.target_return
+        if target is not None and self.validation is not None and self.validation >= target:
             return "target"
         return "steps" if self.counts.steps >= self._settings.steps else ""
 
@@ -183,7 +184,8 @@ class Online:
         a hundred policies, each a little older than this one."""
         counts, settings = self.counts, self._settings
         if (
-            len(self.returns) < REMEMBERED
+            settings.target_return is None
+            or len(self.returns) < REMEMBERED
             or np.mean(self.returns) < settings.target_return
             or (self.validation is not None and counts.episodes < counts.validated + AGAIN)
         ):

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.session import Plan, Result, Session, made, stage_name, up_to_date
+from stages.session import Session, stage_name
+from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.dreamer.online import to_batch
@@ -25,6 +26,7 @@ from wm.seeding import episode_seed, generator
 from wm.settings import DreamSettings
 
 RECIPE = 1
+CONTEXT, FRAMES, FPS = 16, 120, 15  # steps before the pictured trajectory, its steps, frames per second
 LENGTHS = ((8, 15), (2, 5))  # steps that are seen and steps ahead; fewer where episodes are short
 COLUMNS, TRIES = 8, 256
 HORIZONS = (1, 5, 15, 50)
@@ -84,13 +86,13 @@ def _strip(real: NDArray[np.uint8], imagined: NDArray[np.uint8], context: int) -
 
 def _run(session: Session, settings: DreamSettings, trained: TrainedDreamer) -> Run:
     inputs = {"dreamer": trained.artifact.fingerprint}
-    name = stage_name(session, f"dream-{settings.who}")
+    name = stage_name(session, f"dream-{settings.agent}")
     return session.make_run(name, "dream", RECIPE, settings.result_settings(), inputs)
 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `imagine` would do."""
-    run = _run(session, settings, find_dreamer(session, settings.who))
+    run = _run(session, settings, find_dreamer(session, settings.agent))
     done = run.current() is not None
     what = "up to date" if done else f"{EPISODES} episodes foretold, an animation and a film strip"
     return Plan("dream", run.folder, what, 0 if done else 4_000_000, 700_000_000, (0, 0) if done else (5, 60))
@@ -99,7 +101,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 def imagine(session: Session, settings: DreamSettings) -> Result:
     """Play validation episodes, foretell their frames and rewards from the actions alone, and draw one of them."""
     began = time.monotonic()
-    trained = find_dreamer(session, settings.who)
+    trained = find_dreamer(session, settings.agent)
     run = _run(session, settings, trained)
     if (current := run.current()) is not None:
         return up_to_date("dream", current, _summary(current))
@@ -109,17 +111,15 @@ def imagine(session: Session, settings: DreamSettings) -> Result:
             return up_to_date("dream", builder.restored, _summary(builder.restored), "restored")
         played = _play(session, trained, settings.max_steps)
         longest = max(played, key=lambda episode: len(episode.frames))
-        context = min(settings.context, max(len(longest.frames) // 4, 1))  # fewer where episodes are short
+        context = min(CONTEXT, max(len(longest.frames) // 4, 1))  # fewer where episodes are short
         metrics = _compare(trained, played, context)
-        features, _ = follow(
-            trained.model, _batch(trained, longest, 0, context + settings.frames), context, _source(session)
-        )
+        features, _ = follow(trained.model, _batch(trained, longest, 0, context + FRAMES), context, _source(session))
         imagined = trained.model.world.picture(features[0]).numpy()
         real = longest.frames[context : context + len(imagined)]
         durable.write_bytes(builder.folder / "dream.png", _strip(real, imagined, context))
         panels = [("reality", real), ("imagined", imagined)]
         captions = [f"{step + 1} steps ahead" for step in range(len(real))]
-        durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, settings.fps))
+        durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, FPS))
         artifact = builder.publish(metrics | {"agent": "dreamer"}, session.provenance(began, trained.env))
     return made("dream", builder, artifact, _summary(artifact))
 

@@ -9,7 +9,6 @@ from stages import console
 from stages.session import Session, stage_name
 from wm.actions import ActionSpace
 from wm.artifacts import durable
-from wm.artifacts.disk import show_size
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset, read_root
 from wm.episodes.replay import Ring, fill
@@ -17,6 +16,7 @@ from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
 from wm.models.dreamer.config import DreamerConfig
 from wm.settings import DreamerSettings
+from wm.units import format_size
 
 
 def replay_path(session: Session) -> Path:
@@ -41,7 +41,8 @@ def require_memory(settings: DreamerSettings, form: DreamerConfig) -> None:
     need, free = ring_bytes(settings, form), psutil.virtual_memory().available
     if need > free:
         raise MemoryProblem(
-            f"--capacity is {settings.capacity}, which takes {show_size(need)} of memory, and {show_size(free)} are "
+            f"--capacity is {settings.capacity}, which takes {format_size(need)} of memory, and "
+            f"{format_size(free)} are "
             "free; give a smaller one."
         )
 
@@ -89,8 +90,10 @@ def collected(session: Session, settings: DreamerSettings, form: DreamerConfig, 
                 f"{(form.size, form.size, form.channels)} and {space.width}. Collect it with --size {form.size}"
                 f"{' --gray' if form.channels == 1 else ''}, or give --set gray=... and size=... to suit it."
             )
-        if (shown := dataset.recipe["env"].get("show", "picture")) != "picture":
-            raise RecipeMismatch(f"{dataset.path} shows {shown}; a Dreamer plays by pictures. Collect without --show.")
+        if (observation := dataset.recipe["env"]["observation"]) != "rgb":
+            raise RecipeMismatch(
+                f"{dataset.path} has observation={observation}; a Dreamer takes rgb. Collect without --observation."
+            )
     rows = sum(dataset.rows for dataset in datasets)
     if rows > settings.capacity:
         console.say(f"train-dreamer {session.env}: of {rows:,} collected steps the last {settings.capacity:,} are used")

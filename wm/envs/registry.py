@@ -181,20 +181,14 @@ class EnvConfig:
     name: str
     size: int = 64
     gray: bool = False
-    actions: str = "auto"
+    action_space: str = "auto"
     render: str = "exact"
-    show: str = "picture"
+    observation: str = "rgb"
     action_repeat: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for a recipe. What frames show and how often an action is repeated are left out where they
-        are as they were before there was a choice: recipes of then stay what they are."""
-        described = asdict(self)
-        if self.show == "picture":
-            del described["show"]
-        if self.action_repeat == 1:
-            del described["action_repeat"]
-        return described
+        """Plain values, for a recipe."""
+        return asdict(self)
 
     def spec(self) -> EnvSpec:
         """What the catalogue knows of it."""
@@ -213,17 +207,16 @@ class EnvConfig:
     def make(self, labelled: bool = False) -> PixelEnv:
         """Build the environment and wrap it to show square frames, with labels in its info if asked for.
 
-        `render` says who draws: gymnasium (the unmodified environment), exact (the same pixels, drawn by us where
-        that is faster) or fast; `show`, what frames show, as PixelEnv has it. Raises MissingPackage with the pip line,
-        or UsageProblem where the environment has no pixels, not these actions, no fast way of drawing, or should show
-        motion in a single channel.
+        `render` is the renderer: gymnasium (the unmodified environment), exact (the same pixels, drawn by us where that
+        is faster) or fast. Raises MissingPackage with the pip line, or UsageProblem where the environment has no
+        pixels, not these actions or no fast renderer, or where motion should have a single channel.
         """
         spec = self.spec()
         if self.render == "fast" and not spec.fast:
             quick = ", ".join(name for name, known in NAMED.items() if known.fast)
             raise UsageProblem(f"--render is fast but {self.name} has no fast path ({quick} have); use --render exact.")
-        if self.show == "motion" and self.gray:
-            raise UsageProblem("--show motion has three pictures in gray for its channels already; leave out --gray.")
+        if self.observation == "motion" and self.gray:
+            raise UsageProblem("--observation motion has three gray channels already; leave out --gray.")
         env, painter = self._painted(spec) if self.render != "gymnasium" and spec.painter else self._shown()
         probe = spec.probe if labelled else None
         return PixelEnv(
@@ -231,7 +224,7 @@ class EnvConfig:
             painter,
             size=self.size,
             gray=self.gray,
-            show=self.show,
+            observation=self.observation,
             probe=probe,
             action_repeat=self.action_repeat,
         )
@@ -270,10 +263,10 @@ class EnvConfig:
         if spec.env_id.startswith("ALE/"):
             _register_atari()
             _quiet_atari()
-        if self.actions != "auto":
+        if self.action_space != "auto":
             if not spec.offers_both_action_spaces:
-                raise UsageProblem(f"--actions is {self.actions!r} but {self.name} has one action space; leave it out.")
-            options["continuous"] = self.actions == "continuous"
+                raise UsageProblem(f"--action-space is {self.action_space!r} but {self.name} has one; leave it out.")
+            options["continuous"] = self.action_space == "continuous"
         made: Any = spec.env_id
         if entry_point is not None:
             made = copy.deepcopy(gym.spec(spec.env_id))

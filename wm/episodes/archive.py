@@ -99,15 +99,15 @@ def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:
 
 def parts_of(settings: GradientSettings, datasets: Sequence[Dataset]) -> list[int]:
     """How much of a batch comes from each dataset: by `--shares`, or by their rows."""
-    if not settings.shares:
+    if not settings.mixture:
         return split_batch(settings.batch, [dataset.rows for dataset in datasets])
     try:
-        shares = [float(text) for text in settings.shares.split(",")]
+        shares = [float(text) for text in settings.mixture.split(",")]
     except ValueError:
         shares = []
     if len(shares) != len(datasets) or min(shares) <= 0:
         raise UsageProblem(
-            f"--shares is {settings.shares!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
+            f"--shares is {settings.mixture!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
             "separated by commas."
         )
     return split_batch(settings.batch, shares)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable
-from wm.artifacts.disk import show_size
 from wm.episodes.dataset import Dataset
+from wm.units import format_size
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Summary:
     size: int
     channels: int
     render: str
-    show: str
+    observation: str
     episodes: int
     evicted: int
     missing: list[tuple[int, int]]
@@ -48,7 +48,7 @@ class Summary:
     def facts(self) -> list[tuple[str, str]]:
         """The figures in words, for a table."""
         evicted = f", {self.evicted} older ones evicted" if self.evicted else ""
-        shown = f", {self.show} shown" if self.show != "picture" else ""
+        shown = f", {self.observation}" if self.observation != "rgb" else ""
         lost = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
@@ -59,7 +59,7 @@ class Summary:
             ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}{shown}"),
             (
                 "size",
-                f"{show_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
+                f"{format_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
             ),
             ("fingerprint", self.fingerprint),
         ]
@@ -82,7 +82,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             size=shape[0],
             channels=shape[2],
             render=str(recipe["env"].get("render", "unknown")),
-            show=str(recipe["env"].get("show", "picture")),
+            observation=str(recipe["env"].get("observation", "rgb")),
             episodes=dataset.episodes,
             evicted=sum(last for _, last in evicted),
             missing=[gap for gap in dataset.missing if gap not in evicted],

@@ -30,6 +30,7 @@ from wm.seeding import episode_seed, generator
 from wm.settings import DreamSettings
 from wm.training.precision import pick
 
+REAL_EPISODES = 4  # of each policy
 SEEN = 8  # real episodes that are looked at latent by latent
 
 
@@ -112,7 +113,7 @@ def _play(
     session: Session, settings: DreamSettings, workers: Workers, player: PolicySpec, policies: NDArray[np.float32]
 ) -> list[list[EpisodeResult]]:
     """Real episodes of every policy, on the same seeds; of the last one, ours, as many as it dreams."""
-    counts = [settings.real_episodes] * (len(policies) - 1) + [settings.dreams]
+    counts = [REAL_EPISODES] * (len(policies) - 1) + [settings.dreams]
     seeds = [episode_seed("validation", session.seed, "fidelity", number) for number in range(max(counts))]
     addresses = [(policy, episode) for policy, count in enumerate(counts) for episode in range(count)]
     jobs = [EpisodeJob(key, seeds[episode], policy) for key, (policy, episode) in enumerate(addresses)]

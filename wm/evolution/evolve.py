@@ -99,7 +99,7 @@ class Evolution:
                 validated, steps = self._evaluation.validation(search.mean)
             line["validation"] = [float(value) for value in validated]
             line["env_steps"] += steps
-        if self.settings.evened_after(line["generation"]):
+        if line["generation"] in self.settings.whitened_later:
             basis, steps = self._evaluation.basis(search.mean)
             line["env_steps"] += steps
             keep_basis(self.folder, line["generation"], basis)
@@ -122,9 +122,9 @@ class Evolution:
 
     def _take(self, line: Line, search: Search) -> None:
         self.history.add(line, search.mean)
-        if self.settings.evened_after(line["generation"]):
+        if line["generation"] in self.settings.whitened_later:
             search.whiten(load_basis(self.folder, line["generation"]))
-        ends = self.settings.start_ends
+        ends = self.settings.restart_ends
         if line["generation"] in ends:
             if line["generation"] == ends[-1]:
                 search.continue_candidate_search(self.history.best_start(ends))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stages.session import Session
 from wm.dreams.env import InitialStates, imagine
-from wm.dreams.initial_states import early_initial_states, load_newest_latents, sample_initial_states
+from wm.dreams.initial_states import early_initial_states, load_newest_latents
 from wm.episodes.latents import Latents
 from wm.evolution.transfer import controller_inputs
 from wm.evolution.whitening import Matrix, whitener_of
@@ -22,17 +22,18 @@ from wm.training.precision import pick
 
 LONGEST_DREAM = 1000  # steps, where training episodes have no limit of their own
 LOOKED_AT = 256  # episodes, equally spaced, whose latents even out a search from its start
+DREAMS_PER_CANDIDATE = 32  # in a generation: fewer rank candidates by their initial states
 DREAMT_VALIDATION = 256  # dreams, where a validation may not touch reality
 
 
 def most_steps(settings: ControllerSettings, longest: int) -> int:
     """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates."""
-    validations = (settings.max_generations // settings.validate_every + 1 + len(settings.start_ends)) * longest
+    validations = (settings.max_generations // settings.validate_every + 1 + len(settings.restart_ends)) * longest
     validations *= settings.validation_episodes
     if settings.in_ != "real":
         return validations
     episode = settings.max_steps or longest
-    late = settings.late_episodes * min(settings.late_steps * episode, longest)
+    late = settings.final_phase_episodes * min(settings.final_phase_steps * episode, longest)
     generations = settings.early * min(episode, longest) + (settings.max_generations - settings.early) * late
     return validations + generations * settings.popsize * settings.episodes_per_eval
 
@@ -55,20 +56,16 @@ class Fitness:
         self._controller = controller_for(mdnrnn, player.form, player.env)
         self._starts: InitialStates | None = None
         if settings.in_ != "real":
-            early = settings.dreams_from == "early"
-            newest = load_newest_latents(session, mdnrnn) if early else None
-            self._starts = (
-                sample_initial_states(session, mdnrnn) if newest is None else early_initial_states(newest, mdnrnn)
-            )
+            self._starts = early_initial_states(load_newest_latents(session, mdnrnn), mdnrnn)
 
     def episodes(self, number: int) -> int:
         """How many episodes a candidate plays in a generation."""
         late = number >= self.settings.early
-        return self.settings.episodes_per_eval * (self.settings.late_episodes if late else 1)
+        return self.settings.episodes_per_eval * (self.settings.final_phase_episodes if late else 1)
 
     def longest(self, number: int) -> int:
         """After how many steps a generation's episodes are cut; 0: the environment's own limit."""
-        return self.settings.max_steps * (self.settings.late_steps if number >= self.settings.early else 1)
+        return self.settings.max_steps * (self.settings.final_phase_steps if number >= self.settings.early else 1)
 
     def real(self, candidates: NDArray[np.float32], number: int) -> tuple[NDArray[np.float64], int]:
         """Mean return of every candidate in reality, and the steps it cost."""
@@ -90,7 +87,7 @@ class Fitness:
     ) -> NDArray[np.float64]:
         """Mean return of every candidate in the dream; all begin at the same places."""
         assert self._starts is not None
-        count = episodes or self.settings.dreams or self.episodes(number)
+        count = episodes or DREAMS_PER_CANDIDATE
         drawn = generator(self.session.seed, "dream starts", number).integers(0, len(self._starts.z), count)
         starts = self._starts.take(np.tile(drawn, len(candidates)))
         returns = self._imagine(np.repeat(candidates, count, axis=0), starts, number, temperature)
@@ -119,12 +116,11 @@ class Fitness:
         return whitener_of(given, self._controller.inputs)
 
     def _given(self, z: NDArray[np.float32], actions: torch.Tensor) -> NDArray[np.float32]:
-        """What C is given along an episode, z (T, Z) and encoded actions (T, A); z alone if the search is over that."""
-        memory = None if self.settings.even_over == "z" else self._memory
-        return controller_inputs(memory, z, actions).astype(np.float32)
+        """What C is given along an episode, z (T, Z) and encoded actions (T, A)."""
+        return controller_inputs(self._memory, z, actions).astype(np.float32)
 
     def given(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
-        """What C is given, or z alone if the search is to be over that, (T, numbers) in each episode; and the steps it
+        """What C is given, (T, numbers) in each episode; and the steps it
         cost. The mean plays as many episodes as in a validation, on training seeds."""
         player = replace(self._player, parameters=tuple(mean.tolist()))
         jobs = [

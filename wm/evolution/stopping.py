@@ -25,14 +25,15 @@ def why_ended(settings: ControllerSettings, history: History, more_seconds: floa
         return "generations"
     if settings.max_hours and history.seconds + more_seconds >= settings.max_hours * 3600:
         return "hours"
-    if settings.budget_steps and history.env_steps + more_steps >= settings.budget_steps:
+    if settings.max_env_steps and history.env_steps + more_steps >= settings.max_env_steps:
         return "steps"
-    return "target" if history.best_score >= settings.target_return else ""
+    target = settings.target_return
+    return "target" if target is not None and history.best_score >= target else ""
 
 
 def due(settings: ControllerSettings, generation: int) -> bool:
     """Whether the mean is validated after this generation, whatever else ends with it."""
-    regular = generation % settings.validate_every == 0 or generation in settings.start_ends
+    regular = generation % settings.validate_every == 0 or generation in settings.restart_ends
     return regular or generation == settings.max_generations
 
 
@@ -68,7 +69,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
 
 def _alike(lines: list[Line], settings: ControllerSettings, before: ControllerSettings) -> int:
     """How many of the first lines, logged with the settings of `before`, are what `settings` make too."""
-    late = settings.late_episodes > 1 or settings.late_steps > 1
+    late = settings.final_phase_episodes > 1 or settings.final_phase_steps > 1
     agree = min(settings.early, before.early) if late and settings.early != before.early else np.inf
     history, nowhere = History(), np.zeros(1, np.float32)
     for count, line in enumerate(lines):

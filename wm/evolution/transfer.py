@@ -71,7 +71,7 @@ def transferred_weights(
     """
     there, old = previous.controller, np.asarray(previous.controller.parameters, np.float32)
     if replace(there.model, inputs=controller.inputs) != controller:
-        shapes = [f"{one.head}, {one.hidden} hidden units, gain {one.gain:g}" for one in (there.model, controller)]
+        shapes = [f"{one.head}, {one.hidden} hidden units" for one in (there.model, controller)]
         raise RecipeMismatch(
             f"{there.artifact.folder} has another form ({shapes[0]}) than is asked for ({shapes[1]}); give the same "
             "settings, or leave --from out."

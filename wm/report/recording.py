@@ -51,7 +51,7 @@ def film_episodes(
     session: Session, settings: EvaluateSettings, player: PolicySpec | DreamerSpec, jobs: Sequence[EpisodeJob]
 ) -> list[Path]:
     """Write an animation of each job to `videos/<who plays>`; returns the files."""
-    folder = session.run_path / "videos" / settings.who
+    folder = session.run_path / "videos" / settings.agent
     durable.make_folder(folder)
     session.budget(folder).require(len(jobs) * 8_000_000, 0, f"{len(jobs)} films")
     written: list[Path] = []

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stages import console
 from wm.artifacts import durable, runs
-from wm.artifacts.disk import show_size
 from wm.artifacts.runs import Artifact
 from wm.errors import WmError
 from wm.evolution.stopping import LOG
@@ -20,6 +18,7 @@ from wm.report.plots import Curve
 from wm.stats import Score
 from wm.telemetry import metrics_log as metrics
 from wm.telemetry.trend import settled
+from wm.units import format_duration, format_size
 
 STAGES = {
     "latents": "latents", "vae": "vae", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
@@ -108,7 +107,7 @@ def _overview_row(chapter: RunSummary) -> list[str]:
         f"R2 {min(probes):.2f} to {max(probes):.2f}" if probes else "–",
         f"{ahead['M'] / ahead['persistence']:.2f}" if ahead else "–",
         f"{dream.metrics['rho']:.2f}" if dream and dream.metrics["rho"] is not None else "–",
-        console.show_time(sum(map(_seconds, found.values()))) if found else "–",
+        format_duration(sum(map(_seconds, found.values()))) if found else "–",
     ]
 
 
@@ -165,8 +164,8 @@ def _cost(chapter: RunSummary) -> Iterator[Block]:
     rows = []
     for name, artifact in chapter.artifacts.items():
         made = artifact.manifest["provenance"]
-        size = show_size(durable.folder_size(artifact.folder))
-        rows.append([name, console.show_time(_seconds(artifact)), size, made["finished"]])
+        size = format_size(durable.folder_size(artifact.folder))
+        rows.append([name, format_duration(_seconds(artifact)), size, made["finished"]])
     yield Table(["artifact", "wall time", "on disk", "finished"], rows)
     for column, caption in (
         ("rss_anon_mb", "Memory of the process (anonymous pages) during each training."),

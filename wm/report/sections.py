@@ -23,8 +23,8 @@ def vision(title: str, made: Artifact | None, folder: Path) -> Iterator[Block]:
     if made:
         found, settings = made.metrics, made.settings
         yield Paragraph(
-            f"{settings['vae']} network, {settings['latent']} latents, {found['parameters']:,} parameters, trained on "
-            f"{found['rows']:,} frames. On held-out episodes its squared error is {found['validation_error']:.1f} a "
+            f"{settings['network']} network, {settings['latent']} latents, {found['parameters']:,} parameters, trained "
+            f"on {found['rows']:,} frames. On held-out episodes its squared error is {found['validation_error']:.1f} a "
             f"frame, where always showing the mean picture costs {found['mean_picture_error']:.1f}, and its KL "
             f"{found['validation_kl']:.0f} nats."
         )

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import psutil
 
 from wm.errors import WmError, WorkerFailed
+from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
 Result = TypeVar("Result")
@@ -267,3 +268,8 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def open_workers(runtime: Runtime) -> Workers:
+    """The processes that play; they give up when a stop is requested."""
+    return Workers(runtime.workers, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout)

@@ -6,9 +6,9 @@ from typing import Any
 
 from stages import console
 from stages.session import Session
-from wm.artifacts.disk import show_size
 from wm.telemetry import heap_snapshot as census
 from wm.telemetry.trend import column
+from wm.units import format_size
 
 REMEMBERED, FEWEST, EVERY = 200, 60, 20  # readings: kept, needed, between two looks at the slope
 SHARE = 0.5  # of the memory that is free, which the rest of the training must not be about to take
@@ -37,8 +37,9 @@ class MemoryGuard:
         used = (line["rss_anon_mb"] + line["children_mb"]) * 1e6
         if self._limit is not None and used > self._limit:
             return (
-                f"{show_size(used)} of memory are in use at step {line['step']} and --memory-limit is "
-                f"{show_size(self._limit)}; `wm memory {self._shown}` shows what grew. The same command continues with "
+                f"{format_size(used)} of memory are in use at step {line['step']} and --memory-limit is "
+                f"{format_size(self._limit)}; `wm memory {self._shown}` shows what grew. "
+                "The same command continues with "
                 "a higher limit."
             )
         return self._alarm(line) if self._seen % EVERY == 0 and len(self._lines) >= FEWEST else ""

@@ -11,8 +11,8 @@ import psutil
 
 from stages import console
 from wm.artifacts import durable
-from wm.artifacts.disk import show_size
 from wm.telemetry.usage import children_memory
+from wm.units import format_size
 
 SECONDS = 0.5
 CHILDREN_EVERY = 8  # looks
@@ -32,7 +32,7 @@ class ResourceMonitor:
     def __enter__(self) -> "ResourceMonitor":
         self._look()
         self._thread.start()
-        console.tell_in_use(lambda: f"{show_size(self._now)} of memory, {show_size(self.left)} on disk")
+        console.tell_in_use(lambda: f"{format_size(self._now)} of memory, {format_size(self.left)} on disk")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -42,7 +42,7 @@ class ResourceMonitor:
         self._look()
 
     def __str__(self) -> str:
-        return f"{show_size(self.memory)} of memory, {show_size(self.left)} on disk"
+        return f"{format_size(self.memory)} of memory, {format_size(self.left)} on disk"
 
     def _watch(self) -> None:
         while not self._over.wait(SECONDS):

@@ -15,7 +15,7 @@ import numpy as np
 from ale_py.env import AtariEnv
 from numpy.typing import NDArray
 
-from wm.envs.pixel_env import AreaResize, Frame
+from wm.envs.resize import AreaResize, Frame
 
 _TOTAL = 24  # where a state holds the size of what follows that number
 _NOOPS = 16  # frames after which a held action has been let go, sticky or not

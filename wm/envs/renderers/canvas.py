@@ -6,7 +6,7 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
-from wm.envs.pixel_env import AreaResize, Frame
+from wm.envs.resize import AreaResize, Frame
 
 _MARGIN = 4  # pixels around the corners that antialiasing, circles and rounding may touch
 

@@ -18,10 +18,10 @@ from gymnasium.envs.box2d import car_dynamics, car_racing
 from numpy.typing import NDArray
 from pygame import gfxdraw
 
-from wm.envs.pixel_env import AreaResize, Frame
 from wm.envs.renderers import source_check as sources
 from wm.envs.renderers.box2d import Polygons, placed
 from wm.envs.renderers.track_map import TrackMap, checkers
+from wm.envs.resize import AreaResize, Frame
 
 _DRAWING = (
     car_racing.CarRacing.step,

@@ -9,9 +9,9 @@ from gymnasium.envs.classic_control import acrobot, cartpole
 from numpy.typing import NDArray
 from pygame import gfxdraw
 
-from wm.envs.pixel_env import Frame
 from wm.envs.renderers import source_check as sources
 from wm.envs.renderers.canvas import Canvas
+from wm.envs.resize import Frame
 
 _KNOWN_CARTPOLE = ("5d81c77bd3758a23",)  # gymnasium 1.4.0
 _KNOWN_ACROBOT = ("03e82a7143150d26",)  # gymnasium 1.4.0

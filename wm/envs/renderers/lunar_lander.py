@@ -12,10 +12,10 @@ import pygame
 from gymnasium.envs.box2d import lunar_lander
 from pygame import gfxdraw
 
-from wm.envs.pixel_env import Frame
 from wm.envs.renderers import source_check as sources
 from wm.envs.renderers.box2d import Polygons
 from wm.envs.renderers.canvas import Canvas
+from wm.envs.resize import Frame
 
 _DRAWING = (
     lunar_lander.LunarLander.step,

@@ -51,8 +51,8 @@ class DreamerTrainer:
         entropy: float,
         drawing: ReconstructionWeights,
         starts: int,
-        world_rate: float,
-        behaviour_rate: float,
+        world_learning_rate: float,
+        actor_learning_rate: float,
     ) -> None:
         """`cast()` is the number format's context, `starts` how many of a window's last states are imagined from (0:
         all)."""
@@ -63,8 +63,8 @@ class DreamerTrainer:
         # A step moves the group whose gradients are there; the other's are None.
         self.optimizer = torch.optim.Adam(
             [
-                {"params": list(model.world.parameters()), "lr": world_rate, "eps": 1e-8},
-                {"params": self._behaving, "lr": behaviour_rate, "eps": 1e-5},
+                {"params": list(model.world.parameters()), "lr": world_learning_rate, "eps": 1e-8},
+                {"params": self._behaving, "lr": actor_learning_rate, "eps": 1e-5},
             ],
             fused=True,
         )

@@ -37,7 +37,7 @@ class VaeLoss(nn.Module):
         rarity: float,
         moments: float,
         kl_tolerance: float,
-        orientations: int = 0,
+        orientation_targets: int = 0,
         basis: str = "cosines",
     ) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class VaeLoss(nn.Module):
             parts = sample.split(256)
             means = [self._errors(part, pictures(part), vae.background)[0].sum().item() for part in parts]
             self._scale = pixels / max(sum(means) / len(sample), 1e-3)
-        self.moments = PositionTargets(sample, vae.latent, orientations, basis) if moments else None
+        self.moments = PositionTargets(sample, vae.latent, orientation_targets, basis) if moments else None
         self.reader = nn.Linear(vae.latent, self.moments.count) if self.moments else None
 
     def _errors(self, frames: Tensor, shown: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:

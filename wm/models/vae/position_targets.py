@@ -15,8 +15,9 @@ their stead need fewer numbers: P_1 is the place itself, so that two per axis re
 
 How things are turned is not linear in the picture. It is, over a quarter turn, in moments of its structure tensor
 (Bigun & Granlund 1987): of g_x g_y, g_x^2 - g_y^2 and g_x^2 + g_y^2, with g the gradient of the difference from the
-mean picture in each of its principal colours. With `orientations` > 0 these are told too, for so many cosines per axis.
-Shapes: B batch, S frame side, C channels, N components, Q orientations.
+mean picture in each of its principal colours. With
+`orientation_targets` > 0 these are targets too, for so many cosines per axis.
+Shapes: B batch, S frame side, C channels, N components, Q orientation_targets.
 """
 
 import math
@@ -42,15 +43,15 @@ class PositionTargets(nn.Module):
     mean: Tensor
     components: Tensor
 
-    def __init__(self, sample: Tensor, latent: int, orientations: int = 0, basis: str = "cosines") -> None:
+    def __init__(self, sample: Tensor, latent: int, orientation_targets: int = 0, basis: str = "cosines") -> None:
         super().__init__()
         size, channels = sample.shape[1], sample.shape[3]
-        self._orientations = orientations
-        room = PER_LATENT * latent / channels - 3 * orientations**2
+        self._orientations = orientation_targets
+        room = PER_LATENT * latent / channels - 3 * orientation_targets**2
         self._positions = max(int(math.sqrt(max(room, 0))), 2)
-        count = max(self._positions, orientations)
+        count = max(self._positions, orientation_targets)
         self.register_buffer("basis", _along_an_axis(basis, count, size).to(sample.device))
-        if orientations:
+        if orientation_targets:
             self.register_buffer("background", pictures(sample).mean(0))
             difference = (pictures(sample) - self.background).movedim(1, -1).flatten(0, -2)
             variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))

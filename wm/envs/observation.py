@@ -1,0 +1,54 @@
+"""What a frame shows of the rendered image: the image itself, its foreground, or motion."""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+Frame = NDArray[np.uint8]
+LAG = 4  # steps, in which a lander falls some three pixels
+# Grey levels a step. With 2, broken bricks stay visible for a hundred steps; with 6, a paddle that rests disappears
+# sooner (a linear probe reads it in random play with R2 0.59, and with 0.89 at 2).
+ADAPTATION = 4
+OBSERVATIONS = {
+    "rgb": "",
+    "foreground": "the difference to a slowly adapting background",
+    "motion": f"grey-level differences to an episode's first frame at t, t-{LAG} and t-{2 * LAG}",
+}
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
+
+
+class Observation:
+    """Transforms an episode's images (size, size, 3 or 1) uint8, one after the other.
+
+    `foreground` subtracts a background that adapts to each pixel by up to `ADAPTATION` levels a step (a sigma-delta
+    estimate, Manzanera & Richefeu 2004). So what stands still disappears after a while, such as a wall with gaps.
+    `motion` has three channels: the grey-level differences to the episode's first image now, `LAG` steps and twice
+    that many steps ago. In both, 128 is no difference and one level stands for two of brightness.
+    """
+
+    def __init__(self, kind: str, gray: bool) -> None:
+        self._kind, self._to_gray = kind, gray or kind == "motion"
+        self._background: NDArray[np.int16] | None = None
+        self._past: deque[Frame] = deque(maxlen=2 * LAG + 1)
+
+    def begin(self) -> None:
+        """A new episode begins with the next image."""
+        self._background = None
+
+    def __call__(self, image: Frame) -> Frame:
+        """The frame of the next image."""
+        if self._to_gray and image.shape[-1] == 3:
+            image = (image @ _LUMA + 0.5).astype(np.uint8)[..., None]
+        if self._kind == "rgb":
+            return image
+        if self._background is None:
+            self._background = image.astype(np.int16)
+            self._past.extend([np.full(image.shape, 128, np.uint8)] * (2 * LAG + 1))
+        difference = image - self._background
+        change: Frame = (128 + difference // 2).astype(np.uint8)
+        if self._kind == "foreground":
+            self._background += np.clip(difference, -ADAPTATION, ADAPTATION)
+            return change
+        self._past.append(change)
+        return np.concatenate([self._past[-1 - lag] for lag in (0, LAG, 2 * LAG)], axis=-1)

@@ -1,0 +1,63 @@
+"""What library code needs of the program it runs in: a clock, a log, progress, a request to stop, and limits.
+
+The library never prints, and never reads the clock or the environment; a command, a notebook or a test hands it this
+value. `Runtime(time.monotonic)` runs silently in one process.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Shows how far a piece of work is."""
+
+    def update(self, done: int, **figures: str) -> None:
+        """`done` of the total is done; `figures` are shown beside it."""
+
+
+class ShowProgress(Protocol):
+    """Opens a Progress: `with show(label, total, unit, done) as progress`."""
+
+    def __call__(self, label: str, total: int, unit: str, done: int = 0) -> AbstractContextManager[Progress]: ...
+
+
+class _NoProgress:
+    def update(self, done: int, **figures: str) -> None:
+        pass
+
+
+@contextmanager
+def _show_nothing(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progress]:
+    yield _NoProgress()
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+def _go_on() -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """`clock` returns seconds that never go back. `log` takes a line for people. `stop_requested` says whether a signal
+    arrived, `raise_if_stopped` raises Stopped then. `workers` processes play (0: this one); one without a sign of life
+    for `worker_timeout` seconds is replaced. A training that exceeds `memory_limit` bytes ends with a checkpoint, and
+    with `memory_snapshots` it records twice what is in memory."""
+
+    clock: Callable[[], float]
+    log: Callable[[str], None] = _ignore
+    progress: ShowProgress = _show_nothing
+    stop_requested: Callable[[], bool] = _never
+    raise_if_stopped: Callable[[], None] = _go_on
+    workers: int = 0
+    worker_timeout: float = 120.0
+    memory_limit: int | None = None
+    memory_snapshots: bool = False

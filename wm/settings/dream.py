@@ -1,0 +1,17 @@
+"""Settings of `wm dream`."""
+
+from dataclasses import dataclass
+
+from wm.settings.base import Settings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class DreamSettings(Settings):
+    """`wm dream`: dreams beside real episodes, in pictures and in figures."""
+
+    agent: str = setting("controller", "Name of the controller, or of the Dreamer, that acts.", section="Dream")
+    temperature: float = setting(
+        1.0, "Above 1 the dream is more random, below 1 less.", low=0.01, high=10.0, section="Dream"
+    )
+    dreams: int = setting(32, "Dreams per controller of the comparison.", low=2, section="Dream")
+    max_steps: int = setting(500, "Longest dream and longest real episode of the comparison.", low=1, section="Dream")

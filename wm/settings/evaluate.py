@@ -1,0 +1,20 @@
+"""Settings of `wm evaluate`."""
+
+from dataclasses import dataclass
+
+from wm.settings.base import Settings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(Settings):
+    """`wm evaluate`: scores on test seeds in the unmodified environment."""
+
+    episodes: int = setting(
+        100, "Test episodes; under 100 the score is marked as a preview.", low=2, section="Evaluation"
+    )
+    agent: str = setting("controller", "Name of the controller or Dreamer that plays, or random.", section="Evaluation")
+    record_video: int = setting(
+        0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0,
+        section="Evaluation", result=False,
+    )  # fmt: skip
+    visualize: bool = setting(False, "Show the first test episode in a window.", section="Evaluation", result=False)

@@ -1,0 +1,33 @@
+"""Settings that the trainings of V and of M share."""
+
+from dataclasses import dataclass
+
+from wm.settings.base import Settings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSettings(Settings):
+    """What the trainings of V and of M have in common."""
+
+    steps: int = setting(4000, "Training steps.", low=1, section="Training")
+    batch: int = setting(32, "Frames or windows per batch.", low=1, section="Training")
+    precision: str = setting(
+        "auto",
+        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        choices=("auto", "fp32", "bf16", "fp16"),
+        section="Training",
+    )
+    init_from: str | None = setting(
+        None, "Run whose weights the training starts from, such as runs/Pong.", section="Training", result=False
+    )
+    mixture: str = setting(
+        "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their numbers of steps."
+    )
+    accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1)
+    tf32: bool = setting(True, "On CUDA, let float32 products use TF32.", result=False)
+    compile: bool = setting(False, "Compile the loss with torch.compile.", result=False)
+    learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
+    clip: float = setting(1.0, "Largest gradient norm.", low=1e-6)
+    validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
+    patience: int = setting(10, "End after this many validations without a better one; 0: never.", low=0)
+    validation_share: float = setting(0.1, "Share of the episodes used for validation.", low=0.01, high=0.5)

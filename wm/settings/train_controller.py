@@ -1,0 +1,149 @@
+"""Settings of `wm train-controller`."""
+
+from dataclasses import dataclass
+
+from wm.errors import UsageProblem
+from wm.settings.base import Settings, setting
+
+GENERATIONS_PER_RESTART = 10  # enough to tell a car that drives from one that stays on the spot
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerSettings(Settings):
+    """`wm train-controller`: CMA-ES over a small policy on [mean z, h]."""
+
+    in_: str = setting(
+        "real",
+        "Where candidates play: real; dream, without real episodes; mixed: in the dream, but validated and selected "
+        "by real returns.",
+        choices=("real", "dream", "mixed"),
+        section="Search",
+    )
+    memory: str = setting(
+        "trained",
+        "Memory that C sees beside z: h of M, h of an untrained M, or none.",
+        choices=("trained", "untrained", "none"),
+        section="Search",
+    )
+    popsize: int = setting(16, "Candidates per generation.", low=4, section="Search")
+    episodes_per_eval: int = setting(1, "Episodes each candidate plays per generation.", low=1, section="Search")
+    temperature: str = setting(
+        "1.0",
+        "Temperature of the dream; auto: the one whose returns correlate best with real ones.",
+        section="Search",
+    )
+    init_from: str | None = setting(
+        None, "Run whose controller the search starts from, such as runs/Pong.", section="Search", result=False
+    )
+    max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits")
+    max_hours: float = setting(
+        0.0, "End after the generation that exceeds this time; 0: never.", low=0, section="Limits"
+    )
+    max_env_steps: int = setting(
+        0, "End after the generation that exceeds this many real steps; 0: never.", low=0, section="Limits"
+    )
+    target_return: float | None = setting(
+        None, "End when a validation of the mean reaches this return.", section="Limits"
+    )
+    algo: str = setting("cma", "cma has the full covariance matrix, sep-cma its diagonal.", choices=("cma", "sep-cma"))
+    head: str = setting(
+        "auto",
+        "From C's output to an action: argmax, ordered (one output: down, stay, up), tanh (box).",
+        choices=("auto", "argmax", "ordered", "tanh"),
+    )
+    hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256)
+    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
+    restarts: int = setting(
+        1, "Searches of ten generations from different seeds; the best by validation continues.", low=1, high=100
+    )
+    max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
+    render: str = setting(
+        "same",
+        "Renderer for candidates (never for validations): the same as for V, or fast, where the environment has it.",
+        choices=("same", "fast"),
+    )
+    final_phase_after: int = setting(
+        0, "Generations before the final phase, which evaluates candidates longer; 0: two thirds of all.", low=0
+    )
+    final_phase_episodes: int = setting(1, "In the final phase, times as many episodes per candidate.", low=1)
+    final_phase_steps: int = setting(1, "In the final phase, times as many steps per training episode.", low=1)
+    whiten_at: str = setting(
+        "",
+        "Generations, such as 30,60,90, after which the search restarts in whitened input coordinates; 0: whitened "
+        "from the start. sigma is then a share of the initial weights, if there are any.",
+    )
+    validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
+    validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+        if self.in_ != "real" and self.memory == "untrained":
+            raise UsageProblem(f"--memory untrained cannot dream; leave out --in {self.in_}, or use --memory none.")
+        if self.whitened_from_start and self.hidden:
+            raise UsageProblem(
+                f"--set whiten_at=0 takes a linear C; --set hidden is {self.hidden}, leave one of them out."
+            )
+        for name, given in (
+            ("--init-from", self.init_from is not None),
+            ("--set whiten_at", self.whitened_later != ()),
+        ):
+            if self.restarts > 1 and given:
+                raise UsageProblem(
+                    f"--set restarts={self.restarts} starts several searches from zero, of which one continues; leave "
+                    f"out {name}, or add --set restarts=1."
+                )
+        for name, given in (
+            ("--in dream", self.in_ == "dream"),
+            ("--init-from", self.init_from is not None),
+            ("--set hidden", self.hidden > 0),
+        ):
+            if self.whitened_later and given:
+                raise UsageProblem(
+                    f"--set whiten_at={self.whiten_at} restarts with a linear C, whitened by its inputs in real "
+                    f"episodes; leave out {name}, or add --set whiten_at=."
+                )
+
+    @property
+    def _whiten_at(self) -> tuple[int, ...]:
+        try:
+            generations = tuple(int(word) for word in self.whiten_at.split(",") if word.strip())
+        except ValueError:
+            generations = (-1,)
+        if any(one >= other for one, other in zip((-1, *generations), generations, strict=False)):
+            raise UsageProblem(
+                f"--set whiten_at is {self.whiten_at!r}; expected rising generations separated by commas, such as "
+                "30,60,90, or 0."
+            )
+        return generations
+
+    @property
+    def whitened_from_start(self) -> bool:
+        """Whether the search starts in whitened coordinates, by the inputs in the episodes of the last dataset."""
+        return 0 in self._whiten_at
+
+    @property
+    def whitened_later(self) -> tuple[int, ...]:
+        """The generations after which the search restarts in whitened coordinates."""
+        return tuple(generation for generation in self._whiten_at if generation)
+
+    @property
+    def early(self) -> int:
+        """Generations before the final phase."""
+        return min(self.final_phase_after or self.max_generations * 2 // 3, self.max_generations)
+
+    @property
+    def restart_ends(self) -> range:
+        """The generations with which a candidate search ends, where there are several."""
+        every = GENERATIONS_PER_RESTART
+        return range(every, every * self.restarts + 1, every) if self.restarts > 1 else range(0)
+
+
+def check_temperature(text: str) -> None:
+    """Raise UsageProblem unless it is `auto` or a number that M can be sampled at."""
+    try:
+        valid = text == "auto" or 0.01 <= float(text) <= 10.0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageProblem(f"--temperature is {text!r}; expected auto or a number from 0.01 to 10.")

@@ -1,0 +1,76 @@
+"""Settings of `wm train-dreamer`."""
+
+from dataclasses import dataclass
+
+from wm.errors import UsageProblem
+from wm.settings.base import Settings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class DreamerSettings(Settings):
+    """`wm train-dreamer`: a recurrent state-space model with actor and critic, trained while it plays."""
+
+    steps: int = setting(100_000, "Environment steps; 0: learn from --data alone.", low=0, section="Play")
+    num_envs: int = setting(2, "Environments played side by side.", low=1, high=64, section="Play")
+    capacity: int = setting(50_000, "Steps of the replay, in memory and on disk.", low=64, section="Play")
+    target_return: float | None = setting(
+        None,
+        "End when the last 100 training episodes return this on average, and a validation confirms it.",
+        section="Play",
+    )
+    train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, section="Training")
+    batch: int = setting(8, "Windows per update.", low=1, section="Training")
+    seq_len: int = setting(32, "Steps per window.", low=2, section="Training")
+    pretrain: int = setting(
+        2000, "With --data: updates of the world model on it before the first step.", low=1, section="Training"
+    )
+    precision: str = setting(
+        "auto",
+        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        choices=("auto", "fp32", "bf16"),
+        section="Training",
+    )
+    warmup: int = setting(1024, "Environment steps before actor and critic learn too.", low=0)
+    validation_episodes: int = setting(20, "Full episodes of the validation, on seeds of their own.", low=2)
+    horizon: int = setting(15, "Steps of an imagined trajectory.", low=1)
+    imagine_last: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
+    decoded_share: float = setting(0.25, "Share of the frames that is decoded in an update.", low=0.01, high=1)
+    reconstruction_nats: float = setting(
+        1000.0,
+        "Weight of the reconstruction: nats that always predicting the mean image costs; 0: the plain summed squared "
+        "error.",
+        low=0,
+    )
+    entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
+    world_learning_rate: float = setting(1e-3, "Adam's step size for the world model.", low=1e-8, high=1)
+    actor_learning_rate: float = setting(3e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
+    prefill: int = setting(256, "Environment steps before the first update.", low=1)
+    pixel_weighting: float = setting(0.5, "Exponent by which rare colours weigh more; 0: all alike.", low=0, high=2)
+    size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 84, 96, 128))
+    stack: int = setting(1, "Newest frames that are seen at once.", low=1, high=8)
+    encoder: str = setting("conv", "conv halves frames; nature is Mnih's, for 84 pixels.", choices=("conv", "nature"))
+    part_rows: int = setting(4096, "Steps between checkpoints; each writes a part of the replay.", low=16, result=False)
+    log_every: int = setting(500, "Environment steps between lines of metrics.jsonl.", low=1, result=False)
+    gray: bool = setting(True, "Frames have one gray channel instead of three colours.")
+    deter: int = setting(256, "Units of the GRU's state.", low=8)
+    hidden: int = setting(128, "Units between the parts of the recurrent model.", low=8)
+    stoch: int = setting(32, "Categorical latents.", low=1)
+    classes: int = setting(16, "Categories of each latent; 0: Gaussian ones.", low=0)
+    depth: int = setting(16, "Channels of the first convolution.", low=2)
+    units: int = setting(128, "Units of a head's layers.", low=8)
+    layers: int = setting(2, "Layers of a head.", low=1, high=8)
+    bins: int = setting(63, "Bins of reward and value; odd.", low=3, high=511)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.size == 84) != (self.encoder == "nature"):
+            raise UsageProblem(
+                f"size is {self.size} and encoder {self.encoder!r}; nature is for 84 pixels, conv for the other sizes."
+            )
+        if self.bins % 2 == 0:
+            raise UsageProblem(f"bins is {self.bins}; expected an odd number, so that one of them is 0.")
+        if self.capacity < self.num_envs * self.seq_len:
+            raise UsageProblem(
+                f"--capacity is {self.capacity}; expected at least a window of {self.seq_len} steps for each of "
+                f"{self.num_envs} environments."
+            )

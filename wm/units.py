@@ -1,0 +1,33 @@
+"""Bytes and durations as text for people, and back."""
+
+import re
+
+from wm.errors import UsageProblem
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """`500MB`, `1.5 GB`, `2000000` -> bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", text.upper())
+    if match is None:
+        raise UsageProblem(f"size is {text!r}; expected a number with a unit, such as 500MB or 2GB.")
+    return int(float(match.group(1)) * _UNITS[match.group(2)])
+
+
+def format_size(size: float) -> str:
+    """Bytes for people: 1.5 GB."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{int(size)} B"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds for people: 42 s, 3 min 5 s, 2 h 10 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
