@@ -15,11 +15,10 @@ from stages.session import Session, pick_device, stage_name
 from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
-from wm.episodes.archive import open_datasets, parts_of
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents, join
-from wm.episodes.mixture import WindowMixture
+from wm.episodes.mixture import WindowMixture, batch_sizes, open_datasets
 from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import compare, table
@@ -45,10 +44,10 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     if settings.init_from and not folder.exists():
         folder = Path(settings.init_from) / "vae"
     vae = load_vae(folder, session.command("train-vae"))
-    datasets = open_datasets(session, 0)
+    datasets = open_datasets(session.data_paths)
     episodes = int(vae.artifact.metrics["episodes"])
     if episodes < datasets[0].upto:
-        datasets = open_datasets(session, episodes)
+        datasets[0] = datasets[0].first(episodes)
     for dataset in datasets:
         check_frames(dataset, vae)
     return datasets, vae
@@ -148,7 +147,7 @@ def _train(session: Session, settings: MdnRnnSettings) -> Result:
         windows = WindowMixture(
             [
                 Windows(some, ~held_out(some.seeds, settings.validation_share), settings.seq_len, part, session.seed)
-                for some, part in zip(parts, parts_of(settings, datasets), strict=True)
+                for some, part in zip(parts, batch_sizes(settings.batch, settings.mixture, datasets), strict=True)
             ]
         )
         spared = held if held.any() else ~held

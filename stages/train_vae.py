@@ -17,10 +17,9 @@ from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.registry import EnvConfig
-from wm.episodes.archive import fingerprints, open_datasets, parts_of
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
-from wm.episodes.mixture import FrameMixture
+from wm.episodes.mixture import FrameMixture, batch_sizes, fingerprints, open_datasets
 from wm.evaluation.linear_probe import judge, probe, spread_rows
 from wm.models.vae.loss import VaeLoss
 from wm.models.vae.networks import Vae, build, to_frames
@@ -76,7 +75,7 @@ def _ram(settings: VaeSettings) -> int:
 
 def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
-    datasets = open_datasets(session, settings.episodes)
+    datasets = open_datasets(session.data_paths, settings.episodes)
     run = _run(session, settings, datasets)
     if run.current() is not None:
         return Plan("train-vae", run.folder, "up to date", 0, 0, (0, 0))
@@ -113,7 +112,7 @@ def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], ro
 def train_vae(session: Session, settings: VaeSettings) -> Result:
     """Train V on the episodes and publish the best weights by validation loss, with a film strip of reconstructions."""
     began = time.monotonic()
-    datasets = open_datasets(session, settings.episodes)
+    datasets = open_datasets(session.data_paths, settings.episodes)
     dataset, run = datasets[0], _run(session, settings, datasets)
     if (current := run.current()) is not None:
         return up_to_date("train-vae", current, _summary(current))
@@ -125,7 +124,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("train-vae", builder.restored, _summary(builder.restored), "restored")
         helds = [held_out(dataset.table["seed"], settings.validation_share) for dataset in datasets]
-        parts = parts_of(settings, datasets)
+        parts = batch_sizes(settings.batch, settings.mixture, datasets)
         ram, rows = _ram(settings), sum(dataset.rows for dataset in datasets)
         batches = FrameMixture(
             [

@@ -8,7 +8,7 @@ from tests.episodes.test_windows import make
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.latents import join
-from wm.episodes.mixture import FrameMixture, WindowMixture, split_batch
+from wm.episodes.mixture import FrameMixture, WindowMixture, batch_sizes, fingerprints, open_datasets, split_batch
 from wm.episodes.windows import Windows
 from wm.errors import UsageProblem
 
@@ -20,6 +20,23 @@ def test_a_batch_is_divided_by_weight_and_nobody_is_left_out() -> None:
     assert sum(split_batch(64, [1, 2, 3])) == 64
     with pytest.raises(UsageProblem, match="--batch is 1 but there are 2 datasets"):
         split_batch(1, [1, 1])
+
+
+def test_a_mixture_weighs_the_datasets_and_without_one_their_rows_do(tmp_path: Path) -> None:
+    datasets = open_datasets([write_dataset(tmp_path / "a", 2), write_dataset(tmp_path / "b", 6)])
+    assert batch_sizes(32, "0.25,0.75", datasets) == split_batch(32, [1, 3])
+    assert batch_sizes(32, "", datasets) == split_batch(32, [dataset.rows for dataset in datasets])
+    for mixture in ("0.5", "0.5,x", "0.5,0"):
+        with pytest.raises(UsageProblem, match=f"mixture is '{mixture}'; expected a number above 0 for each of the 2"):
+            batch_sizes(32, mixture, datasets)
+
+
+def test_only_the_first_dataset_is_limited_and_a_path_given_twice_counts_once(tmp_path: Path) -> None:
+    one, two = write_dataset(tmp_path / "a", 4), write_dataset(tmp_path / "b", 4)
+    datasets = open_datasets([one, two, one], 3)
+    assert [dataset.episodes for dataset in datasets] == [3, 4]
+    assert list(fingerprints(datasets)) == ["episodes", "episodes 2"]
+    assert datasets[0].first(0).fingerprint == Dataset.open(one).fingerprint
 
 
 def test_frames_come_from_every_dataset_by_its_part(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
-"""The datasets of an environment: whether the one that is there is the one wanted, what moves to the archive, and
-several of them together."""
+"""The datasets of an environment: whether the one that is there is the one wanted, and what moves to the archive."""
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ from stages.session import Session
 from wm.artifacts import durable, manifest
 from wm.artifacts.recipe import differences
 from wm.episodes.dataset import Dataset, committed_parts, fingerprint_of, read_root
-from wm.episodes.mixture import split_batch
 from wm.errors import RecipeMismatch, UsageProblem
-from wm.settings import GradientSettings
 
 PROVENANCE = "provenance.jsonl"
 
@@ -68,46 +64,3 @@ def archive(path: Path, recipe: dict[str, Any]) -> None:
     console.say(f"episodes: {why}; the old ones move to {aside}")
     durable.make_folder(aside.parent)
     os.rename(path, aside)
-
-
-def open_datasets(session: Session, episodes: int) -> list[Dataset]:
-    """Every `--data`, of the first one `episodes` (0: all). Raises RecipeMismatch where they do not show the same."""
-    found = [
-        Dataset.open(path, 0 if number else episodes) for number, path in enumerate(dict.fromkeys(session.data_paths))
-    ]
-    first = found[0].recipe
-    for other in found[1:]:
-        for what in ("env", "action_space"):
-            if other.recipe[what] != first[what] and _shown(other, what) != _shown(found[0], what):
-                raise RecipeMismatch(
-                    f"{other.path} and {found[0].path} cannot be trained on together: their {what} differs "
-                    f"({_shown(other, what)} and {_shown(found[0], what)}); collect one of them again."
-                )
-    return found
-
-
-def _shown(dataset: Dataset, what: str) -> Any:
-    """What matters of a part of the recipe: who draws does not."""
-    described = dataset.recipe[what]
-    return {name: described[name] for name in described if name != "render"}
-
-
-def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:
-    """The datasets as inputs of an artifact."""
-    return {f"episodes {number}" if number > 1 else "episodes": d.fingerprint for number, d in enumerate(datasets, 1)}
-
-
-def parts_of(settings: GradientSettings, datasets: Sequence[Dataset]) -> list[int]:
-    """How much of a batch comes from each dataset: by `--shares`, or by their rows."""
-    if not settings.mixture:
-        return split_batch(settings.batch, [dataset.rows for dataset in datasets])
-    try:
-        shares = [float(text) for text in settings.mixture.split(",")]
-    except ValueError:
-        shares = []
-    if len(shares) != len(datasets) or min(shares) <= 0:
-        raise UsageProblem(
-            f"--shares is {settings.mixture!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
-            "separated by commas."
-        )
-    return split_batch(settings.batch, shares)

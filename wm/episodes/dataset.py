@@ -55,7 +55,7 @@ class Dataset:
     """A dataset on disk, or its episodes below index `upto` (0: all). `missing` are ranges lost to quarantine."""
 
     def __init__(self, path: Path, recipe: dict[str, Any], parts: Sequence[Part], upto: int = 0) -> None:
-        self.path, self.recipe = path, recipe
+        self.path, self.recipe, self._all_parts = path, recipe, parts
         self.held = parts[-1].last if parts else 0
         if upto > self.held:
             raise MissingInput(
@@ -78,6 +78,10 @@ class Dataset:
                 f"them again, or `wm verify {path} --repair` to go on without them."
             )
         return cls(path, recipe, parts, upto)
+
+    def first(self, count: int) -> "Dataset":
+        """The same dataset limited to episodes below index `count` (0: all); nothing is read again."""
+        return Dataset(self.path, self.recipe, self._all_parts, count)
 
     def absent(self, upto: int) -> list[int]:
         """Indices below `upto` of the episodes that are not there, in the order a writer wants them."""

@@ -1,35 +1,84 @@
-"""Batches from several datasets, such as those of rounds: each has its share of every batch."""
+"""Training on several datasets at once, such as those of several rounds: each has its share of every batch."""
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.windows import WindowBatch, Windows
-from wm.errors import UsageProblem
+from wm.errors import RecipeMismatch, UsageProblem
+
+
+def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
+    """Open every dataset; of the first one `episodes` are used (0: all). A path that is given twice counts once.
+
+    Raises RecipeMismatch where they differ in environment, observation or action space.
+    """
+    datasets = [Dataset.open(path, 0 if number else episodes) for number, path in enumerate(dict.fromkeys(paths))]
+    first = datasets[0]
+    for other in datasets[1:]:
+        for field in ("env", "action_space"):
+            if (theirs := _without_renderer(other.recipe[field])) != (ours := _without_renderer(first.recipe[field])):
+                raise RecipeMismatch(
+                    f"{other.path} and {first.path} cannot be trained on together: their {field} differs "
+                    f"({theirs} and {ours}); collect one of them again."
+                )
+    return datasets
+
+
+def _without_renderer(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Renderers draw the same pixels, or nearly so; frames of several of them may be mixed."""
+    return {name: value for name, value in recipe.items() if name != "render"}
+
+
+def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:
+    """The fingerprints of the datasets, as inputs of an artifact."""
+    return {f"episodes {number}" if number > 1 else "episodes": d.fingerprint for number, d in enumerate(datasets, 1)}
+
+
+def batch_sizes(batch: int, mixture: str, datasets: Sequence[Dataset]) -> list[int]:
+    """How much of a batch comes from each dataset: by the weights in `mixture`, such as `0.3,0.7`, or by their rows.
+
+    Raises UsageProblem unless there is a weight above 0 for each dataset.
+    """
+    if not mixture:
+        return split_batch(batch, [dataset.rows for dataset in datasets])
+    try:
+        weights = [float(text) for text in mixture.split(",")]
+    except ValueError:
+        weights = []
+    if len(weights) != len(datasets) or min(weights) <= 0:
+        raise UsageProblem(
+            f"mixture is {mixture!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
+            "separated by commas."
+        )
+    return split_batch(batch, weights)
 
 
 def split_batch(batch: int, weights: Sequence[float]) -> list[int]:
-    """`batch` in whole parts as near to the weights as can be, none of them empty. Raises UsageProblem where the batch
-    is too small for that."""
+    """Split a batch into whole parts close to the weights, none of them empty. Raises UsageProblem where the batch is
+    smaller than the number of weights."""
     if batch < len(weights):
-        raise UsageProblem(f"--batch is {batch} but there are {len(weights)} datasets; give a larger one.")
+        raise UsageProblem(f"--batch is {batch} but there are {len(weights)} datasets; give a larger batch.")
     share = np.array(weights, np.float64) / sum(weights)
     edges = np.round(np.cumsum(share) * (batch - len(share))).astype(int)
     return [int(part) + 1 for part in np.diff(edges, prepend=0)]
 
 
 class FrameMixture:
-    """Batches of frames, a part of each from every source."""
+    """Batches of frames, each with a part from every source."""
 
     def __init__(self, sources: Sequence[FrameBatches]) -> None:
         self._sources = sources
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames that are decoded now."""
+        """Bytes of the frames that are decoded at present."""
         return sum(source.nbytes for source in self._sources)
 
     def at(self, step: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -40,12 +89,12 @@ class FrameMixture:
         return out[:filled]
 
     def about(self, step: int) -> str:
-        """Which batch a step has, in words."""
+        """The batch of a step, described for messages."""
         return "; ".join(source.about(step) for source in self._sources)
 
 
 class WindowMixture:
-    """Batches of windows, a part of each from every source."""
+    """Batches of windows, each with a part from every source."""
 
     def __init__(self, sources: Sequence[Windows]) -> None:
         self._sources = sources
@@ -56,5 +105,5 @@ class WindowMixture:
         return WindowBatch(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(WindowBatch)))
 
     def about(self, step: int) -> str:
-        """Where the batch of a step comes from, in words."""
+        """The batch of a step, described for messages."""
         return "; ".join(source.about(step) for source in self._sources)
