@@ -34,9 +34,9 @@ _SHARED = ("data", "run", "name", "seed", "device", "workers", "keep_current")
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from stages.session import version_of
+        from wm import __version__
 
-        click.echo(f"wm, version {version_of('wm') or 'unknown'}")
+        click.echo(f"wm, version {__version__}")
         context.exit()
 
 

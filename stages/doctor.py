@@ -15,12 +15,14 @@ from typing import Any
 import psutil
 
 from stages import console
+from stages.session import install_command
+from wm import __version__
 from wm.errors import WmError
 from wm.units import format_size
 
 PYTHONS = ((3, 11), (3, 13))
 LITTLE_MEMORY, LITTLE_DISK = 2e9, 2e9  # bytes below which the quick preset gets into trouble
-_PACKAGES = ("wm", "torch", "numpy", "gymnasium", "ale-py", "box2d", "pygame-ce", "cma", "zstandard")
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "pygame-ce", "cma", "zstandard")
 _EXTRAS = {
     "tensorboard": ("tb", "curves and images in TensorBoard"),
     "imageio_ffmpeg": ("mp4", "MP4 beside every GIF"),
@@ -69,7 +71,8 @@ def _python() -> Iterator[Check]:
     told = f"{platform.python_version()} at {sys.executable}"
     yield Check("Python", "ok" if fits else "problem", told, "" if fits else wanted)
     yield Check("machine", "ok", f"{platform.platform()}, {os.cpu_count()} cores")
-    yield Check("packages", "ok", ", ".join(f"{name} {_version(name)}" for name in _PACKAGES))
+    versions = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    yield Check("packages", "ok", f"wm {__version__}, {versions}")
 
 
 def _torch() -> Iterator[Check]:
@@ -123,7 +126,7 @@ def _environments() -> Iterator[Check]:
 def _extras() -> Iterator[Check]:
     for module, (extra, purpose) in _EXTRAS.items():
         there = importlib.util.find_spec(module) is not None
-        remedy = "" if there else f"pip install 'wm[{extra}]' (from the source tree: pip install '.[{extra}]')"
+        remedy = "" if there else install_command(extra)
         yield Check(f"extra {extra}", "ok" if there else "missing", purpose, remedy)
     window = sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     yield Check("display", "ok" if window else "missing", "wm evaluate --visualize" + ("" if window else " needs one"))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stages import console
+from stages.session import install_command
 from stages.view import places_of
 from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
@@ -29,8 +30,8 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     """Write the episodes to a new folder, whole or not at all; by default `data/exports/<name>-<kind>`."""
     absent = [package for package in _NEEDS[kind] if importlib.util.find_spec(package) is None]
     if absent:
-        names = " ".join(package.replace("_", "-") for package in absent)
-        raise MissingPackage(f"--to {kind} needs packages that are not installed; run `pip install {names}`.")
+        names = ", ".join(package.replace("_", "-") for package in absent)
+        raise MissingPackage(f"--to {kind} needs {names}; run `{install_command(kind)}`.")
     dataset = Dataset.open(path)
     places = places_of(dataset, asked or "all")
     target = out or path.parent / "exports" / f"{path.stem}-{kind}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import console
+from wm import DISTRIBUTION, __version__
 from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
@@ -125,7 +126,7 @@ class Session:
         of its identity."""
         return {
             **({"render": env.render} if env else {}),
-            "versions": {name: version_of(name) for name in _PACKAGES} | {"wm": version_of("wm")},
+            "versions": {name: version_of(name) for name in _PACKAGES} | {"wm": __version__},
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "commit": _commit(),
@@ -180,6 +181,12 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra of setup.cfg, in a source tree or for an installed package."""
+    in_source_tree = (Path(__file__).resolve().parent.parent / "setup.cfg").exists()
+    return f"pip install -e '.[{extra}]'" if in_source_tree else f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def _commit() -> str | None:

@@ -169,7 +169,7 @@ def test_a_missing_extra_gets_its_pip_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "run `pip install imageio imageio-ffmpeg`" in told(capsys, "export", "data/d.zarr", "--to", "mp4", code=69)
+    assert "run `pip install -e '.[mp4]'`" in told(capsys, "export", "data/d.zarr", "--to", "mp4", code=69)
 
 
 def litter(here: Path) -> None:
