@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from stages import console
 from stages.session import Session, pick_device
 from stages.stage import Result, made, up_to_date
-from wm.artifacts import manifest
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
@@ -47,12 +45,6 @@ def check_frames(dataset: Dataset, vae: TrainedVae) -> None:
             f"{dataset.path} has frames of {found} but {vae.artifact.folder} was trained on {wanted}; "
             f"run `wm train-vae --env {dataset.recipe['env']['name']} --data {dataset.path}`."
         )
-
-
-def read_latents(folder: Path) -> Latents:
-    """The latents in an artifact's folder, every checksum verified."""
-    manifest.verify(folder, "latents")
-    return Latents.load(folder)
 
 
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:

@@ -188,7 +188,9 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
             return sum(part.nbytes for part in held) + optimizer_bytes(learner.optimizer)
 
         log = MetricsLog(builder.folder, place if resumed else -1, buffers)
-        guard = MemoryGuard(session, builder.folder, settings.steps + (settings.pretrain if session.data else 0))
+        guard = MemoryGuard(
+            session.runtime, builder.folder, settings.steps + (settings.pretrain if session.data else 0)
+        )
         if session.data:
             held.append(collected(session, settings, form, space))
             _pretrain(session, settings, online, log, guard, held[-1])

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stages import console
-from stages.encode import check_frames, encode, latents_run, read_latents
+from stages.encode import check_frames, encode, latents_run
 from stages.session import Session, pick_device, stage_name
 from stages.stage import Plan, Result, made, up_to_date
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import held_out
-from wm.episodes.latents import Latents, join
+from wm.episodes.latents import Latents, join, read_latents
 from wm.episodes.mixture import WindowMixture, batch_sizes, open_datasets
 from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.linear_probe import velocities

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -24,7 +25,6 @@ from stages.session import Session
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
-from wm.rollouts.workers import Workers
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
@@ -134,9 +134,8 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
     return str(folder / "small.toml")
 
 
-def play_here(session: Session) -> Workers:
-    """In place of `Session.open_workers`: tasks run in this process."""
-    return Workers(0, session.stop.raise_if_stopped, time.monotonic)
+_runtime = Session.runtime.fget  # type: ignore[attr-defined]
+IN_PROCESS = property(lambda session: replace(_runtime(session), workers=0))  # in place of `Session.runtime`
 
 
 def outcome(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -144,13 +143,13 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
     processes only where their number is given as WM_WORKERS.
     """
     told, said = io.StringIO(), io.StringIO()
-    workers = Session.open_workers if "WM_WORKERS" in variables else play_here
+    runtime = Session.runtime if "WM_WORKERS" in variables else IN_PROCESS
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, environment(**variables)),
         mock.patch.dict(console._manners),
-        mock.patch.object(Session, "open_workers", workers),
+        mock.patch.object(Session, "runtime", runtime),
         contextlib.redirect_stdout(told),
         contextlib.redirect_stderr(said),
     ):

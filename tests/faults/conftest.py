@@ -6,7 +6,7 @@ import pytest
 
 from stages.cli import run
 from stages.session import Session
-from tests.conftest import TINY, play_here
+from tests.conftest import IN_PROCESS, TINY
 from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 
@@ -16,7 +16,7 @@ EPISODES = 12
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages play in this process, and parts are small."""
-    monkeypatch.setattr(Session, "open_workers", play_here)
+    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
     monkeypatch.setattr(schema, "PART_ROWS", 60)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stages.cli import run
 from stages.session import Session
-from tests.conftest import RECIPE, TINY, command, environment, make_episode, play_here
+from tests.conftest import IN_PROCESS, RECIPE, TINY, command, environment, make_episode
 from wm.episodes.dataset import Dataset
 from wm.episodes.writer import Writer, create
 
@@ -19,7 +19,7 @@ from wm.episodes.writer import Writer, create
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Session, "open_workers", play_here)
+    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stages.dream import _beside_reality, _lively, _open, _run, dream
 from stages.session import Session
-from tests.conftest import SLUG, TINY, play_here
+from tests.conftest import IN_PROCESS, SLUG, TINY
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.settings import DreamSettings
@@ -44,7 +44,7 @@ def test_what_is_shown_moves_more_than_most_and_is_not_one_of_the_short_episodes
 def test_without_a_controller_random_policies_dream(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Session, "open_workers", play_here)
+    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
     for name in ("vae", "latents", "mdnrnn"):
         shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
     result = dream(Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path), SETTINGS)

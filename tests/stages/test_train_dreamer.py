@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stages.session import Session
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import durable
 from wm.dreamer import online
 from wm.episodes.dataset import Dataset
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
+from wm.runtime import Runtime
 from wm.telemetry import memory_guard as guard
 from wm.telemetry import metrics_log as metrics
 from wm.telemetry.memory_guard import MemoryGuard
@@ -295,7 +295,7 @@ def test_a_memory_limit_ends_with_a_checkpoint_and_the_same_command_goes_on(tmp_
 
 def test_the_alarm_rings_for_a_leak_and_not_for_a_buffer(tmp_path: Path) -> None:
     def look(unexplained: float) -> list[str]:
-        watch, found = MemoryGuard(Session(""), tmp_path, 10_000), []
+        watch, found = MemoryGuard(Runtime(time.monotonic), tmp_path, 10_000), []
         for step in range(0, 2000, 10):
             line = {
                 "step": step, "rss_anon_mb": 300 + step, "children_mb": 0.0, "memory_free_mb": 4000.0,

@@ -4,13 +4,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages.encode import read_latents
 from stages.session import Session
 from wm.artifacts import runs
 from wm.dreams.env import InitialStates, warm_starts
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
-from wm.episodes.latents import Latents, join
+from wm.episodes.latents import Latents, join, read_latents
 from wm.errors import RecipeMismatch
 from wm.pretrained import TrainedMdnRnn
 from wm.seeding import generator

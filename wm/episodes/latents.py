@@ -94,6 +94,12 @@ def _forms(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
     }
 
 
+def read_latents(folder: Path) -> Latents:
+    """The latents in an artifact's folder, every checksum verified."""
+    manifest.verify(folder, "latents")
+    return Latents.load(folder)
+
+
 def join(parts: Sequence[Latents]) -> Latents:
     """Several datasets' latents as one, in order. Raises RecipeMismatch where their actions differ."""
     first = parts[0]

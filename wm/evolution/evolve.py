@@ -58,7 +58,7 @@ class Evolution:
         self._replay(search)
         label = f"train-controller {self.session.env}"
         self._metrics = MetricsLog(self.folder, self.history.generation)
-        self._guard = MemoryGuard(self.session, self.folder, self.settings.max_generations)
+        self._guard = MemoryGuard(self.session.runtime, self.folder, self.settings.max_generations)
         if self.history.lines:
             console.say(f"{label}: goes on at generation {search.generation}")
         elif warm:

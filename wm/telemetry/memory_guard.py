@@ -4,8 +4,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from stages import console
-from stages.session import Session
+from wm.runtime import Runtime
 from wm.telemetry import heap_snapshot as census
 from wm.telemetry.trend import column
 from wm.units import format_size
@@ -15,15 +14,16 @@ SHARE = 0.5  # of the memory that is free, which the rest of the training must n
 
 
 class MemoryGuard:
-    """Looks at every line of metrics. With `--snapshot` it also writes what is alive, after a quarter of the training
-    and at its end."""
+    """Looks at every line of metrics. With `memory_snapshots` it also writes what is alive, after a quarter of the
+    training and at its end."""
 
-    def __init__(self, session: Session, folder: Path, steps: int) -> None:
-        self._limit, self._folder, self._steps = session.memory_limit, folder, steps
+    def __init__(self, runtime: Runtime, folder: Path, steps: int) -> None:
+        self._log = runtime.log
+        self._limit, self._folder, self._steps = runtime.memory_limit, folder, steps
         self._lines: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
         self._seen = 0
-        self._snapshots = deque((0.25, 0.95)) if session.snapshot else deque[float]()
-        if session.snapshot:
+        self._snapshots = deque((0.25, 0.95)) if runtime.memory_snapshots else deque[float]()
+        if runtime.memory_snapshots:
             census.begin()
 
     def look(self, line: dict[str, Any]) -> str:
@@ -33,7 +33,7 @@ class MemoryGuard:
         if self._snapshots and line["step"] >= self._snapshots[0] * self._steps:
             self._snapshots.popleft()
             census.save(self._folder, int(line["step"]))
-            console.say(f"what is in memory at step {line['step']} is written to {self._folder}")
+            self._log(f"what is in memory at step {line['step']} is written to {self._folder}")
         used = (line["rss_anon_mb"] + line["children_mb"]) * 1e6
         if self._limit is not None and used > self._limit:
             return (

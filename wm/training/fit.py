@@ -88,7 +88,7 @@ def train_to_best(
     step = start = checkpoints.resume()
     if start:
         console.say(f"{label}: goes on at step {start} of {settings.steps}")
-    guard = MemoryGuard(session, folder, settings.steps)
+    guard = MemoryGuard(session.runtime, folder, settings.steps)
 
     def held() -> int:
         return buffers() + optimizer_bytes(trainer.optimizer)
