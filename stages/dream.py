@@ -31,7 +31,7 @@ from wm.pretrained import (
     TrainedController,
     TrainedMdnRnn,
     TrainedVae,
-    controller_for,
+    build_controller,
     is_dreamer,
     load_all,
     load_pair,
@@ -65,11 +65,11 @@ def _open(session: Session, settings: DreamSettings) -> _Inputs:
     folder = session.run_path / settings.agent
     controller = None
     if (folder / manifest.NAME).is_file() or settings.agent != "controller":
-        vae, mdnrnn, controller = load_all(session, settings.agent)
-        if controller.form.memory == "untrained":
+        vae, mdnrnn, controller = load_all(session.workspace, settings.agent)
+        if controller.config.memory == "untrained":
             raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --agent.")
     else:
-        vae, mdnrnn = load_pair(session)
+        vae, mdnrnn = load_pair(session.workspace)
     dataset = Dataset.open(session.data_paths[0])
     used = int(vae.artifact.metrics["episodes"])
     if used < dataset.episodes:
@@ -158,13 +158,13 @@ def dream(session: Session, settings: DreamSettings) -> Result:
 def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Policies:
     """The means of the search that found C, or random linear policies if there is no C yet."""
     vae, mdnrnn, controller = inputs.vae, inputs.mdnrnn, inputs.controller
-    form = controller.form if controller else ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+    form = controller.config if controller else ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
     if controller is not None:
         chosen = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
         means, ours = controller.means[chosen], controller.parameters
         generations = [int(controller.artifact.metrics["means"][place]) for place in chosen]
     else:
-        shape = MEANS, controller_for(mdnrnn, form, vae.env).parameters
+        shape = MEANS, build_controller(mdnrnn, form, vae.env).parameters
         means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
         ours, generations = means[0], [0] * len(means)
     prints = sha256_json([vae.artifact.fingerprint, mdnrnn.artifact.fingerprint, ours.tolist()])

@@ -56,8 +56,8 @@ def _plan_run(session: Session, settings: EvaluateSettings) -> Run:
     if settings.agent == "random":
         return _random_run(session, settings, EnvConfig(session.env))
     if is_dreamer(session.run_path / settings.agent):
-        return _dreamer_run(session, settings, find_dreamer(session, settings.agent))
-    return _controller_run(session, settings, load_all(session, settings.agent)[2])
+        return _dreamer_run(session, settings, find_dreamer(session.workspace, settings.agent))
+    return _controller_run(session, settings, load_all(session.workspace, settings.agent)[2])
 
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
@@ -80,8 +80,8 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
 
     def player() -> PolicySpec | DreamerSpec:
         if dreams:
-            return dreamer_of(find_dreamer(session, settings.agent))
-        return player_of(*load_all(session, settings.agent))
+            return dreamer_of(find_dreamer(session.workspace, settings.agent))
+        return player_of(*load_all(session.workspace, settings.agent))
 
     if settings.visualize:
         show_episode(session, player(), test_jobs(1)[0])
@@ -97,13 +97,13 @@ def player_of(vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedControl
     unmodified = replace(vae.env, render="gymnasium")
     prints = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
     parameters = tuple(controller.parameters.tolist())
-    return PolicySpec(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.form, prints, parameters)
+    return PolicySpec(unmodified, vae.artifact.folder, mdnrnn.artifact.folder, controller.config, prints, parameters)
 
 
 def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
     """V + M + C on the test episodes, after the random policy."""
     began = time.monotonic()
-    vae, mdnrnn, controller = load_all(session, settings.agent)
+    vae, mdnrnn, controller = load_all(session.workspace, settings.agent)
     run = _controller_run(session, settings, controller)
     baseline = evaluate_random(session, settings, vae.env)
     if (current := run.current()) is not None:
@@ -125,7 +125,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
             + found.get("env_steps_before", 0)
             + max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)) * vae.env.action_repeat,
             "protocol": protocol_of(vae.env),
-            "memory": controller.form.memory,
+            "memory": controller.config.memory,
             "training_wall_seconds": round(
                 _wall(vae.artifact, mdnrnn.artifact) + found["seconds"] + found.get("seconds_before", 0.0), 1
             ),
@@ -144,7 +144,7 @@ def dreamer_of(trained: TrainedDreamer) -> DreamerSpec:
 def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
     """A Dreamer on the test episodes, after the random policy."""
     began = time.monotonic()
-    trained = find_dreamer(session, settings.agent)
+    trained = find_dreamer(session.workspace, settings.agent)
     run = _dreamer_run(session, settings, trained)
     baseline = evaluate_random(session, settings, trained.env)
     if (current := run.current()) is not None:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from stages import console
 from stages.session import Session, stage_name
@@ -21,13 +20,19 @@ from wm.evolution.stopping import LOG, resume_from_other_limits
 from wm.evolution.temperature import choose_temperature
 from wm.evolution.transfer import TransferSource, load_transfer_source, transferred_weights
 from wm.models.controller import pick_head
-from wm.pretrained import SHAPE, ControllerConfig, TrainedMdnRnn, TrainedVae, controller_for, load_pair
+from wm.pretrained import (
+    ControllerConfig,
+    TrainedMdnRnn,
+    TrainedVae,
+    build_controller,
+    load_pair,
+    save_controller,
+)
 from wm.report.plots import Curve, draw
 from wm.rollouts.players import PolicySpec
 from wm.rollouts.workers import playing_memory
 from wm.settings import ControllerSettings
 from wm.stats import Score
-from wm.training import weights
 
 RECIPE = 6
 MEANS = 64  # of the search's means, equally spaced, that are kept for the fidelity report
@@ -50,9 +55,9 @@ def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdn
 
 def plan(session: Session, settings: ControllerSettings) -> Plan:
     """What `train_controller` would do. Episodes differ in length, so the time is a range."""
-    vae, mdnrnn = load_pair(session)
+    vae, mdnrnn = load_pair(session.workspace)
     run = _run(session, settings, vae, mdnrnn)
-    controller = controller_for(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
+    controller = build_controller(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
     workers = session.open_workers().count
     steps = most_steps(settings, vae.env.rows_per_episode)
     done = run.current() is not None
@@ -71,13 +76,13 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     limits was changed: what was played under others is taken over, and the result is that of one go.
     """
     began = time.monotonic()
-    vae, mdnrnn = load_pair(session)
+    vae, mdnrnn = load_pair(session.workspace)
     run = _run(session, settings, vae, mdnrnn)
     if (current := run.current()) is not None:
         return up_to_date("train-controller", current, _summary(current))
     session.budget(run.folder).require(2_000_000, 0, "evolving C")
     player = _player(session, settings, vae, mdnrnn)
-    controller = controller_for(mdnrnn, player.form, player.env)
+    controller = build_controller(mdnrnn, player.form, player.env)
     start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         previous = load_transfer_source(settings.init_from)
@@ -111,17 +116,8 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
             history = evolution.history
             assert history.best is not None
             dreamt = evaluation.validation(history.best) if settings.in_ == "dream" else None
-        shape = {
-            "inputs": controller.inputs,
-            "form": vars(player.form),
-            "ordered": list(controller.ordered) if controller.ordered else None,
-            "serve": controller.serve,
-            "action_space": controller.space.as_json(),
-        }
-        durable.write_json(builder.folder / SHAPE, shape)
         generations, means = history.spaced_means(MEANS)
-        saved = {"mean": torch.from_numpy(history.best), "means": torch.from_numpy(means)}
-        weights.save(builder.folder / weights.WEIGHTS, saved)
+        save_controller(builder.folder, player.form, controller, history.best, means)
         durable.write_bytes(builder.folder / "returns.png", _curve(history, session.env, settings))
         metrics = (
             _metrics(history, settings, dreamt, sought)

@@ -1,7 +1,6 @@
 """`wm train-dreamer`: a world model, an actor and a critic, learned while they play."""
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,16 @@ from wm.errors import MemoryProblem, UsageProblem
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.dreamer.frame_norm import ReconstructionWeights
-from wm.pretrained import SHAPE
+from wm.models.initialization import seeded_initialization
+from wm.pretrained import save_dreamer
 from wm.report.plots import Curve, draw
-from wm.seeding import generator, integer
+from wm.seeding import generator
 from wm.settings import DreamerSettings
 from wm.telemetry import metrics_log as metrics_file
 from wm.telemetry.malloc import keep_freed
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
-from wm.training import weights
 from wm.training.precision import Precision, pick
 
 RECIPE = 2
@@ -66,8 +65,7 @@ def form_of(settings: DreamerSettings, space: ActionSpace) -> DreamerConfig:
 
 
 def _model(form: DreamerConfig, seed: int) -> Dreamer:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "dreamer", "init"))
+    with seeded_initialization(seed, "dreamer", "init"):
         return Dreamer(form)
 
 
@@ -296,9 +294,7 @@ def _write(
     ring: Ring,
     settings: DreamerSettings,
 ) -> None:
-    weights.save(folder / weights.WEIGHTS, model.state_dict())
-    shape = {"env": env.as_json(), "action_space": space.as_json(), "form": asdict(model.form)}
-    durable.write_json(folder / SHAPE, shape)
+    save_dreamer(folder, model, env, space)
     lines = metrics_file.read(folder)
     known = [line for line in lines if "episode_return" in line]
     steps, returns = ([line[name] for line in known] for name in ("step", "episode_return"))

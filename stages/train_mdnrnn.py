@@ -22,13 +22,13 @@ from wm.episodes.mixture import WindowMixture, batch_sizes, open_datasets
 from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import compare, table
+from wm.models.initialization import seeded_initialization
 from wm.models.mdnrnn.network import MdnRnn
-from wm.pretrained import SHAPE, TrainedVae, load_vae
+from wm.pretrained import MdnRnnConfig, TrainedVae, load_vae, save_mdnrnn
 from wm.report.plots import Curve, draw
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
 from wm.telemetry import metrics_log as metrics_file
-from wm.training import weights
 from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
 from wm.training.warm_start import load_initial_weights, source_fingerprint
@@ -68,8 +68,7 @@ def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: Tr
 
 
 def _model(latent: int, action: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "mdnrnn", "init"))
+    with seeded_initialization(seed, "mdnrnn", "init"):
         return MdnRnn(latent, action, settings.hidden, settings.mixtures, settings.end_weight)
 
 
@@ -221,15 +220,10 @@ def _summary(artifact: Artifact) -> str:
 
 
 def _write(folder: Path, model: MdnRnn, settings: MdnRnnSettings, latents: Latents, env: str) -> None:
-    weights.save(folder / weights.WEIGHTS, model.state_dict())
-    shape = {
-        "latent": model.latent,
-        "action_space": latents.space.as_json(),
-        "hidden": settings.hidden,
-        "mixtures": settings.mixtures,
-        "end_weight": settings.end_weight,
-    }
-    durable.write_json(folder / SHAPE, shape)
+    config = MdnRnnConfig(
+        model.latent, latents.space.as_json(), settings.hidden, settings.mixtures, settings.end_weight
+    )
+    save_mdnrnn(folder, config, model)
     lines = metrics_file.read(folder)
     curves = [
         Curve(name, [line["step"] for line in lines if key in line], [line[key] for line in lines if key in line])

@@ -21,15 +21,15 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
 from wm.episodes.mixture import FrameMixture, batch_sizes, fingerprints, open_datasets
 from wm.evaluation.linear_probe import judge, probe, spread_rows
+from wm.models.initialization import seeded_initialization
 from wm.models.vae.loss import VaeLoss
 from wm.models.vae.networks import Vae, build, to_frames
-from wm.pretrained import SHAPE
+from wm.pretrained import VaeConfig, save_vae
 from wm.report.film_strip import error_map, film_strip
 from wm.report.plots import Curve, draw
 from wm.seeding import integer
 from wm.settings import VaeSettings
 from wm.telemetry import metrics_log as metrics_file
-from wm.training import weights
 from wm.training.fit import compiled, pick_precision, seconds_per_step, train_to_best
 from wm.training.loop import Trainer
 from wm.training.pinned_buffers import PinnedBuffers
@@ -49,14 +49,12 @@ def _run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Ru
 
 def _model(shape: tuple[int, ...], settings: VaeSettings, seed: int) -> Vae:
     size, _, channels = shape
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "vae", "init"))
+    with seeded_initialization(seed, "vae", "init"):
         return build(settings.network, size, channels, settings.latent)
 
 
 def _objective(model: Vae, sample: Tensor, settings: VaeSettings, seed: int) -> VaeLoss:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "vae", "reader"))
+    with seeded_initialization(seed, "vae", "reader"):
         return VaeLoss(
             model,
             sample,
@@ -225,16 +223,8 @@ def _write(
     env: str,
 ) -> None:
     """Weights, shape and pictures."""
-    weights.save(folder / weights.WEIGHTS, model.state_dict())
-    size, _, channels = dataset.frame_shape
-    shape = {
-        "network": settings.network,
-        "size": size,
-        "channels": channels,
-        "latent": settings.latent,
-        "env": dataset.recipe["env"],
-    }
-    durable.write_json(folder / SHAPE, shape)
+    config = VaeConfig(settings.network, model.size, model.channels, model.latent, dataset.recipe["env"])
+    save_vae(folder, config, model)
     with torch.inference_mode():
         drawn = np.concatenate(
             [to_frames(model.decode(model.encode(part)[0])).numpy() for part in torch.from_numpy(validation).split(64)]

@@ -72,7 +72,7 @@ def make_episode(index: int, rows: int = 20, size: int = 32, terminated: bool = 
 
 
 RECIPE = {
-    "env": {"name": TINY, "size": 32, "gray": False, "actions": "auto"},
+    "env": {"name": TINY, "size": 32, "gray": False},
     "action_space": {"count": 3, "low": [], "high": []},
     "labels": ["a", "b"],
 }

@@ -1,83 +1,73 @@
-"""The trained V, M and C of an environment: loaded, and checked to belong together."""
+"""Trained models on disk: each kind's model.json and weights, saved and loaded side by side.
+
+An artifact of a trained model has its weights as safetensors, and a `model.json` with the sizes needed to build the
+network again. The keys of `model.json` are the fields of the dataclasses here (and of DreamerConfig).
+"""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from stages.session import Session
 from wm.actions import ActionSpace
-from wm.artifacts import manifest, runs
+from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.errors import BadData, RecipeMismatch
 from wm.models.controller import Controller
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
+from wm.models.initialization import seeded_initialization
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import Vae, build
-from wm.seeding import integer
 from wm.training import weights
 
-SHAPE = "model.json"
+M = TypeVar("M", bound=nn.Module)
+
+MODEL_FILE = "model.json"
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A model in evaluation mode and the artifact it came from; `shape` is what it was built with."""
+class VaeConfig:
+    """The sizes of V, and the environment whose frames it encodes."""
 
-    artifact: Artifact
-    shape: dict[str, Any]
+    network: str
+    size: int
+    channels: int
+    latent: int
+    env: dict[str, Any]
 
-
-@dataclass(frozen=True)
-class TrainedVae(Trained):
-    """V."""
-
-    model: Vae
-
-    @property
-    def env(self) -> EnvConfig:
-        """The environment whose frames it knows."""
-        return EnvConfig(**self.shape["env"])
+    def build(self) -> Vae:
+        """V with initial weights."""
+        return build(self.network, self.size, self.channels, self.latent)
 
 
 @dataclass(frozen=True)
-class TrainedMdnRnn(Trained):
-    """M."""
+class MdnRnnConfig:
+    """The sizes of M, and the actions it was trained on."""
 
-    model: MdnRnn
+    latent: int
+    action_space: dict[str, Any]
+    hidden: int
+    mixtures: int
+    end_weight: float
 
-    @property
-    def space(self) -> ActionSpace:
-        """The actions it knows."""
-        return ActionSpace.from_json(self.shape["action_space"])
-
-
-@dataclass(frozen=True)
-class TrainedDreamer(Trained):
-    """World model, actor and critic."""
-
-    model: Dreamer
-
-    @property
-    def env(self) -> EnvConfig:
-        """The environment it played."""
-        return EnvConfig(**self.shape["env"])
-
-    @property
-    def space(self) -> ActionSpace:
-        """The actions it takes."""
-        return ActionSpace.from_json(self.shape["action_space"])
+    def build(self) -> MdnRnn:
+        """M with initial weights."""
+        width = ActionSpace.from_json(self.action_space).width
+        return MdnRnn(self.latent, width, self.hidden, self.mixtures, self.end_weight)
 
 
 @dataclass(frozen=True)
 class ControllerConfig:
-    """What C is: its head, its hidden units (0: linear), and the memory it sees beside z: `trained` is
-    M, `untrained` M before training (with this seed), `none` no memory."""
+    """C's head, its hidden units (0: linear), and the memory whose h it takes besides z: `trained` is M, `untrained` an
+    M before training (with this seed), `none` no memory."""
 
     head: str
     hidden: int = 0
@@ -85,135 +75,203 @@ class ControllerConfig:
     memory_seed: int = 0
 
     @property
-    def remembers(self) -> tuple[str, int]:
-        """Which memory it is: only an untrained one has a seed of its own."""
+    def memory_identity(self) -> tuple[str, int]:
+        """Equal for two configs with the same memory: only an untrained one depends on its seed."""
         return self.memory, self.memory_seed if self.memory == "untrained" else 0
 
 
 @dataclass(frozen=True)
-class TrainedController(Trained):
-    """C: its form, the parameters of the best mean by validation, and those of `means` along the search, (N, P)."""
+class TrainedVae:
+    """V in evaluation mode and its artifact."""
 
+    artifact: Artifact
+    config: VaeConfig
+    model: Vae
+
+    @property
+    def env(self) -> EnvConfig:
+        """The environment whose frames it encodes."""
+        return EnvConfig(**self.config.env)
+
+
+@dataclass(frozen=True)
+class TrainedMdnRnn:
+    """M in evaluation mode and its artifact."""
+
+    artifact: Artifact
+    config: MdnRnnConfig
+    model: MdnRnn
+
+    @property
+    def space(self) -> ActionSpace:
+        """The actions it was trained on."""
+        return ActionSpace.from_json(self.config.action_space)
+
+
+@dataclass(frozen=True)
+class TrainedDreamer:
+    """World model, actor and critic in evaluation mode, and their artifact."""
+
+    artifact: Artifact
+    model: Dreamer
+    env: EnvConfig
+    space: ActionSpace
+
+
+@dataclass(frozen=True)
+class TrainedController:
+    """C and its artifact: the `parameters` (P,) of the best mean by validation, and those of `means` along the search,
+    (N, P)."""
+
+    artifact: Artifact
+    config: ControllerConfig
     model: Controller
-    form: ControllerConfig
-    parameters: Any
-    means: Any
+    parameters: NDArray[np.float32]
+    means: NDArray[np.float32]
 
 
-def _load(folder: Path, kind: str, make_it: str) -> tuple[Artifact, dict[str, Any], dict[str, Any]]:
-    artifact = runs.load(folder, kind, make_it)
-    try:
-        shape = json.loads(artifact.read_bytes(SHAPE))
-        tensors = weights.load_tensors(artifact.read_bytes(weights.WEIGHTS), str(folder / weights.WEIGHTS))
-    except (OSError, KeyError, ValueError) as error:
-        raise BadData(f"{folder} is damaged ({error}); remove it and run `{make_it}`.") from None
-    return artifact, shape, tensors
+def save_vae(folder: Path, config: VaeConfig, model: Vae) -> None:
+    """Write V's weights and config into the folder of an artifact."""
+    _save(folder, asdict(config), model.state_dict())
 
 
-def _fill(model: nn.Module, tensors: dict[str, Any], folder: Path) -> None:
-    weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
-    model.eval()
-    model.requires_grad_(False)
+def load_vae(folder: Path, command: str) -> TrainedVae:
+    """V from its artifact. Raises MissingInput naming the `command` that trains it."""
+    artifact, description, tensors = _load(folder, "vae", command)
+    config = VaeConfig(**description)
+    return TrainedVae(artifact, config, _with_weights(config.build(), tensors, folder))
 
 
-def load_vae(folder: Path, make_it: str) -> TrainedVae:
-    """V from its artifact. Raises MissingInput naming the command that makes it."""
-    artifact, shape, tensors = _load(folder, "vae", make_it)
-    model = build(shape["network"], shape["size"], shape["channels"], shape["latent"])
-    _fill(model, tensors, folder)
-    return TrainedVae(artifact, shape, model)
+def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: MdnRnn) -> None:
+    """Write M's weights and config into the folder of an artifact."""
+    _save(folder, asdict(config), model.state_dict())
 
 
-def load_mdnrnn(folder: Path, make_it: str) -> TrainedMdnRnn:
-    """M from its artifact."""
-    artifact, shape, tensors = _load(folder, "mdnrnn", make_it)
-    space = ActionSpace.from_json(shape["action_space"])
-    model = MdnRnn(shape["latent"], space.width, shape["hidden"], shape["mixtures"], shape["end_weight"])
-    _fill(model, tensors, folder)
-    return TrainedMdnRnn(artifact, shape, model)
+def load_mdnrnn(folder: Path, command: str) -> TrainedMdnRnn:
+    """M from its artifact. Raises MissingInput naming the `command` that trains it."""
+    artifact, description, tensors = _load(folder, "mdnrnn", command)
+    config = MdnRnnConfig(**description)
+    return TrainedMdnRnn(artifact, config, _with_weights(config.build(), tensors, folder))
 
 
-def load_controller(folder: Path, make_it: str) -> TrainedController:
-    """C from its artifact."""
-    artifact, shape, tensors = _load(folder, "controller", make_it)
-    ordered = tuple(shape["ordered"]) if shape["ordered"] else None
-    form = ControllerConfig(**shape["form"])
-    space = ActionSpace.from_json(shape["action_space"])
-    model = Controller(shape["inputs"], space, form.head, ordered, form.hidden, shape["serve"])
+def save_controller(
+    folder: Path, config: ControllerConfig, model: Controller, parameters: NDArray[Any], means: NDArray[Any]
+) -> None:
+    """Write C's parameters, those of the search's `means`, and its config into the folder of an artifact."""
+    description = {
+        "config": asdict(config),
+        "inputs": model.inputs,
+        "action_space": model.space.as_json(),
+        "ordered": model.ordered,
+        "serve": model.serve,
+    }
+    _save(folder, description, {"mean": torch.from_numpy(parameters), "means": torch.from_numpy(means)})
+
+
+def load_controller(folder: Path, command: str) -> TrainedController:
+    """C from its artifact. Raises MissingInput naming the `command` that trains it."""
+    artifact, description, tensors = _load(folder, "controller", command)
+    config = ControllerConfig(**description["config"])
+    ordered = tuple(description["ordered"]) if description["ordered"] else None
+    space = ActionSpace.from_json(description["action_space"])
+    model = Controller(description["inputs"], space, config.head, ordered, config.hidden, description["serve"])
     parameters = tensors["mean"].numpy()
     if parameters.shape != (model.parameters,):
         raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
-    return TrainedController(artifact, shape, model, form, parameters, tensors["means"].numpy())
+    return TrainedController(artifact, config, model, parameters, tensors["means"].numpy())
+
+
+def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpace) -> None:
+    """Write a Dreamer's weights and config into the folder of an artifact."""
+    description = {"config": asdict(model.form), "env": env.as_json(), "action_space": space.as_json()}
+    _save(folder, description, model.state_dict())
+
+
+def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
+    """A Dreamer from its artifact. Raises MissingInput naming the `command` that trains it."""
+    artifact, description, tensors = _load(folder, "dreamer", command)
+    model = _with_weights(Dreamer(DreamerConfig(**description["config"])), tensors, folder)
+    space = ActionSpace.from_json(description["action_space"])
+    return TrainedDreamer(artifact, model, EnvConfig(**description["env"]), space)
 
 
 def is_dreamer(folder: Path) -> bool:
     """Whether the artifact at `folder` is a Dreamer; a name without an artifact is one if it is `dreamer`."""
     if not (folder / manifest.NAME).is_file():
         return folder.name == "dreamer"
-    found: bool = manifest.read_json(folder / manifest.NAME).get("kind") == "dreamer"
-    return found
+    return bool(manifest.read_json(folder / manifest.NAME).get("kind") == "dreamer")
 
 
-def load_dreamer(folder: Path, make_it: str) -> TrainedDreamer:
-    """A Dreamer from its artifact."""
-    artifact, shape, tensors = _load(folder, "dreamer", make_it)
-    model = Dreamer(DreamerConfig(**shape["form"]))
-    _fill(model, tensors, folder)
-    return TrainedDreamer(artifact, shape, model)
-
-
-def find_dreamer(session: Session, who: str) -> TrainedDreamer:
+def find_dreamer(workspace: Workspace, name: str) -> TrainedDreamer:
     """The Dreamer of this name."""
-    named = "" if who == "dreamer" else f" --name {who}"
-    return load_dreamer(session.run_path / who, session.command("train-dreamer") + named)
+    option = "" if name == "dreamer" else f" --name {name}"
+    return load_dreamer(workspace.run / name, workspace.command("train-dreamer") + option)
 
 
-def load_pair(session: Session) -> tuple[TrainedVae, TrainedMdnRnn]:
+def load_pair(workspace: Workspace) -> tuple[TrainedVae, TrainedMdnRnn]:
     """V and M of an environment. Raises RecipeMismatch if M was trained on another V."""
-    vae = load_vae(session.run_path / "vae", session.command("train-vae"))
-    mdnrnn = load_mdnrnn(session.run_path / "mdnrnn", session.command("train-mdnrnn"))
+    vae = load_vae(workspace.run / "vae", workspace.command("train-vae"))
+    mdnrnn = load_mdnrnn(workspace.run / "mdnrnn", workspace.command("train-mdnrnn"))
     if mdnrnn.artifact.inputs["vae"] != vae.artifact.fingerprint:
         raise RecipeMismatch(
             f"{mdnrnn.artifact.folder} was trained on another VAE than {vae.artifact.folder}; "
-            f"run `{session.command('train-mdnrnn')}`."
+            f"run `{workspace.command('train-mdnrnn')}`."
         )
     return vae, mdnrnn
 
 
-def load_all(session: Session, controller: str = "controller") -> tuple[TrainedVae, TrainedMdnRnn, TrainedController]:
+def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae, TrainedMdnRnn, TrainedController]:
     """V, M and the C of this name. Raises RecipeMismatch if C was evolved on another M, or for other actions."""
-    vae, mdnrnn = load_pair(session)
-    make_it = session.command("train-controller") + ("" if controller == "controller" else f" --name {controller}")
-    found = load_controller(session.run_path / controller, make_it)
-    if found.model.space != mdnrnn.space:
+    vae, mdnrnn = load_pair(workspace)
+    command = workspace.command("train-controller") + ("" if name == "controller" else f" --name {name}")
+    controller = load_controller(workspace.run / name, command)
+    if controller.model.space != mdnrnn.space:
         raise RecipeMismatch(
-            f"{found.artifact.folder} acts with {_actions(found.model.space)} but {mdnrnn.artifact.folder} knows "
-            f"{_actions(mdnrnn.space)}; run `{make_it}`."
+            f"{controller.artifact.folder} acts with {_action_count(controller.model.space)} but "
+            f"{mdnrnn.artifact.folder} was trained on {_action_count(mdnrnn.space)}; run `{command}`."
         )
-    if found.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
+    if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
         raise RecipeMismatch(
-            f"{found.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; run `{make_it}`."
+            f"{controller.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; run `{command}`."
         )
-    return vae, mdnrnn, found
+    return vae, mdnrnn, controller
 
 
-def _actions(space: ActionSpace) -> str:
-    return f"{space.count} discrete actions" if space.discrete else f"actions of {space.width} dimensions"
-
-
-def memory_of(mdnrnn: TrainedMdnRnn, form: ControllerConfig) -> MdnRnn | None:
-    """The memory that C sees beside z."""
-    if form.memory != "untrained":
-        return mdnrnn.model if form.memory == "trained" else None
-    shape = mdnrnn.shape
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(form.memory_seed, "untrained memory"))
-        model = MdnRnn(shape["latent"], mdnrnn.space.width, shape["hidden"], shape["mixtures"], shape["end_weight"])
+def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> MdnRnn | None:
+    """The model whose h C takes besides z; None without a memory."""
+    if config.memory != "untrained":
+        return mdnrnn.model if config.memory == "trained" else None
+    with seeded_initialization(config.memory_seed, "untrained memory"):
+        model = mdnrnn.config.build()
     return model.eval().requires_grad_(False)
 
 
-def controller_for(mdnrnn: TrainedMdnRnn, form: ControllerConfig, env: EnvConfig) -> Controller:
-    """The shape of C on top of an M."""
-    inputs = mdnrnn.model.latent + (0 if form.memory == "none" else mdnrnn.model.hidden)
+def build_controller(mdnrnn: TrainedMdnRnn, config: ControllerConfig, env: EnvConfig) -> Controller:
+    """C for this M and environment."""
+    inputs = mdnrnn.model.latent + (0 if config.memory == "none" else mdnrnn.model.hidden)
     spec = env.spec()
-    return Controller(inputs, mdnrnn.space, form.head, spec.ordered, form.hidden, spec.serve)
+    return Controller(inputs, mdnrnn.space, config.head, spec.ordered, config.hidden, spec.serve)
+
+
+def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    weights.save(folder / weights.WEIGHTS, tensors)
+    durable.write_json(folder / MODEL_FILE, description)
+
+
+def _load(folder: Path, kind: str, command: str) -> tuple[Artifact, dict[str, Any], dict[str, torch.Tensor]]:
+    artifact = runs.load(folder, kind, command)
+    try:
+        description = json.loads(artifact.read_bytes(MODEL_FILE))
+        tensors = weights.load_tensors(artifact.read_bytes(weights.WEIGHTS), str(folder / weights.WEIGHTS))
+    except (OSError, KeyError, ValueError) as error:
+        raise BadData(f"{folder} is damaged ({error}); remove it and run `{command}`.") from None
+    return artifact, description, tensors
+
+
+def _with_weights(model: M, tensors: dict[str, torch.Tensor], folder: Path) -> M:
+    weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
+    return model.eval().requires_grad_(False)
+
+
+def _action_count(space: ActionSpace) -> str:
+    return f"{space.count} discrete actions" if space.discrete else f"actions of {space.width} dimensions"

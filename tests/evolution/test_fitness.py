@@ -24,7 +24,7 @@ from wm.settings import ControllerSettings
 
 def make(chain: Path, **settings: object) -> tuple[Fitness, int]:
     session = Session(TINY, run=chain / "runs" / SLUG)
-    vae, mdnrnn = load_pair(session)
+    vae, mdnrnn = load_pair(session.workspace)
     player = PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, ControllerConfig("argmax"), "")
     evaluation = Fitness(
         session,

@@ -25,7 +25,7 @@ from wm.training.warm_start import load_initial_weights
 
 def opened(chain: Path):
     session = Session(TINY, run=chain / "runs" / SLUG)
-    vae, mdnrnn, controller = load_all(session)
+    vae, mdnrnn, controller = load_all(session.workspace)
     return TransferSource(controller, mdnrnn, vae), mdnrnn, load_latents(session, mdnrnn)
 
 
@@ -37,7 +37,7 @@ def other(mdnrnn, model: MdnRnn):
 
 def test_with_the_same_m_a_controller_is_carried_over_bit_for_bit(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
-    found = transferred_weights(previous, mdnrnn, previous.controller.form, previous.controller.model, latents)
+    found = transferred_weights(previous, mdnrnn, previous.controller.config, previous.controller.model, latents)
     assert np.array_equal(found, previous.controller.parameters)
 
 
@@ -55,7 +55,7 @@ def test_with_hidden_units_in_another_order_it_still_says_the_same(chain: Path) 
     found = transferred_weights(
         previous,
         other(mdnrnn, turned.requires_grad_(False)),
-        previous.controller.form,
+        previous.controller.config,
         previous.controller.model,
         latents,
     )
@@ -74,13 +74,13 @@ def test_one_that_makes_no_use_of_the_memory_stays_as_it_is(chain: Path) -> None
     anew = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"]).requires_grad_(False)
     previous = replace(previous, controller=replace(previous.controller, parameters=blind))
     found = transferred_weights(
-        previous, other(mdnrnn, anew), previous.controller.form, previous.controller.model, latents
+        previous, other(mdnrnn, anew), previous.controller.config, previous.controller.model, latents
     )
     assert np.array_equal(found, blind)
 
 
 def without_memory(previous: TransferSource, latent: int):
-    return replace(previous.controller.form, memory="none"), replace(previous.controller.model, inputs=latent)
+    return replace(previous.controller.config, memory="none"), replace(previous.controller.model, inputs=latent)
 
 
 def test_one_that_makes_no_use_of_the_memory_goes_on_without_it_and_back(chain: Path) -> None:
@@ -95,9 +95,9 @@ def test_one_that_makes_no_use_of_the_memory_goes_on_without_it_and_back(chain: 
     outputs, width = there.model.outputs, there.model.inputs
     weights = blind[: outputs * width].reshape(outputs, width)[:, :latent]
     assert np.array_equal(found, np.concatenate([weights.ravel(), blind[outputs * width :]]))
-    sighted = replace(there, form=form, model=model, parameters=found)
+    sighted = replace(there, config=form, model=model, parameters=found)
     assert np.array_equal(
-        transferred_weights(replace(previous, controller=sighted), mdnrnn, there.form, there.model, latents), blind
+        transferred_weights(replace(previous, controller=sighted), mdnrnn, there.config, there.model, latents), blind
     )
 
 
@@ -119,13 +119,13 @@ def test_one_that_makes_use_of_the_memory_says_nearly_the_same_without_it(chain:
         assert np.abs(new - old).max() < 1
 
 
-def test_another_memory_of_the_same_m_needs_other_weights(chain: Path) -> None:
+def test_another_controller_memory_the_same_m_needs_other_weights(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
     there = previous.controller
-    for form in (replace(there.form, memory="untrained"), replace(there.form, memory="untrained", memory_seed=1)):
+    for form in (replace(there.config, memory="untrained"), replace(there.config, memory="untrained", memory_seed=1)):
         found = transferred_weights(previous, mdnrnn, form, there.model, latents)
         assert not np.array_equal(found, there.parameters)
-        there = replace(there, form=form)
+        there = replace(there, config=form)
         previous = replace(previous, controller=there)
 
 
@@ -133,8 +133,8 @@ def test_hidden_units_on_z_alone_are_carried_over_to_another_m(chain: Path) -> N
     previous, mdnrnn, latents = opened(chain)
     model = replace(previous.controller.model, inputs=mdnrnn.model.latent, hidden=2, gain=4.5)
     evolved = np.random.default_rng(0).normal(size=model.parameters).astype(np.float32)
-    form = replace(previous.controller.form, memory="none", hidden=2, gain=4.5)
-    blind = replace(previous.controller, model=model, form=form, parameters=evolved)
+    form = replace(previous.controller.config, memory="none", hidden=2, gain=4.5)
+    blind = replace(previous.controller, model=model, config=form, parameters=evolved)
     found = transferred_weights(replace(previous, controller=blind), other(mdnrnn, mdnrnn.model), form, model, latents)
     assert np.array_equal(found, evolved)
 
@@ -153,7 +153,7 @@ def test_a_controller_of_another_form_is_refused(chain: Path) -> None:
     previous, mdnrnn, latents = opened(chain)
     with pytest.raises(RecipeMismatch, match="has another form"):
         transferred_weights(
-            previous, mdnrnn, previous.controller.form, replace(previous.controller.model, hidden=4), latents
+            previous, mdnrnn, previous.controller.config, replace(previous.controller.model, hidden=4), latents
         )
 
 
@@ -198,7 +198,7 @@ def test_without_the_episodes_a_controller_of_another_v_is_refused(chain: Path) 
     previous, mdnrnn, latents = opened(chain)
     with pytest.raises(RecipeMismatch, match="evolved on another V, and no --data"):
         transferred_weights(
-            of_another_v(previous), mdnrnn, previous.controller.form, previous.controller.model, latents
+            of_another_v(previous), mdnrnn, previous.controller.config, previous.controller.model, latents
         )
 
 
@@ -209,7 +209,7 @@ def test_with_another_v_a_controller_says_the_same_of_the_same_frames(chain: Pat
     weights_on_memory(blind, model, latent)[:] = 0
     previous = of_another_v(replace(previous, controller=replace(previous.controller, parameters=blind)))
     frames = FrameReader(Dataset.open(chain / "data" / f"{SLUG}.zarr"))
-    found = transferred_weights(previous, mdnrnn, previous.controller.form, model, latents, frames)
+    found = transferred_weights(previous, mdnrnn, previous.controller.config, model, latents, frames)
     width = model.inputs
     rows = [part[: model.outputs * width].reshape(-1, width) for part in (found, blind)]
     said = [latents.means @ rows[0][:, :latent].T, latents.means[:, ::-1] @ rows[1][:, :latent].T]

@@ -27,7 +27,7 @@ def test_test_episodes_are_filmed_and_end_with_the_score(
     assert [path.name for path in films] == ["episode-0.gif", "episode-1.gif"]
     assert len([path for path in shown["pictures"] if path.endswith(".mp4")]) == (2 if can_film() else 0)
     session = Session("tests.tiny:Tiny-v0", run=tmp_path / "runs" / SLUG)
-    player = player_of(*load_all(session))
+    player = player_of(*load_all(session.workspace))
     for number, path in enumerate(films):
         filmed = film_job(player, test_jobs(2)[number])
         assert filmed.returns[-1] == pytest.approx(shown["metrics"]["returns"][number], abs=1e-4)

@@ -25,7 +25,7 @@ def test_the_unmodified_environment_is_played_whoever_drew_the_training_frames(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(chain)
-    vae, mdnrnn, controller = load_all(Session(TINY))
+    vae, mdnrnn, controller = load_all(Session(TINY).workspace)
     assert vae.env.render == "exact"
     assert player_of(vae, mdnrnn, controller).env == replace(vae.env, render="gymnasium")
 

@@ -92,7 +92,7 @@ def _run(session: Session, settings: DreamSettings, trained: TrainedDreamer) -> 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `imagine` would do."""
-    run = _run(session, settings, find_dreamer(session, settings.agent))
+    run = _run(session, settings, find_dreamer(session.workspace, settings.agent))
     done = run.current() is not None
     what = "up to date" if done else f"{EPISODES} episodes foretold, an animation and a film strip"
     return Plan("dream", run.folder, what, 0 if done else 4_000_000, 700_000_000, (0, 0) if done else (5, 60))
@@ -101,7 +101,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 def imagine(session: Session, settings: DreamSettings) -> Result:
     """Play validation episodes, foretell their frames and rewards from the actions alone, and draw one of them."""
     began = time.monotonic()
-    trained = find_dreamer(session, settings.agent)
+    trained = find_dreamer(session.workspace, settings.agent)
     run = _run(session, settings, trained)
     if (current := run.current()) is not None:
         return up_to_date("dream", current, _summary(current))

@@ -22,7 +22,7 @@ from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents
 from wm.evaluation.baselines import rank_correlation, rank_interval
 from wm.evaluation.prediction import fit_baselines, open_loop
-from wm.pretrained import TrainedMdnRnn, controller_for
+from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, split_jobs
 from wm.rollouts.workers import Workers
@@ -99,7 +99,7 @@ def _dream(
     rows = generator(session.seed, "fidelity").integers(0, len(starts.z), settings.dreams)
     return imagine(
         mdnrnn.model,
-        controller_for(mdnrnn, player.form, player.env),
+        build_controller(mdnrnn, player.form, player.env),
         torch.from_numpy(np.repeat(policies, settings.dreams, axis=0)),
         starts.take(np.tile(rows, len(policies))),
         settings.temperature,

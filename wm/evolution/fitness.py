@@ -12,7 +12,7 @@ from wm.dreams.initial_states import early_initial_states, load_newest_latents
 from wm.episodes.latents import Latents
 from wm.evolution.transfer import controller_inputs
 from wm.evolution.whitening import Matrix, whitener_of
-from wm.pretrained import TrainedMdnRnn, controller_for, memory_of
+from wm.pretrained import TrainedMdnRnn, build_controller, controller_memory
 from wm.rollouts.loop import EpisodeJob
 from wm.rollouts.players import PolicySpec, encode_rollouts, play_jobs, split_jobs
 from wm.rollouts.workers import Workers
@@ -52,8 +52,8 @@ class Fitness:
         self.session, self.settings, self._player, self._workers = session, settings, player, workers
         env = replace(player.env, render="fast") if settings.render == "fast" else player.env
         self._candidate = replace(player, env=env)
-        self._mdnrnn, self._memory = mdnrnn.model, memory_of(mdnrnn, player.form)
-        self._controller = controller_for(mdnrnn, player.form, player.env)
+        self._mdnrnn, self._memory = mdnrnn.model, controller_memory(mdnrnn, player.form)
+        self._controller = build_controller(mdnrnn, player.form, player.env)
         self._starts: InitialStates | None = None
         if settings.in_ != "real":
             self._starts = early_initial_states(load_newest_latents(session, mdnrnn), mdnrnn)

@@ -23,10 +23,10 @@ from wm.pretrained import (
     TrainedController,
     TrainedMdnRnn,
     TrainedVae,
+    controller_memory,
     load_controller,
     load_mdnrnn,
     load_vae,
-    memory_of,
 )
 
 EPISODES, LONGEST = 64, 500  # played through both Ms
@@ -78,7 +78,7 @@ def transferred_weights(
         )
     same_vae = previous.same_vae(mdnrnn)
     same_m = previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
-    if same_vae and there.form.remembers == form.remembers and (same_m or form.memory == "none"):
+    if same_vae and there.config.memory_identity == form.memory_identity and (same_m or form.memory == "none"):
         return old
     if controller.hidden:
         raise RecipeMismatch(
@@ -96,7 +96,7 @@ def transferred_weights(
             "from, whose frames would be shown to both; give it with --data, or leave --from out."
         )
     eye = InferenceEncoder(previous.vae.model, AT_ONCE)
-    memories = [memory_of(previous.mdnrnn, there.form), memory_of(mdnrnn, form)]
+    memories = [controller_memory(previous.mdnrnn, there.config), controller_memory(mdnrnn, form)]
     before, after = [], []
     for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):
         first, end = int(latents.starts[episode]), int(latents.ends[episode]) - 1

@@ -50,13 +50,13 @@ def trained_policy(session: Session) -> PolicySpec:
     from wm.artifacts.manifest import sha256_json
     from wm.pretrained import load_all
 
-    vae, mdnrnn, controller = load_all(session)
+    vae, mdnrnn, controller = load_all(session.workspace)
     prints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]
     return PolicySpec(
         vae.env,
         vae.artifact.folder,
         mdnrnn.artifact.folder,
-        controller.form,
+        controller.config,
         sha256_json(prints),
         tuple(controller.parameters.tolist()),
     )
@@ -64,11 +64,11 @@ def trained_policy(session: Session) -> PolicySpec:
 
 @lru_cache(maxsize=2)
 def _models(player: PolicySpec) -> tuple[Any, Any, Any]:
-    from wm.pretrained import controller_for, load_mdnrnn, load_vae, memory_of
+    from wm.pretrained import build_controller, controller_memory, load_mdnrnn, load_vae
 
     vae = load_vae(player.vae, "wm train-vae")
     mdnrnn = load_mdnrnn(player.mdnrnn, "wm train-mdnrnn")
-    return vae.model, memory_of(mdnrnn, player.form), controller_for(mdnrnn, player.form, player.env)
+    return vae.model, controller_memory(mdnrnn, player.form), build_controller(mdnrnn, player.form, player.env)
 
 
 @lru_cache(maxsize=2)
