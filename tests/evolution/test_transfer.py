@@ -49,8 +49,7 @@ def test_with_hidden_units_in_another_order_it_still_says_the_same(chain: Path) 
     for name in ("lstm.weight_ih_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0"):
         state[name] = state[name][gates]
     state["lstm.weight_hh_l0"] = state["lstm.weight_hh_l0"][gates][:, order]
-    shape = mdnrnn.shape
-    turned = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"])
+    turned = mdnrnn.config.build()
     turned.load_state_dict(state)
     found = transferred_weights(
         previous,
@@ -70,8 +69,7 @@ def test_one_that_makes_no_use_of_the_memory_stays_as_it_is(chain: Path) -> None
     previous, mdnrnn, latents = opened(chain)
     blind = np.array(previous.controller.parameters, np.float32)
     weights_on_memory(blind, previous.controller.model, mdnrnn.model.latent)[:] = 0
-    shape = mdnrnn.shape
-    anew = MdnRnn(shape["latent"], 3, shape["hidden"], shape["mixtures"], shape["end_weight"]).requires_grad_(False)
+    anew = mdnrnn.config.build().requires_grad_(False)
     previous = replace(previous, controller=replace(previous.controller, parameters=blind))
     found = transferred_weights(
         previous, other(mdnrnn, anew), previous.controller.config, previous.controller.model, latents
