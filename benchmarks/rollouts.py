@@ -26,17 +26,17 @@ from wm.rollouts.loop import EpisodeJob, play
 CANDIDATES, STEPS = 8, 60
 
 
-def lockstep(env: str, slots: int, render: str = "exact", vae: str = "small") -> Callable[[], int]:
-    """Plays `slots` episodes of 60 steps at a time; returns steps."""
+def lockstep(env: str, num_envs: int, render: str = "exact", vae: str = "small") -> Callable[[], int]:
+    """Plays episodes of 60 steps in `num_envs` environments; returns steps."""
     torch.manual_seed(0)
     recipe = EnvConfig(env, render=render)
-    envs = [recipe.make() for _ in range(slots)]
+    envs = [recipe.make() for _ in range(num_envs)]
     space, spec = ActionSpace.of(envs[0].action_space), recipe.spec()
     head = spec.head if spec.head != "auto" else "tanh"
     model = MdnRnn(LATENT, space.width, HIDDEN, MIXTURES, 10.0).requires_grad_(False)
     controller = Controller(LATENT + HIDDEN, space, head, spec.ordered)
     candidates = 0.1 * np.random.default_rng(0).standard_normal((CANDIDATES, controller.parameters), np.float32)
-    agent = VmcAgent(build(vae, 64, 3, LATENT).requires_grad_(False), model, controller, candidates, slots)
+    agent = VmcAgent(build(vae, 64, 3, LATENT).requires_grad_(False), model, controller, candidates, num_envs)
     seeds = itertools.count()
 
     def step() -> int:

@@ -49,7 +49,7 @@ def _set_up(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
     env = collection.env.make(labelled=True)
     space = ActionSpace.of(env.action_space)
     if collection.player is not None:
-        return env, make_agent(collection.player, slots=1), space
+        return env, make_agent(collection.player, num_envs=1), space
     return env, observation_free_policy(collection.policy, space, collection.env.spec().walk_low), space
 
 

@@ -25,7 +25,15 @@ from wm.pretrained import (
 )
 from wm.report.recording import film_episodes, show_episode
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
-from wm.rollouts.players import DreamerSpec, PolicySpec, play_dreamer, play_jobs, play_random, split_jobs, test_jobs
+from wm.rollouts.players import (
+    DreamerSpec,
+    PolicySpec,
+    evaluation_jobs,
+    play_dreamer,
+    play_jobs,
+    play_random,
+    split_jobs,
+)
 from wm.rollouts.workers import Workers, playing_memory
 from wm.settings import EvaluateSettings
 from wm.stats import Score
@@ -84,11 +92,11 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
         return player_of(*load_all(session.workspace, settings.agent))
 
     if settings.visualize:
-        show_episode(session, player(), test_jobs(1)[0])
+        show_episode(session, player(), evaluation_jobs(1)[0])
     found = evaluate_dreamer(session, settings) if dreams else evaluate_controller(session, settings)
     films: list[Path] = []
     if settings.record_video:
-        films = film_episodes(session, settings, player(), test_jobs(settings.record_video))
+        films = film_episodes(session, settings, player(), evaluation_jobs(settings.record_video))
     return replace(found, table=_table(found.metrics), pictures=found.pictures + films)
 
 
@@ -114,7 +122,7 @@ def evaluate_controller(session: Session, settings: EvaluateSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = split_jobs(test_jobs(settings.episodes), workers.count)
+            shares = split_jobs(evaluation_jobs(settings.episodes), workers.count)
             tasks = [(player, controller.parameters[None], part, 0) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the controller", workers, play_jobs, tasks)
         found = controller.artifact.metrics
@@ -154,7 +162,7 @@ def evaluate_dreamer(session: Session, settings: EvaluateSettings) -> Result:
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = split_jobs(test_jobs(settings.episodes), workers.count)
+            shares = split_jobs(evaluation_jobs(settings.episodes), workers.count)
             tasks = [(dreamer_of(trained), part) for share in shares for part in _portions(share)]
             outcomes = _gather(session, settings, "the Dreamer", workers, play_dreamer, tasks)
         metrics = _metrics(session, settings, outcomes) | {
@@ -179,7 +187,7 @@ def evaluate_random(session: Session, settings: EvaluateSettings, env: EnvConfig
         if builder.restored is not None:
             return up_to_date("evaluate", builder.restored, _summary(builder.restored), "restored")
         with session.open_workers() as workers:
-            shares = split_jobs(test_jobs(settings.episodes), workers.count * 5)
+            shares = split_jobs(evaluation_jobs(settings.episodes), workers.count * 5)
             tasks = [(env, share) for share in shares]
             outcomes = _gather(session, settings, "random", workers, play_random, tasks)
         metrics = _metrics(session, settings, outcomes) | {"agent": "random", "protocol": protocol_of(env)}
@@ -206,7 +214,7 @@ def _gather(
 def _metrics(
     session: Session, settings: EvaluateSettings, outcomes: list[EpisodeResult], action_repeat: int = 1
 ) -> dict[str, Any]:
-    score = Score.of(np.array([outcome.total for outcome in outcomes]))
+    score = Score.of(np.array([outcome.episode_return for outcome in outcomes]))
     return {
         "env": session.env,
         "mean": score.mean,
@@ -214,7 +222,7 @@ def _metrics(
         "episodes": score.episodes,
         "preview": settings.episodes < MIN_EPISODES_FOR_A_SCORE,
         "mean_length": float(np.mean([outcome.length for outcome in outcomes])) * action_repeat,
-        "returns": [outcome.total for outcome in outcomes],
+        "returns": [outcome.episode_return for outcome in outcomes],
     }
 
 

@@ -48,7 +48,7 @@ def _never() -> bool:
 @dataclass(frozen=True)
 class Runtime:
     """`clock` returns seconds that never go back. `log` takes a line for people. `stop_requested` says whether a signal
-    arrived, `raise_if_stopped` raises Stopped then. `workers` processes play (0: this one); one without a sign of life
+    arrived, `raise_if_stopped` raises Stopped then. `workers` processes play (0: this one); one without a heartbeat
     for `worker_timeout` seconds is replaced. A training that exceeds `memory_limit` bytes ends with a checkpoint, and
     with `memory_snapshots` it records twice what is in memory."""
 

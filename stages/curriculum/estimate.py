@@ -29,7 +29,7 @@ from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import build
-from wm.rollouts.players import SLOTS
+from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.workers import playing_memory
 from wm.settings import (
     CollectSettings,
@@ -245,12 +245,12 @@ class _World:
         env.close()
         model = build(vae.network, collect.size, frame.shape[2], vae.latent).requires_grad_(False)
         memory = MdnRnn(vae.latent, space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
-        frames = torch.from_numpy(np.repeat(frame[None], SLOTS, 0))
-        seen = torch.zeros(SLOTS, 1, vae.latent + space.width)
-        eye = InferenceEncoder(model, SLOTS)
+        frames = torch.from_numpy(np.repeat(frame[None], NUM_ENVS, 0))
+        seen = torch.zeros(NUM_ENVS, 1, vae.latent + space.width)
+        eye = InferenceEncoder(model, NUM_ENVS)
         with torch.inference_mode():
-            seeing = _timed(lambda: eye.see(frames)) / SLOTS
-            remembering = _timed(lambda: memory.lstm(seen)) / SLOTS
+            seeing = _timed(lambda: eye.see(frames)) / NUM_ENVS
+            remembering = _timed(lambda: memory.lstm(seen)) / NUM_ENVS
         longest = -(-(limit or 10 * EnvConfig(chain.env).rows_per_episode) // collect.action_repeat)
         return cls(frame.shape, space.width, vae.latent, longest, stepping + seeing + remembering)
 

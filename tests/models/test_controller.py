@@ -14,11 +14,11 @@ def test_the_papers_controller_has_867_parameters() -> None:
     assert Controller(32 + 256, CAR, "tanh").parameters == 867
 
 
-def test_every_slot_acts_with_its_own_weights() -> None:
+def test_every_policy_of_a_batch_acts_with_its_own_weights() -> None:
     controller = Controller(2, DISCRETE, "argmax")
     weights = torch.zeros(3, controller.parameters)
-    for slot in range(3):
-        weights[slot, controller.outputs * 2 + slot] = 1  # the bias of its own action
+    for policy in range(3):
+        weights[policy, controller.outputs * 2 + policy] = 1  # the bias of its own action
     assert controller.act(weights, torch.randn(3, 2)).tolist() == [0, 1, 2]
 
 
@@ -36,13 +36,13 @@ def test_steering_is_symmetric_gas_starts_half_open_and_the_brake_closed() -> No
     assert np.allclose(controller.act(weights, torch.ones(1, 1)), [[-1.0, 0.0, 0.0]], atol=1e-3)
 
 
-def test_hidden_units_are_a_tanh_layer_whose_outputs_have_a_gain() -> None:
-    controller = Controller(2, CAR, "tanh", hidden=4, gain=3.0)
-    weights, given = torch.randn(1, controller.parameters) / 3, torch.randn(1, 2)
+def test_hidden_units_are_a_tanh_layer_whose_outputs_are_scaled() -> None:
+    controller = Controller(2, CAR, "tanh", hidden=4)
+    weights, features = torch.randn(1, controller.parameters) / 3, torch.randn(1, 2)
     first, bias, second, last = weights[0].split([8, 4, 12, 3])
-    u = 3.0 * (second.view(3, 4) @ torch.tanh(first.view(4, 2) @ given[0] + bias) + last)
+    u = 4.5 * 8**0.5 / 4**0.5 * (second.view(3, 4) @ torch.tanh(first.view(4, 2) @ features[0] + bias) + last)
     expected = torch.tanh(u) * torch.tensor([1, 0.5, 1]) + torch.tensor([0, 0.5, 0])
-    assert np.allclose(controller.act(weights, given)[0], [*expected[:2], max(expected[2], 0)], atol=1e-6)
+    assert np.allclose(controller.act(weights, features)[0], [*expected[:2], max(expected[2], 0)], atol=1e-6)
 
 
 def test_a_head_that_does_not_fit_is_refused() -> None:

@@ -14,7 +14,7 @@ from wm.pretrained import load_all
 from wm.report import recording as showing
 from wm.report.recording import MOST_FRAMES, film_job
 from wm.report.video import can_film
-from wm.rollouts.players import test_jobs
+from wm.rollouts.players import evaluation_jobs
 
 
 def test_test_episodes_are_filmed_and_end_with_the_score(
@@ -29,12 +29,12 @@ def test_test_episodes_are_filmed_and_end_with_the_score(
     session = Session("tests.tiny:Tiny-v0", run=tmp_path / "runs" / SLUG)
     player = player_of(*load_all(session.workspace))
     for number, path in enumerate(films):
-        filmed = film_job(player, test_jobs(2)[number])
+        filmed = film_job(player, evaluation_jobs(2)[number])
         assert filmed.returns[-1] == pytest.approx(shown["metrics"]["returns"][number], abs=1e-4)
         with Image.open(tmp_path / path) as movie:
             assert movie.n_frames == len(filmed.frames) <= MOST_FRAMES  # type: ignore[attr-defined]
         monkeypatch.setattr(showing, "MOST_FRAMES", 7)
-        few = film_job(player, test_jobs(2)[number])
+        few = film_job(player, evaluation_jobs(2)[number])
         assert len(few.frames) <= 7 < len(filmed.frames)
         assert (few.steps[-1], few.returns[-1]) == (filmed.steps[-1], filmed.returns[-1])
         monkeypatch.undo()

@@ -12,32 +12,32 @@ from wm.rollouts.loop import EpisodeJob
 SPACE = ActionSpace(count=3)
 
 
-def make(slots: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
+def make(num_envs: int, serve: int | None = None) -> tuple[VmcAgent, np.ndarray]:
     torch.manual_seed(0)
     mdnrnn = MdnRnn(4, 3, 8, 2, 10.0)
     controller = Controller(12, SPACE, "argmax", serve=serve)
     candidates = np.random.default_rng(0).normal(size=(5, controller.parameters)).astype(np.float32)
-    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, slots), candidates
+    return VmcAgent(build("small", 32, 3, 4), mdnrnn, controller, candidates, num_envs), candidates
 
 
-def test_a_slot_acts_the_same_whoever_its_neighbours_are() -> None:
+def test_an_environments_actions_do_not_depend_on_the_other_environments() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (6, 4, 32, 32, 3), np.uint8)
     played = []
     for others in (0, 3):
         agent, _ = make(4)
-        for slot in range(4):
-            agent.begin(slot, EpisodeJob(slot, 0, candidate=2 if slot == 1 else others))
+        for index in range(4):
+            agent.begin(index, EpisodeJob(index, 0, candidate=2 if index == 1 else others))
         acts = []
         for step in range(6):
-            shown = frames[step].copy()
+            observations = frames[step].copy()
             if others:
-                shown[[0, 2, 3]] = 255 - shown[[0, 2, 3]]
-            acts.append(int(agent.act(shown, [{}] * 4)[1]))
+                observations[[0, 2, 3]] = 255 - observations[[0, 2, 3]]
+            acts.append(int(agent.act(observations, [{}] * 4)[1]))
         played.append(acts)
     assert played[0] == played[1]
 
 
-def test_hidden_state_is_carried_on_and_begins_anew() -> None:
+def test_the_hidden_state_is_kept_between_steps_and_reset_with_the_episode() -> None:
     agent, _ = make(1)
     agent.begin(0, EpisodeJob(0, 0))
     agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
@@ -58,8 +58,8 @@ def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
     assert other != 1 or acts[5] != 1, "the candidate happens to serve by itself; choose another"
 
 
-def test_a_dreamer_serves_too_and_knows_that_it_did() -> None:
-    for serve in (0, 1, 2):  # at least two of them are not what it would do
+def test_a_dreamer_serves_and_its_world_model_receives_the_serve() -> None:
+    for serve in (0, 1, 2):  # at least two of them differ from its own action
         agent = DreamerAgent(made(), SPACE, 2, serve)
         agent.begin(0, EpisodeJob(0, 0))
         frames = np.zeros((2, 32, 32, 1), np.uint8)
@@ -71,7 +71,7 @@ def test_a_dreamer_serves_too_and_knows_that_it_did() -> None:
                 assert acts[0] == serve
 
 
-def test_acting_keeps_no_graph() -> None:
+def test_acting_builds_no_graph() -> None:
     agent, _ = make(1)
     agent.begin(0, EpisodeJob(0, 0))
     agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])

@@ -6,7 +6,7 @@ from wm.rollouts.loop import EpisodeJob, Trajectory, play, record
 
 
 class CountingEnv:
-    """Shows (seed, step); ends after `seed % 5 + 2` steps; the reward is the action."""
+    """Observations are (seed, step); an episode ends after `seed % 5 + 2` steps; the reward is the action."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         assert seed is not None
@@ -19,52 +19,54 @@ class CountingEnv:
 
 
 class TapeAgent:
-    """Acts with the step it sees, and writes down who began where."""
+    """Acts with the step it observes, and records which job began in which environment."""
 
-    def __init__(self, slots: int) -> None:
-        self.slots, self.began = slots, []  # type: ignore[var-annotated]
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs, self.began = num_envs, []  # type: ignore[var-annotated]
 
-    def begin(self, slot: int, job: EpisodeJob) -> None:
-        self.began.append((slot, job.key))
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
+        self.began.append((env_index, job.key))
 
     def act(self, frames: Any, infos: Any) -> Any:
-        assert len(frames) == len(infos) == self.slots
+        assert len(frames) == len(infos) == self.num_envs
         return frames[:, 1]
 
 
-def outcomes(slots: int) -> Any:
+def results(num_envs: int) -> Any:
     jobs = [EpisodeJob(key, seed=10 + key) for key in range(7)]
-    return sorted(play(TapeAgent(slots), [CountingEnv() for _ in range(slots)], jobs), key=lambda o: o.key)
+    return sorted(
+        play(TapeAgent(num_envs), [CountingEnv() for _ in range(num_envs)], jobs), key=lambda result: result.key
+    )
 
 
-def test_outcomes_do_not_depend_on_the_number_of_slots() -> None:
-    assert outcomes(1) == outcomes(3) == outcomes(16)
-    assert [o.length for o in outcomes(2)] == [(10 + k) % 5 + 2 for k in range(7)]
+def test_results_do_not_depend_on_the_number_of_environments() -> None:
+    assert results(1) == results(3) == results(16)
+    assert [result.length for result in results(2)] == [(10 + k) % 5 + 2 for k in range(7)]
 
 
-def test_a_free_slot_takes_the_next_job() -> None:
+def test_an_idle_environment_takes_the_next_job() -> None:
     agent = TapeAgent(2)
     list(play(agent, [CountingEnv(), CountingEnv()], [EpisodeJob(k, seed=k) for k in range(4)]))
     assert sorted(key for _, key in agent.began) == [0, 1, 2, 3]
-    assert {slot for slot, _ in agent.began} == {0, 1}
+    assert {env_index for env_index, _ in agent.began} == {0, 1}
 
 
 def test_max_steps_truncates_and_says_so() -> None:
-    (outcome,) = play(TapeAgent(1), [CountingEnv()], [EpisodeJob(0, seed=14)], max_steps=3)
-    assert (outcome.length, outcome.terminated, outcome.truncated) == (3, False, True)
+    (result,) = play(TapeAgent(1), [CountingEnv()], [EpisodeJob(0, seed=14)], max_steps=3)
+    assert (result.length, result.terminated, result.truncated) == (3, False, True)
 
 
 class StingyEnv(CountingEnv):
-    """Pays at its third step only, and goes on and on."""
+    """Its only reward comes at the third step; episodes do not end."""
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, _, _, _, info = super().step(action)
         return observation, 1.0 if self.t == 3 else -0.1, False, False, info
 
 
-def test_an_episode_is_truncated_when_nothing_good_happened_for_long() -> None:
-    (outcome,) = play(TapeAgent(1), [StingyEnv()], [EpisodeJob(0, seed=14)], max_steps=50, max_idle=4)
-    assert (outcome.length, outcome.truncated) == (3 + 4, True)
+def test_an_episode_without_a_positive_reward_for_long_is_truncated() -> None:
+    (result,) = play(TapeAgent(1), [StingyEnv()], [EpisodeJob(0, seed=14)], max_steps=50, max_idle=4)
+    assert (result.length, result.truncated) == (3 + 4, True)
 
 
 def test_a_recorded_episode_has_a_row_more_than_actions() -> None:

@@ -1,6 +1,6 @@
 from wm.envs.registry import EnvConfig
 from wm.rollouts.loop import EpisodeJob
-from wm.rollouts.players import split_jobs, test_jobs
+from wm.rollouts.players import evaluation_jobs, split_jobs
 from wm.seeding import episode_seed
 
 
@@ -13,7 +13,7 @@ def test_every_job_is_played_once_whatever_the_number_of_workers() -> None:
 
 
 def test_test_seeds_are_nobody_elses() -> None:
-    test = {job.seed for job in test_jobs(1000)}
+    test = {job.seed for job in evaluation_jobs(1000)}
     train = {episode_seed("train", 0, "controller", g, e) for g in range(100) for e in range(4)}
     assert len(test) == 1000
     assert not test & train
@@ -23,7 +23,7 @@ def test_the_random_policy_plays_the_same_episodes_in_any_order() -> None:
     from wm.rollouts.players import play_random
 
     recipe = EnvConfig("CartPole")
-    jobs = test_jobs(6)
+    jobs = evaluation_jobs(6)
     forwards = {outcome.key: outcome for outcome in play_random(recipe, jobs)}
     backwards = {outcome.key: outcome for outcome in play_random(recipe, jobs[::-1])}
     assert forwards == backwards

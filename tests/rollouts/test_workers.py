@@ -16,8 +16,8 @@ def open_workers(count: int, check: object = lambda: None, **how: float) -> Work
     return Workers(count, check, time.monotonic, **how)  # type: ignore[arg-type]
 
 
-def at_work() -> list[psutil.Process]:
-    """Processes of workers: spawned by this one, or forked by its server."""
+def worker_processes() -> list[psutil.Process]:
+    """Workers spawned by this process, or forked by its server."""
     family = psutil.Process().children(recursive=True)
     return [one for one in family if one.ppid() != os.getpid() or "spawn_main" in " ".join(one.cmdline())]
 
@@ -65,20 +65,20 @@ def be_slow(steps: int) -> int:
     return steps
 
 
-_hoard: list[np.ndarray] = []
+_kept: list[np.ndarray] = []
 
 
-def leak(megabytes: int) -> tuple[int, int]:
-    _hoard.append(np.ones(megabytes << 20, np.uint8))
+def grow(megabytes: int) -> tuple[int, int]:
+    _kept.append(np.ones(megabytes << 20, np.uint8))
     return os.getpid(), psutil.Process().memory_info().rss
 
 
-def litter(megabytes: int) -> None:
+def fragment(megabytes: int) -> None:
     blocks = [bytes([1]) * 60_000 for _ in range(megabytes * 17)]
-    _hoard.append(np.frombuffer(blocks[-1], np.uint8))  # malloc keeps what lies below it
+    _kept.append(np.frombuffer(blocks[-1], np.uint8))  # malloc keeps free memory below it
 
 
-def weigh() -> int:
+def resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
@@ -90,55 +90,55 @@ def test_results_do_not_depend_on_the_number_of_workers(count: int) -> None:
 
 def test_a_task_whose_worker_was_killed_is_run_again(tmp_path: Path) -> None:
     with open_workers(2) as workers:
-        found = dict(workers.map(die_once, [(k, str(tmp_path / "died")) for k in range(6)]))
-    assert found == {k: k for k in range(6)}
+        results = dict(workers.map(die_once, [(k, str(tmp_path / "died")) for k in range(6)]))
+    assert results == {k: k for k in range(6)}
 
 
 def test_a_task_that_always_kills_its_worker_ends_the_work_after_those_before_it() -> None:
-    found = {}
+    results = {}
     with open_workers(2) as workers, pytest.raises(WorkerFailed, match=r"task 5 failed 3 times.*signal SIGKILL"):  # noqa: PT012
         for number, value in workers.map(die_at, [(k, 5) for k in range(9)]):
-            found[number] = value
-    assert {k: k for k in range(5)}.items() <= found.items()
-    assert 5 not in found
+            results[number] = value
+    assert {k: k for k in range(5)}.items() <= results.items()
+    assert 5 not in results
 
 
-def test_a_task_that_raises_is_run_again_in_other_processes_and_its_error_is_told(tmp_path: Path) -> None:
+def test_a_task_that_raises_is_run_again_in_other_processes_and_its_error_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    found = {}
+    results = {}
     with open_workers(2) as workers, pytest.raises(WorkerFailed, match="ZeroDivisionError: oops"):  # noqa: PT012
         for number, value in workers.map(raise_at, [(k, 2, str(log)) for k in range(4)]):
-            found[number] = value
-    assert {0, 1} <= set(found)
+            results[number] = value
+    assert {0, 1} <= set(results)
     assert len(set(log.read_text().split())) == 3
 
 
-def test_our_own_errors_are_not_tried_again() -> None:
+def test_a_wm_error_is_raised_without_another_try() -> None:
     with open_workers(1) as workers, pytest.raises(BadData, match="bad"):
         list(workers.map(refuse, [(1,)]))
 
 
-def test_a_hanging_task_is_run_again_elsewhere_but_a_slow_one_that_shows_life_is_not(tmp_path: Path) -> None:
-    with open_workers(2, patience=3.0) as workers:
-        found = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
-        assert found == {k: k for k in range(4)}
+def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is_not(tmp_path: Path) -> None:
+    with open_workers(2, timeout=3.0) as workers:
+        results = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
+        assert results == {k: k for k in range(4)}
         assert list(workers.map(be_slow, [(400,)])) == [(0, 400)]
 
 
 def test_a_worker_that_grows_is_replaced() -> None:
-    with open_workers(1, leak=100 << 20) as workers:
-        found = [value for _, value in workers.map(leak, [(30,) for _ in range(12)])]
-    assert len({pid for pid, _ in found}) > 1
-    start = min(memory for _, memory in found)
-    assert max(memory for _, memory in found) < start + (180 << 20)
+    with open_workers(1, max_growth=100 << 20) as workers:
+        results = [value for _, value in workers.map(grow, [(30,) for _ in range(12)])]
+    assert len({pid for pid, _ in results}) > 1
+    start = min(memory for _, memory in results)
+    assert max(memory for _, memory in results) < start + (180 << 20)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks glibc's malloc")
-def test_a_worker_gives_back_what_a_task_has_freed() -> None:
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc_trim")
+def test_a_worker_returns_memory_that_a_task_has_freed() -> None:
     with open_workers(1) as workers:
-        ((_, start),) = workers.map(weigh, [()])
-        list(workers.map(litter, [(250,)]))
-        ((_, after),) = workers.map(weigh, [()])
+        ((_, start),) = workers.map(resident_bytes, [()])
+        list(workers.map(fragment, [(250,)]))
+        ((_, after),) = workers.map(resident_bytes, [()])
     assert after < start + (64 << 20)
 
 
@@ -151,11 +151,11 @@ def test_results_waiting_for_an_earlier_one_stay_few() -> None:
     assert begun.index(0) <= 3
 
 
-def test_workers_have_one_thread_and_on_linux_do_not_import_again_what_is_slow_to_import() -> None:
+def test_workers_have_one_thread_and_on_linux_inherit_slow_imports() -> None:
     assert "torch" in sys.modules
     looks = ["'torch' in __import__('sys').modules", "__import__('torch').get_num_threads()"]
     with open_workers(1) as workers:
-        has_torch, threads = (found for _, found in workers.map(eval, [(look,) for look in looks]))
+        has_torch, threads = (results for _, results in workers.map(eval, [(look,) for look in looks]))
     assert has_torch or sys.platform != "linux"
     assert threads == 1
 
@@ -167,4 +167,4 @@ def test_a_signal_ends_the_work_and_no_process_is_left() -> None:
     with open_workers(1, stop) as workers, pytest.raises(Stopped) as caught:
         list(workers.map(square, [(1,)]))
     assert caught.value.exit_code == 143
-    assert not at_work()
+    assert not worker_processes()

@@ -128,7 +128,7 @@ def test_it_ends_when_a_validation_confirms_that_it_returns_what_was_aimed_at(
     assert len(validated) == 2
     assert found["episodes"] >= 20 + online.AGAIN
     assert found["validation_episodes"] == len(validated[1]) == 20
-    assert found["validation_return"] == pytest.approx(np.mean([outcome.total for outcome in validated[1]]))
+    assert found["validation_return"] == pytest.approx(np.mean([outcome.episode_return for outcome in validated[1]]))
 
 
 def test_it_dreams_beside_reality(trained: Path) -> None:

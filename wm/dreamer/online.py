@@ -199,7 +199,10 @@ class Online:
             envs = [opened.enter_context(closing(self._recipe.make())) for _ in self._envs]
             agent = DreamerAgent(self._dreamer, self.space, len(envs), self._recipe.spec().serve)
             played = self._guarded(lambda: list(play(agent, envs, jobs, heartbeat=self._session.stop.raise_if_stopped)))
-        self.validation, counts.validated = float(np.mean([outcome.total for outcome in played])), counts.episodes
+        self.validation, counts.validated = (
+            float(np.mean([outcome.episode_return for outcome in played])),
+            counts.episodes,
+        )
 
     def _due(self) -> int:
         """Updates that the steps so far have paid for."""

@@ -130,7 +130,7 @@ def _source(session: Session) -> torch.Generator:
 
 def _play(session: Session, trained: TrainedDreamer, most: int) -> list[Trajectory]:
     player = DreamerSpec(trained.env, trained.artifact.folder, trained.artifact.fingerprint)
-    agent, env, found = make_agent(player, slots=1), build_env(player), []
+    agent, env, found = make_agent(player, num_envs=1), build_env(player), []
     for number in range(EPISODES):
         session.stop.raise_if_stopped()
         job = EpisodeJob(number, episode_seed("validation", session.seed, "imagine", number))

@@ -54,7 +54,7 @@ def measure(session: Session, settings: DreamSettings, mdnrnn: TrainedMdnRnn, po
     with session.open_workers() as workers:
         played = _play(session, settings, workers, policies.player, np.concatenate([policies.means, ours]))
         seen = _see(session, settings, workers, policies.player)
-    real = np.array([np.mean([outcome.total for outcome in some]) for some in played[:-1]])
+    real = np.array([np.mean([outcome.episode_return for outcome in some]) for some in played[:-1]])
     dream = dreamt.returns.reshape(len(policies.means), -1).mean(axis=1)
     own = _latents(seen, latents)
     guesses = fit_baselines(latents, held_out(latents.seeds, 0.1))
@@ -66,7 +66,7 @@ def measure(session: Session, settings: DreamSettings, mdnrnn: TrainedMdnRnn, po
         "real": real.tolist(),
         "dream": dream.tolist(),
         **_agreement(dream, real, session.seed),
-        "real_returns": [outcome.total for outcome in played[-1]],
+        "real_returns": [outcome.episode_return for outcome in played[-1]],
         "dream_returns": alone.returns.tolist(),
         "real_lengths": [outcome.length for outcome in played[-1]],
         "dream_lengths": alone.lengths.tolist(),

@@ -154,7 +154,7 @@ class Fitness:
         returns, steps = np.zeros(len(jobs)), 0
         for _, outcomes in self._workers.map(play_jobs, tasks):
             for outcome in outcomes:
-                returns[outcome.key] = outcome.total
+                returns[outcome.key] = outcome.episode_return
                 steps += outcome.length
         return returns, steps * player.env.action_repeat
 

@@ -38,7 +38,7 @@ class Filmed:
 
 def film_job(player: PolicySpec | DreamerSpec, job: EpisodeJob) -> Filmed:
     """Play a job and keep what can be shown of it. Runs in a worker."""
-    agent, env = make_agent(player, slots=1), build_env(player)
+    agent, env = make_agent(player, num_envs=1), build_env(player)
     played = record(agent, env, job, agent.space.column, heartbeat=heartbeat)
     last = len(played.frames) - 1
     every = max(-(-last // (MOST_FRAMES - 1)), 1)
@@ -74,7 +74,7 @@ def show_episode(session: Session, player: PolicySpec | DreamerSpec, job: Episod
     if why := why_no_window():
         console.say(f"no window: {why}; --record-video makes films instead")
         return
-    agent, env = make_agent(player, slots=1), build_env(player)
+    agent, env = make_agent(player, num_envs=1), build_env(player)
     agent.begin(0, job)
     frame, info = env.reset(seed=job.seed)
     step, total, over = 0, 0.0, False

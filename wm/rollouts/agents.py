@@ -1,8 +1,7 @@
 """Agents that play several episodes at a time.
 
-V + M + C: V encodes the frames of all slots, C acts on [mean z, h], M carries h on; without M, C acts on the mean z
-alone. Dreamer: the posterior of its world model is carried on, its actor acts on it.
-Both serve where the player has to.
+V + M + C: V encodes the frames of all environments, C acts on [mean z, h], M updates h; without M, C acts on the mean z
+alone. Dreamer: its actor acts on the posterior of its world model. Both press FIRE where the game demands it.
 """
 
 from collections.abc import Sequence
@@ -23,38 +22,38 @@ from wm.rollouts.loop import EpisodeJob
 
 
 class AutoFire:
-    """Puts the ball into play with `action` after a reset and after a lost life, as the environment reports it."""
+    """Puts the ball into play with `action` after a reset and after each lost life that the environment reports."""
 
-    def __init__(self, action: int, slots: int) -> None:
+    def __init__(self, action: int, num_envs: int) -> None:
         self._action = action
-        self._serving = [0] * slots
-        self._lives: list[int | None] = [None] * slots
+        self._serving = [0] * num_envs
+        self._lives: list[int | None] = [None] * num_envs
 
-    def begin(self, slot: int) -> None:
+    def begin(self, env_index: int) -> None:
         """A new episode."""
-        self._serving[slot], self._lives[slot] = SERVE_STEPS, None
+        self._serving[env_index], self._lives[env_index] = SERVE_STEPS, None
 
     def serve(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:
-        """Replace the actions of slots whose ball is not in play."""
-        for slot, info in enumerate(infos):
-            lives, before = info.get("lives"), self._lives[slot]
+        """Replace the actions of environments whose ball is not in play."""
+        for env_index, info in enumerate(infos):
+            lives, before = info.get("lives"), self._lives[env_index]
             if lives is not None and before is not None and lives < before:
-                self._serving[slot] = SERVE_STEPS
-            self._lives[slot] = lives
-            if self._serving[slot] > 0:
-                self._serving[slot] -= 1
-                actions[slot] = self._action
+                self._serving[env_index] = SERVE_STEPS
+            self._lives[env_index] = lives
+            if self._serving[env_index] > 0:
+                self._serving[env_index] -= 1
+                actions[env_index] = self._action
 
 
-def auto_fire_for(action: int | None, slots: int) -> AutoFire | None:
-    """Who serves, where somebody has to."""
-    return None if action is None else AutoFire(action, slots)
+def auto_fire_for(action: int | None, num_envs: int) -> AutoFire | None:
+    """An AutoFire for games in which the player serves; None elsewhere."""
+    return None if action is None else AutoFire(action, num_envs)
 
 
 class VmcAgent:
-    """Acts for `slots` episodes at a time, each with the parameters of its job's candidate.
+    """Acts in `num_envs` environments, each with the parameters of its job's candidate.
 
-    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C does without memory.
+    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C has no memory.
     """
 
     def __init__(
@@ -63,39 +62,39 @@ class VmcAgent:
         mdnrnn: MdnRnn | None,
         controller: Controller,
         candidates: NDArray[np.float32],
-        slots: int,
+        num_envs: int,
     ) -> None:
-        self.slots = slots
+        self.num_envs = num_envs
         self.controller = controller
-        self._eye = None if vae is None else InferenceEncoder(vae, slots)
-        self._cell = None if mdnrnn is None else MdnRnnCell(mdnrnn, slots)
+        self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
+        self._cell = None if mdnrnn is None else MdnRnnCell(mdnrnn, num_envs)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
-        self._weights = torch.zeros(slots, controller.parameters)
-        self._h, self._c = torch.zeros(2, slots, 0 if mdnrnn is None else mdnrnn.hidden)
-        self._server = auto_fire_for(controller.serve, slots)
+        self._weights = torch.zeros(num_envs, controller.parameters)
+        self._h, self._c = torch.zeros(2, num_envs, 0 if mdnrnn is None else mdnrnn.hidden)
+        self._auto_fire = auto_fire_for(controller.serve, num_envs)
 
     @property
     def space(self) -> ActionSpace:
-        """The actions it takes."""
+        """Its action space."""
         return self.controller.space
 
-    def begin(self, slot: int, job: EpisodeJob) -> None:
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
         """A new episode: h starts at zero."""
         with torch.inference_mode():
-            self._weights[slot] = self._candidates[job.candidate]
-            self._h[slot] = 0
-            self._c[slot] = 0
-        if self._server is not None:
-            self._server.begin(slot)
+            self._weights[env_index] = self._candidates[job.candidate]
+            self._h[env_index] = 0
+            self._c[env_index] = 0
+        if self._auto_fire is not None:
+            self._auto_fire.begin(env_index)
 
     @torch.inference_mode()
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
-        """Actions for (slots, S, S, C) uint8 frames, or (slots, Z) latents."""
-        seen = torch.from_numpy(frames)
-        z = seen if self._eye is None else self._eye.see(seen)
+        """Actions for (num_envs, S, S, C) uint8 frames, or (num_envs, Z) latents."""
+        observations = torch.from_numpy(frames)
+        z = observations if self._encoder is None else self._encoder.see(observations)
         actions = self.controller.act(self._weights, torch.cat([z, self._h], 1))
-        if self._server is not None:
-            self._server.serve(actions, infos)
+        if self._auto_fire is not None:
+            self._auto_fire.serve(actions, infos)
         if self._cell is not None:
             encoded = torch.from_numpy(self.controller.space.encode(actions))
             h, c = self._cell.step(z, encoded, (self._h, self._c))
@@ -105,36 +104,36 @@ class VmcAgent:
 
 
 class DreamerAgent:
-    """Acts for `slots` episodes at a time, always with the likeliest latents and action: what one slot does depends
-    neither on chance nor on the others. `serve` is the action that puts a ball into play, None where nobody has to."""
+    """Acts in `num_envs` environments, always with the likeliest latents and action, so that an environment's actions
+    depend neither on chance nor on the others. `serve` is the action that puts a ball into play, if there is one."""
 
-    def __init__(self, model: Dreamer, space: ActionSpace, slots: int, serve: int | None = None) -> None:
-        self.slots, self.space, self._model = slots, space, model
-        self._state, self._actions = model.begin(slots)
+    def __init__(self, model: Dreamer, space: ActionSpace, num_envs: int, serve: int | None = None) -> None:
+        self.num_envs, self.space, self._model = num_envs, space, model
+        self._state, self._actions = model.begin(num_envs)
         self._device = self._actions.device
-        self._first = torch.ones(slots, device=self._device)
-        self._seen: NDArray[np.uint8] | None = None
-        self._server = auto_fire_for(serve, slots)
+        self._first = torch.ones(num_envs, device=self._device)
+        self._frames: NDArray[np.uint8] | None = None
+        self._auto_fire = auto_fire_for(serve, num_envs)
 
-    def begin(self, slot: int, job: EpisodeJob) -> None:
-        """A new episode: what came before is forgotten."""
-        self._first[slot] = 1
-        if self._server is not None:
-            self._server.begin(slot)
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
+        """A new episode: the recurrent state is reset."""
+        self._first[env_index] = 1
+        if self._auto_fire is not None:
+            self._auto_fire.begin(env_index)
 
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
-        """Actions for (slots, S, S, C) uint8 frames."""
-        whole = np.concatenate([frames] * self._model.form.stack, -1)
-        if self._seen is None:
-            self._seen = whole
+        """Actions for (num_envs, S, S, C) uint8 frames."""
+        stacked = np.concatenate([frames] * self._model.form.stack, -1)
+        if self._frames is None:
+            self._frames = stacked
         new = self._first.cpu().numpy().astype(bool)
-        self._seen = np.concatenate([self._seen[..., frames.shape[-1] :], frames], -1)
-        self._seen[new] = whole[new]
-        seen = torch.from_numpy(self._seen).to(self._device)
+        self._frames = np.concatenate([self._frames[..., frames.shape[-1] :], frames], -1)
+        self._frames[new] = stacked[new]
+        seen = torch.from_numpy(self._frames).to(self._device)
         self._actions, self._state = self._model.act(seen, self._state, self._actions, self._first, None)
         self._first.zero_()
-        chosen = self.space.decode(self._actions.cpu().numpy())
-        if self._server is not None:
-            self._server.serve(chosen, infos)
-            self._actions = torch.from_numpy(self.space.encode(chosen)).to(self._device)
-        return chosen
+        actions = self.space.decode(self._actions.cpu().numpy())
+        if self._auto_fire is not None:
+            self._auto_fire.serve(actions, infos)
+            self._actions = torch.from_numpy(self.space.encode(actions)).to(self._device)
+        return actions

@@ -1,8 +1,8 @@
 """Plays agents in environments, real or dreamed. It knows both only by the protocols below.
 
-Lockstep: every slot has an environment; V, M and C see the frames of all slots as one batch. A slot whose episode is
-over takes the next job. The batch always has all slots, the idle ones filled with zeros, so that what one slot
-computes does not depend on how many others are busy.
+Lockstep: an agent acts in `num_envs` environments at a time, whose observations are one batch. An environment whose
+episode ends takes the next job. The batch always has `num_envs` rows, zeros for idle environments: with a fixed shape
+an episode's result does not depend on how many others are played.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class EpisodeJob:
-    """One episode to play: `key` names it in the results, `seed` decides the environment and the agent's own chance,
-    `candidate` says whose parameters act."""
+    """One episode to play: `key` names it in the results, `seed` seeds the environment and the agent's own randomness,
+    `candidate` is the row of the parameters that act."""
 
     key: int
     seed: int
@@ -25,25 +25,25 @@ class EpisodeJob:
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """What came of a job. `total` is the undiscounted return, `length` the number of actions."""
+    """The result of a job. `episode_return` is undiscounted, `length` the number of actions."""
 
     key: int
-    total: float
+    episode_return: float
     length: int
     terminated: bool
     truncated: bool
 
 
 class Agent(Protocol):
-    """Acts for a fixed number of slots at a time."""
+    """Acts in a fixed number of environments at a time."""
 
-    slots: int
+    num_envs: int
 
-    def begin(self, slot: int, job: EpisodeJob) -> None:
-        """A new episode begins in this slot."""
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
+        """A new episode begins in this environment."""
 
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> Sequence[Any] | NDArray[Any]:
-        """One action per slot for (slots, ...) observations."""
+        """One action per environment for (num_envs, ...) observations."""
 
 
 class Env(Protocol):
@@ -57,11 +57,11 @@ class Env(Protocol):
 
 
 @dataclass
-class _Slot:
+class _Episode:
     job: EpisodeJob
-    total: float = 0.0
+    episode_return: float = 0.0
     length: int = 0
-    idle: int = 0
+    idle: int = 0  # steps since the last positive reward
 
 
 def play(
@@ -72,45 +72,48 @@ def play(
     max_idle: int = 0,
     heartbeat: Callable[[], None] | None = None,
 ) -> Iterator[EpisodeResult]:
-    """Play every job; yield outcomes as episodes end. Episodes are truncated after `max_steps`, and after `max_idle`
-    steps in a row without a positive reward (0: the environment's own limit alone); `beat` is called at every step."""
+    """Play every job; yield results as episodes end. Episodes are truncated after `max_steps`, and after `max_idle`
+    steps in a row without a positive reward (0: at the environment's own limit only). `heartbeat` is called at every
+    step."""
     queue = list(reversed(jobs))
-    slots: list[_Slot | None] = [None] * agent.slots
-    infos: list[dict[str, Any]] = [{} for _ in range(agent.slots)]
+    episodes: list[_Episode | None] = [None] * agent.num_envs
+    infos: list[dict[str, Any]] = [{} for _ in range(agent.num_envs)]
     frames: NDArray[Any] | None = None
 
-    def begin(number: int) -> None:
+    def begin(index: int) -> None:
         nonlocal frames
         job = queue.pop()
-        slots[number] = _Slot(job)
-        agent.begin(number, job)
-        observation, infos[number] = envs[number].reset(seed=job.seed)
+        episodes[index] = _Episode(job)
+        agent.begin(index, job)
+        observation, infos[index] = envs[index].reset(seed=job.seed)
         if frames is None:
-            frames = np.zeros((agent.slots, *np.shape(observation)), np.asarray(observation).dtype)
-        frames[number] = observation
+            frames = np.zeros((agent.num_envs, *np.shape(observation)), np.asarray(observation).dtype)
+        frames[index] = observation
 
-    for number in range(min(agent.slots, len(envs), len(queue))):
-        begin(number)
-    while any(slot is not None for slot in slots):
+    for index in range(min(agent.num_envs, len(envs), len(queue))):
+        begin(index)
+    while any(episode is not None for episode in episodes):
         assert frames is not None
         if heartbeat is not None:
             heartbeat()
         actions = agent.act(frames, infos)
-        for number, slot in enumerate(slots):
-            if slot is None:
+        for index, episode in enumerate(episodes):
+            if episode is None:
                 continue
-            observation, reward, terminated, truncated, infos[number] = envs[number].step(actions[number])
-            frames[number] = observation
-            slot.total += float(reward)
-            slot.length += 1
-            slot.idle = 0 if reward > 0 else slot.idle + 1
-            cut = 0 < max_steps <= slot.length or 0 < max_idle <= slot.idle
-            truncated = bool(truncated) or (cut and not terminated)
+            observation, reward, terminated, truncated, infos[index] = envs[index].step(actions[index])
+            frames[index] = observation
+            episode.episode_return += float(reward)
+            episode.length += 1
+            episode.idle = 0 if reward > 0 else episode.idle + 1
+            limit = 0 < max_steps <= episode.length or 0 < max_idle <= episode.idle
+            truncated = bool(truncated) or (limit and not terminated)
             if terminated or truncated:
-                yield EpisodeResult(slot.job.key, slot.total, slot.length, bool(terminated), truncated)
-                slots[number] = None
+                yield EpisodeResult(
+                    episode.job.key, episode.episode_return, episode.length, bool(terminated), truncated
+                )
+                episodes[index] = None
                 if queue:
-                    begin(number)
+                    begin(index)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def record(
     max_steps: int = 0,
     heartbeat: Callable[[], None] | None = None,
 ) -> Trajectory:
-    """Play one job with a one-slot agent and keep every row. Raises ValueError for a reward that is not finite."""
+    """Play one job with an agent of one environment and keep every row. Raises ValueError if a reward is not finite."""
     agent.begin(0, job)
     observation, info = env.reset(seed=job.seed)
     frames: list[Any] = [observation]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wm.pretrained import ControllerConfig, TrainedDreamer
     from wm.rollouts.agents import DreamerAgent, VmcAgent
 
-SLOTS = 8  # episodes in lockstep per process; fixed, because the batch's shape could change the last bit of a sum
+NUM_ENVS = 8  # environments in lockstep per process; fixed, because the batch's shape could change a sum's last bit
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,19 @@ def _dreamer(player: DreamerSpec) -> "TrainedDreamer":
 
 
 def make_agent(
-    player: PolicySpec | DreamerSpec, slots: int, candidates: NDArray[np.float32] | None = None
+    player: PolicySpec | DreamerSpec, num_envs: int, candidates: NDArray[np.float32] | None = None
 ) -> "VmcAgent | DreamerAgent":
-    """Who plays `slots` episodes at a time: a Dreamer, or V + M + C with the player's own parameters or with
+    """Who plays in `num_envs` environments: a Dreamer, or V + M + C with the player's own parameters or with
     candidates' (N, P)."""
     from wm.rollouts.agents import DreamerAgent, VmcAgent
 
     if isinstance(player, DreamerSpec):
         trained = _dreamer(player)
-        return DreamerAgent(trained.model, trained.space, slots, player.env.spec().serve)
+        return DreamerAgent(trained.model, trained.space, num_envs, player.env.spec().serve)
     vae, mdnrnn, controller = _models(player)
     if candidates is None:
         candidates = np.array([player.parameters], np.float32)
-    return VmcAgent(vae, mdnrnn, controller, candidates, slots)
+    return VmcAgent(vae, mdnrnn, controller, candidates, num_envs)
 
 
 @lru_cache(maxsize=2)  # candidates' and validations'
@@ -107,18 +107,18 @@ def play_jobs(
     max_idle: int = 0,
 ) -> list[EpisodeResult]:
     """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
-    agent = make_agent(player, SLOTS, candidates)
-    return list(play(agent, _envs(player.env, SLOTS), jobs, max_steps, max_idle, heartbeat))
+    agent = make_agent(player, NUM_ENVS, candidates)
+    return list(play(agent, _envs(player.env, NUM_ENVS), jobs, max_steps, max_idle, heartbeat))
 
 
 def play_dreamer(player: DreamerSpec, jobs: Sequence[EpisodeJob]) -> list[EpisodeResult]:
     """Play jobs with a Dreamer in lockstep. Runs in a worker."""
-    return list(play(make_agent(player, SLOTS), _envs(player.env, SLOTS), jobs, heartbeat=heartbeat))
+    return list(play(make_agent(player, NUM_ENVS), _envs(player.env, NUM_ENVS), jobs, heartbeat=heartbeat))
 
 
 def build_env(player: PolicySpec | DreamerSpec) -> Any:
     """An environment of the player's, one of those kept in this process."""
-    return _envs(player.env, SLOTS)[0]
+    return _envs(player.env, NUM_ENVS)[0]
 
 
 def build_vae(player: PolicySpec) -> Any:
@@ -143,14 +143,14 @@ def encode_rollouts(player: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: i
     from wm.models.vae.inference import InferenceEncoder
 
     agent, env, eye, found = (
-        make_agent(player, slots=1),
+        make_agent(player, num_envs=1),
         build_env(player),
-        InferenceEncoder(build_vae(player), SLOTS),
+        InferenceEncoder(build_vae(player), NUM_ENVS),
         [],
     )
     for job in jobs:
         played = record(agent, env, job, agent.space.column, max_steps, heartbeat)
-        parts = np.array_split(played.frames, max(len(played.frames) // SLOTS, 1))
+        parts = np.array_split(played.frames, max(len(played.frames) // NUM_ENVS, 1))
         means = np.concatenate([eye.see(torch.from_numpy(part)).numpy() for part in parts])
         found.append(LatentTrajectory(means, played.actions, played.rewards, played.terminated))
     return found
@@ -174,6 +174,6 @@ def split_jobs(jobs: Sequence[EpisodeJob], workers: int) -> list[list[EpisodeJob
     return [list(jobs[number::workers]) for number in range(min(workers, len(jobs)))]
 
 
-def test_jobs(episodes: int) -> list[EpisodeJob]:
+def evaluation_jobs(episodes: int) -> list[EpisodeJob]:
     """The test episodes: the same seeds whoever plays, and whatever seed was trained with."""
     return [EpisodeJob(number, episode_seed("test", 0, "evaluate", number)) for number in range(episodes)]

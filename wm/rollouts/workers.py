@@ -23,33 +23,35 @@ from wm.telemetry.malloc import trim
 
 Result = TypeVar("Result")
 TRIES = 3
-WORKER_TIMEOUT = 120.0  # seconds without a sign of life after which a task counts as hanging
-LEAK = 300 << 20  # bytes by which a worker may grow before it is replaced
-KEPT = 64 << 20  # bytes by which it may grow before malloc is asked for what is free, which takes up to 40 ms
-_BEAT_EVERY = 32
+WORKER_TIMEOUT = 120.0  # seconds without a heartbeat after which a task counts as hanging
+# Bytes by which a worker may grow before it is replaced between two tasks. Box2D's binding leaks 1.6 kB per LunarLander
+# episode and 36 bytes per spark: two workers grew from 370 to 693 MB in 5.8 M steps.
+MAX_GROWTH = 300 << 20
+TRIM_ABOVE = 64 << 20  # bytes of growth after which malloc returns free memory, which takes up to 40 ms
+_HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes held by each with torch, V, M, C and games
+SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes of each with torch, V, M, C and environments
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
-_beats = 0
+_heartbeats = 0
 
 
 def heartbeat() -> None:
-    """A sign of life from within a task: call it at every step. Costs nothing outside a worker."""
-    global _beats
-    _beats += 1
-    if _pipe is not None and _beats % _BEAT_EVERY == 0:
+    """Report from within a task that it is alive: call it at every step. Does nothing outside a worker."""
+    global _heartbeats
+    _heartbeats += 1
+    if _pipe is not None and _heartbeats % _HEARTBEAT_EVERY == 0:
         _pipe.send(("alive", None, 0))
 
 
 def _serve(pipe: Any) -> None:
-    """The life of a worker: a task, a reply, the next task."""
+    """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    me, before = psutil.Process(), 0
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    process, trimmed = psutil.Process(), 0  # bytes after the last trim
     while True:
         try:
             function, arguments = pipe.recv()
@@ -62,13 +64,13 @@ def _serve(pipe: Any) -> None:
             reply = ("refused", error)
         except Exception as error:
             reply = ("raised", f"{type(error).__name__}: {error}")
-        memory = me.memory_info().rss
-        if memory > before + KEPT and trim():
-            memory = before = me.memory_info().rss
+        memory = process.memory_info().rss
+        if memory > trimmed + TRIM_ABOVE and trim():
+            memory = trimmed = process.memory_info().rss
         pipe.send((*reply, memory))
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -76,8 +78,8 @@ def _leave_with_parent() -> None:
 
 
 def _context() -> Any:
-    """Where workers come from. On Linux from a server that has imported what this process had when its first worker
-    began, and has run nothing: a worker then starts at once and shares that memory. Elsewhere each is spawned anew.
+    """How workers start. On Linux they are forked from a server that has imported the slow packages and runs nothing:
+    a worker then starts at once and shares that memory. Elsewhere each is spawned.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -87,46 +89,46 @@ def _context() -> Any:
 
 
 def playing_memory(count: int) -> int:
-    """Bytes that so many workers hold that play with V, M and C, with the server they come from."""
+    """Bytes of `count` workers that play with V, M and C, and of their fork server."""
     return SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED
 
 
 class _Worker:
-    """One process and the pipe to it. `task` is the number of what it works on, None when idle."""
+    """One process and the pipe to it. `task` is the number of its current task, None when idle."""
 
     def __init__(self) -> None:
         context = _context()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
-        before = {name: os.environ.get(name) for name in _THREADS}
+        previous = {name: os.environ.get(name) for name in _THREADS}
         os.environ.update(dict.fromkeys(_THREADS, "1"))
         try:
             self.process.start()
         finally:
-            for name, value in before.items():
+            for name, value in previous.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
         theirs.close()
         self.task: int | None = None
-        self.heard = 0.0
+        self.last_message = 0.0
         self.memory = 0  # after its first task
         self.grown = 0
 
     def messages(self) -> list[tuple[str, Any, int]]:
-        """What it has said; ("lost", why) last if its process has ended."""
-        found: list[tuple[str, Any, int]] = []
+        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended."""
+        messages: list[tuple[str, Any, int]] = []
         try:
             while self.pipe.poll():
-                found.append(self.pipe.recv())
+                messages.append(self.pipe.recv())
         except (EOFError, OSError):
             self.process.join(timeout=5)
             code = self.process.exitcode
-            how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-            found.append(("lost", f"its worker ended with {how}", 0))
-        return found
+            cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+            messages.append(("failed", f"its worker ended with {cause}", 0))
+        return messages
 
     def end(self) -> None:
         """Kill the process."""
@@ -138,7 +140,8 @@ class _Worker:
 class Workers:
     """`count` processes that are started on first use (0: tasks run in this process, one after the other).
 
-    `check` is called again and again while waiting; what it raises ends the work. `clock` gives seconds.
+    `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
+    worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes.
     """
 
     def __init__(
@@ -146,16 +149,16 @@ class Workers:
         count: int,
         check: Callable[[], None],
         clock: Callable[[], float],
-        patience: float = WORKER_TIMEOUT,
-        leak: int = LEAK,
+        timeout: float = WORKER_TIMEOUT,
+        max_growth: int = MAX_GROWTH,
     ) -> None:
         self._count, self._check, self._clock = count, check, clock
-        self._patience, self._leak = patience, leak
+        self._timeout, self._max_growth = timeout, max_growth
         self._workers: list[_Worker] = []
 
     @property
     def count(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of tasks that run at the same time."""
         return max(self._count, 1)
 
     def map(
@@ -175,10 +178,10 @@ class Workers:
         ahead = ahead or 8 * self._count
         waiting, failures = list(range(len(tasks))), dict.fromkeys(range(len(tasks)), 0)
         unfinished: set[int] = set()
-        lost: tuple[int, str] | None = None
+        failed: tuple[int, str] | None = None
 
         def may_begin(number: int) -> bool:
-            return number < min([number + 1, *unfinished]) + ahead and (lost is None or number < lost[0])
+            return number < min([number + 1, *unfinished]) + ahead and (failed is None or number < failed[0])
 
         try:
             while True:
@@ -188,18 +191,18 @@ class Workers:
                         break
                     self._begin(worker, waiting.pop(0), function, tasks, unfinished)
                 busy = [worker for worker in self._workers if worker.task is not None]
-                if not any(lost is None or worker.task < lost[0] for worker in busy):  # type: ignore[operator]
+                if not any(failed is None or worker.task < failed[0] for worker in busy):  # type: ignore[operator]
                     break
-                for worker, kind, value in self._hear(busy):
+                for worker, kind, value in self._receive(busy):
                     number = worker.task
-                    if number is None:  # it replied, and then it died
+                    if number is None:  # it replied and then died
                         if worker in self._workers:
                             self._replace(worker)
                         continue
                     if kind in ("done", "refused"):
                         worker.task = None
                         unfinished.discard(number)
-                        if worker.grown > self._leak:
+                        if worker.grown > self._max_growth:
                             self._replace(worker)
                         if kind == "refused":
                             raise value
@@ -210,13 +213,13 @@ class Workers:
                     failures[number] += 1
                     if failures[number] < TRIES:
                         waiting = sorted([*waiting, number])
-                    elif lost is None or number < lost[0]:
-                        lost = number, value
+                    elif failed is None or number < failed[0]:
+                        failed = number, value
         finally:
             for worker in [worker for worker in self._workers if worker.task is not None]:
                 self._replace(worker)
-        if lost is not None:
-            raise WorkerFailed(lost[0], f"failed {TRIES} times; the last time {lost[1]}.")
+        if failed is not None:
+            raise WorkerFailed(failed[0], f"failed {TRIES} times; the last time {failed[1]}.")
 
     def _idle(self) -> list[_Worker]:
         """Workers without a task; new ones as long as there are too few."""
@@ -229,37 +232,37 @@ class Workers:
     def _begin(
         self, worker: _Worker, number: int, function: Any, tasks: Sequence[tuple[Any, ...]], unfinished: set[int]
     ) -> None:
-        worker.task, worker.heard = number, self._clock()
+        worker.task, worker.last_message = number, self._clock()
         unfinished.add(number)
         try:
             worker.pipe.send((function, tasks[number]))
         except OSError:
-            return  # it has died; the pipe will say so
+            return  # the worker has died; `_receive` reports it
 
-    def _hear(self, busy: list[_Worker]) -> Iterator[tuple[_Worker, str, Any]]:
-        """(worker, kind, value): done, refused, raised or lost. Waits a moment for the first."""
+    def _receive(self, busy: list[_Worker]) -> Iterator[tuple[_Worker, str, Any]]:
+        """(worker, kind, value) with kind done, refused, raised or failed. Waits up to 0.25 s for the first message."""
         began = self._clock()
         connection.wait([worker.pipe for worker in busy], timeout=0.25)
-        paused = max(self._clock() - began - 1.0, 0.0)  # the whole program was stopped or the machine asleep
+        paused = max(self._clock() - began - 1.0, 0.0)  # this process was stopped or the machine suspended
         for worker in busy:
-            worker.heard += paused
+            worker.last_message += paused
             for kind, value, memory in worker.messages():
-                worker.heard = self._clock()
+                worker.last_message = self._clock()
                 if kind == "alive":
                     continue
                 worker.memory = worker.memory or memory
                 worker.grown = memory - worker.memory
                 yield worker, kind, value
-            if worker.task is not None and self._clock() - worker.heard > self._patience:
-                yield worker, "lost", f"its worker gave no sign of life for {self._patience:.0f} s"
+            if worker.task is not None and self._clock() - worker.last_message > self._timeout:
+                yield worker, "failed", f"its worker sent no heartbeat for {self._timeout:.0f} s"
 
     def _replace(self, worker: _Worker) -> None:
-        """End a worker; the next idle place is a new one's."""
+        """End a worker; `_idle` starts another."""
         self._workers.remove(worker)
         worker.end()
 
     def close(self) -> None:
-        """End the workers without waiting for what they do."""
+        """End the workers without waiting for their tasks."""
         while self._workers:
             self._replace(self._workers[0])
 
@@ -271,5 +274,5 @@ class Workers:
 
 
 def open_workers(runtime: Runtime) -> Workers:
-    """The processes that play; they give up when a stop is requested."""
+    """Worker processes for a program: they end when it is asked to stop."""
     return Workers(runtime.workers, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout)
