@@ -1,8 +1,8 @@
-"""What V and M learn, measured: fills docs/results/learning.json row by row and renders the page beside it.
+"""Fills docs/results/learning.json, the figures of V and M, and renders learning.md from it.
 
 `python -m benchmarks.pages.learning models Pong 0` collects, trains V and M with the laptop preset and
-seed 0, and keeps their figures; `losses Pong 0` trains V in several forms on equally many images; without arguments
-it only renders. Episodes and runs stay in build/learning, so a row can be interrupted and asked for again.
+seed 0; `losses Pong 0` trains V with several losses and networks on equally many images; without arguments it only
+renders. Episodes and runs stay in build/learning, so an interrupted row resumes.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.markdown import markdown_table, replaced
+from benchmarks.pages.markdown import markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, PAGE, BUILD = (
@@ -25,28 +25,28 @@ ROWS, PAGE, BUILD = (
 )
 ENVS = ("Pong", "LunarLander", "Breakout", "CarRacing")
 BATCHES = 200  # of 64 frames, in the comparison of losses
-_PAPER = ("--set", "pixels=0", "--set", "rarity=0", "--set", "moments=0")
-_SMALL = ("--vae", "small")
+_PAPER = ("--set", "reconstruction_nats=0", "--set", "pixel_weighting=0", "--set", "position_targets=0")
+_SMALL = ("--network", "small")
 FORMS: dict[str, tuple[str, ...]] = {
-    "small, our loss (bf16)": (*_SMALL, "--precision", "bf16"),
-    "small, our loss (fp32)": (*_SMALL, "--precision", "fp32"),
-    "small, without moments": (*_SMALL, "--set", "moments=0"),
+    "small, default loss (bf16)": (*_SMALL, "--precision", "bf16"),
+    "small, default loss (fp32)": (*_SMALL, "--precision", "fp32"),
+    "small, without position targets": (*_SMALL, "--set", "position_targets=0"),
     "small, the paper's loss": (*_SMALL, *_PAPER),
-    "paper's network, our loss": ("--vae", "paper"),
-    "paper's network and loss": ("--vae", "paper", *_PAPER),
+    "paper's network, default loss": ("--network", "paper"),
+    "paper's network and loss": ("--network", "paper", *_PAPER),
 }
 
 
 def wm(command: str, *options: str) -> dict[str, Any]:
-    """What a command says with --json."""
+    """The JSON object that a command prints."""
     words = [sys.executable, "-c", "from stages.cli import main; main()", command, *options, "--json"]
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def collected(env: str) -> Path:
-    """The episodes of an environment, as the laptop preset collects them; the same for every seed and form."""
+def collect(env: str) -> Path:
+    """The dataset of the laptop preset, the same for every seed and loss."""
     path = BUILD / f"{env}.zarr"
     wm("collect", "--env", env, "--data", str(path), "--preset", "laptop", "--workers", "1")
     return path
@@ -54,7 +54,7 @@ def collected(env: str) -> Path:
 
 def models(env: str, seed: int) -> None:
     """One row: V and M of the laptop preset."""
-    where = ("--env", env, "--data", str(collected(env)), "--run", str(BUILD / f"{env}-{seed}"))
+    where = ("--env", env, "--data", str(collect(env)), "--run", str(BUILD / f"{env}-{seed}"))
     options = (*where, "--preset", "laptop", "--seed", str(seed))
     vae, mdnrnn = wm("train-vae", *options), wm("train-mdnrnn", *options)
     keep = ("probe", "validation_error", "mean_picture_error", "validation_kl", "rows", "precision", "steps")
@@ -64,19 +64,18 @@ def models(env: str, seed: int) -> None:
 
 
 def losses(env: str, seed: int) -> None:
-    """One row for every form of V."""
-    data = collected(env)
+    """One row for every loss and network of V."""
+    data = collect(env)
     for number, (form, extra) in enumerate(FORMS.items()):
         run = BUILD / f"{env}-{seed}-{number}"
         options = ("--env", env, "--data", str(data), "--run", str(run), "--preset", "laptop", "--seed", str(seed))
-        found = wm("train-vae", *options, *extra, "--steps", str(BATCHES))
-        keep = ("probe", "validation_error")
-        row = {name: found["metrics"][name] for name in keep}
+        metrics = wm("train-vae", *options, *extra, "--steps", str(BATCHES))["metrics"]
+        row = {name: metrics[name] for name in ("probe", "validation_error")}
         add({"kind": "losses", "env": env, "seed": seed, "form": form, **row})
 
 
 def add(row: dict[str, Any]) -> None:
-    """Put a row in its place; another one being added at the same time waits."""
+    """Insert a row, or replace the one with the same key, under a lock."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -91,7 +90,7 @@ def add(row: dict[str, Any]) -> None:
 
 
 def spread(values: Iterable[float | None], digits: int = 2) -> str:
-    """Median, and from where to where, over seeds."""
+    """Median and range over seeds."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return "–"
@@ -101,75 +100,75 @@ def spread(values: Iterable[float | None], digits: int = 2) -> str:
 
 def page(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    whole = [row for row in rows if row["kind"] == "models"]
+    trained = [row for row in rows if row["kind"] == "models"]
     parts = [
+        "<!-- Rendered by `python -m benchmarks.pages.learning`; do not edit. -->\n",
         "# What V and M learn\n",
-        "Median over training seeds, and their range; all on held-out episodes. A row is one command: "
-        "`python -m benchmarks.pages.learning models Pong 0` collects and trains V and M with the laptop preset, "
-        "`losses Pong 0` compares losses. Without arguments it renders this page from learning.json, which holds the "
-        "commits.\n",
-        "## V: what a linear probe reads from a sampled z\n",
-        "R2 on held-out episodes; untrained is the same network before training. Motions (marked *) cannot be seen in "
-        "one frame.\n",
-        _probes(whole),
-        "## M: against what guesses as well\n",
-        _guesses(whole),
+        "Median and range over three training seeds, on validation episodes. `python -m benchmarks.pages.learning models "
+        "Pong 0` measures a row: it collects and trains V and M with the laptop preset; `losses Pong 0` compares losses. "
+        "learning.json has the commit of each row; all are older than version 0.3.0.\n",
+        "## Overview\n",
+        summary(trained),
+        "## V: linear probes of a sampled z\n",
+        "R2 on validation episodes; untrained is the same network before training. Labels marked * describe motion, "
+        "which a single RGB frame does not show.\n",
+        _probes(trained),
+        "## M: negative log-likelihood and baselines\n",
+        _likelihoods(trained),
         "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the better of "
         "persistence and the mean latent (1: no better).\n",
-        _open_loop(whole),
+        _open_loop(trained),
         "## M: rewards, ends and motion\n",
-        _events(whole),
-        "R2 of a linear probe for what moves how fast:\n",
-        _motion(whole),
+        _events(trained),
+        "R2 of a linear probe of velocities:\n",
+        _velocities(trained),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
-        "Worst and mean R2 over what a frame shows (a label that is not read at all counts 0), and squared error a "
-        "frame. Breakout's are of pictures, CarRacing's of 32 latents without orientation_targets; their presets have "
-        "come to show what moves (`--show moving`) and to tell orientation_targets in 24.\n",
+        "Worst and mean R2 over the labels that a frame shows (a label that cannot be decoded counts 0), and squared "
+        "error per frame. Breakout's rows are of RGB frames and CarRacing's of 32 latents without orientation targets; "
+        "their presets now use `--observation foreground`, and 24 latents with orientation targets.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Markdown for README: medians only."""
-    whole = [row for row in rows if row["kind"] == "models"]
+    """Markdown: medians, one line per environment."""
     lines = []
-    for env in _envs(whole):
-        some = [row for row in whole if row["env"] == env]
-        probes = some[0]["vae"]["probe"]
-        shown = [name for name in probes if name not in _hidden(env)]
-        moving = some[0]["mdnrnn"]["velocity"]
+    for env in _envs(rows):
+        own = [row for row in rows if row["env"] == env]
+        labels = [name for name in own[0]["vae"]["probe"] if name not in _hidden(env)]
+        velocities = own[0]["mdnrnn"]["velocity"]
         lines.append(
             [
                 env,
-                ", ".join(f"{name} {_middle(row['vae']['probe'][name]['r2'] for row in some)}" for name in shown),
-                *(_middle(row["mdnrnn"][name] for row in some) for name in ("nll", "nll_linear")),
-                _middle(_share(row, "15") for row in some),
-                _middle(row["mdnrnn"]["reward"]["recall"] for row in some),
-                ", ".join(f"{name.removeprefix('motion of ')} {_middle(_known(some, name))}" for name in moving),
+                ", ".join(f"{name} {_median(row['vae']['probe'][name]['r2'] for row in own)}" for name in labels),
+                *(_median(row["mdnrnn"][name] for row in own) for name in ("nll", "nll_linear")),
+                _median(_share(row, "15") for row in own),
+                _median(row["mdnrnn"]["reward"]["recall"] for row in own),
+                ", ".join(f"{name.removeprefix('motion of ')} {_median(_of_zh(own, name))}" for name in velocities),
             ]
         )
     head = [
         "environment",
         "V: R2 of",
-        "M: nats a dimension",
+        "M: nats per dimension",
         "linear autoregression",
-        "open loop at 15 steps*",
-        "unusual rewards foretold**",
-        "[z, h]: R2 of the motion of",
+        "open loop, 15 steps\\*",
+        "recall of rare rewards\\*\\*",
+        "[z, h]: R2 of the velocity of",
     ]
     notes = (
-        "\n\\* squared error, as a share of the better of persistence and the mean latent. \\*\\* recall within one "
-        "step, at precision 0.5.\n"
+        "\n\\* squared error as a share of the better of persistence and the mean latent. \\*\\* within one step, at "
+        "precision 0.5.\n"
     )
     return markdown_table(head, lines) + notes
 
 
-def _known(rows: list[dict[str, Any]], name: str) -> list[float | None]:
+def _of_zh(rows: list[dict[str, Any]], name: str) -> list[float | None]:
     return [row["mdnrnn"]["velocity"][name]["z_h"] for row in rows]
 
 
-def _middle(values: Iterable[float | None]) -> str:
+def _median(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{statistics.median(known):.2f}" if known else "–"
 
@@ -199,17 +198,17 @@ def _probes(rows: list[dict[str, Any]]) -> str:
                 for key in ("r2", "untrained", "error")
             ]
             lines.append([env, name + star, *figures])
-    return markdown_table(["environment", "what", "R2", "untrained", "error (its units)"], lines)
+    return markdown_table(["environment", "label", "R2", "untrained", "error (the label's units)"], lines)
 
 
-def _guesses(rows: list[dict[str, Any]]) -> str:
+def _likelihoods(rows: list[dict[str, Any]]) -> str:
     names = ("nll", "nll_linear", "nll_persistence", "nll_marginal")
     lines = [
         [env, *(spread(_of(rows, env, lambda row: row["mdnrnn"][name])) for name in names)]  # noqa: B023
         for env in _envs(rows)
     ]
     return markdown_table(
-        ["nats a dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines
+        ["nats per dimension of the next z", "M", "linear autoregression", "persistence", "marginal"], lines
     )
 
 
@@ -237,18 +236,24 @@ def _events(rows: list[dict[str, Any]]) -> str:
             ("end", "brier_rate", 5),
         ]
         figures = [spread(_of(rows, env, lambda row: row["mdnrnn"][a][b]), digits) for a, b, digits in parts]  # noqa: B023
-        lines.append([env, *figures, spread(_of(rows, env, _foretold))])
-    head = ["environment", "reward: rank correlation", "recall at precision 0.5", "end: Brier score", "of the rate",
-            "foretold for one that happened"]  # fmt: skip
+        lines.append([env, *figures, spread(_of(rows, env, _expected_ends))])
+    head = [
+        "environment",
+        "reward: rank correlation",
+        "recall at precision 0.5",
+        "end: Brier score",
+        "of the base rate",
+        "predicted ends per real end",
+    ]
     return markdown_table(head, lines)
 
 
-def _foretold(row: dict[str, Any]) -> float | None:
+def _expected_ends(row: dict[str, Any]) -> float | None:
     end = row["mdnrnn"]["end"]
     return float(end["expected"] / end["happened"]) if end["happened"] else None
 
 
-def _motion(rows: list[dict[str, Any]]) -> str:
+def _velocities(rows: list[dict[str, Any]]) -> str:
     lines = []
     for env in _envs(rows):
         for name in next(row for row in rows if row["env"] == env)["mdnrnn"]["velocity"]:
@@ -257,24 +262,24 @@ def _motion(rows: list[dict[str, Any]]) -> str:
                 for key in ("z", "z_h", "z_untrained_h")
             ]
             lines.append([env, name, *figures])
-    return markdown_table(["environment", "what", "z", "[z, h]", "[z, untrained h]"], lines)
+    return markdown_table(["environment", "label", "z", "[z, h]", "[z, untrained h]"], lines)
 
 
-def _shown(row: dict[str, Any]) -> list[float]:
+def _r2_of_labels(row: dict[str, Any]) -> list[float]:
     hidden = _hidden(row["env"])
-    known = {name: reading["r2"] for name, reading in row["probe"].items() if name not in hidden}
-    return [max(value, 0.0) for value in known.values() if value is not None]
+    values = (probe["r2"] for name, probe in row["probe"].items() if name not in hidden)
+    return [max(value, 0.0) for value in values if value is not None]
 
 
 def _forms(rows: list[dict[str, Any]]) -> str:
     lines = []
     for env in _envs(rows):
         for form in FORMS:
-            some = [row for row in rows if row["form"] == form]
+            own = [row for row in rows if row["form"] == form]
             figures = [
-                spread(_of(some, env, lambda row: min(_shown(row)))),
-                spread(_of(some, env, lambda row: statistics.mean(_shown(row)))),
-                spread(_of(some, env, lambda row: row["validation_error"]), 1),
+                spread(_of(own, env, lambda row: min(_r2_of_labels(row)))),
+                spread(_of(own, env, lambda row: statistics.mean(_r2_of_labels(row)))),
+                spread(_of(own, env, lambda row: row["validation_error"]), 1),
             ]
             lines.append([env, form, *figures])
     return markdown_table(["environment", "V", "worst R2", "mean R2", "squared error"], lines)
@@ -287,8 +292,6 @@ def main() -> None:
     else:
         rows = json.loads(ROWS.read_text())
         PAGE.write_text(page(rows))
-        readme = ROOT / "README.md"
-        readme.write_text(replaced(readme.read_text(), "learning", summary(rows)))
 
 
 if __name__ == "__main__":

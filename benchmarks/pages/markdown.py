@@ -1,4 +1,4 @@
-"""What the pages have in common: tables, and their places in README."""
+"""Markdown tables, and the markers in README that they are rendered between."""
 
 from collections.abc import Iterable
 

@@ -1,0 +1,92 @@
+"""The rows of docs/results.json: the evaluations of a run, with the search's curve and the dream's report."""
+
+import hashlib
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from stages.options import Sources, preset_names
+from wm.settings import ControllerSettings, CurriculumSettings
+
+Row = dict[str, Any]
+KEYS = ("env", "agent", "preset", "training_seeds")  # a new row replaces the one with the same
+_DREAM = (
+    "policies", "rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95", "dream_return", "dream_return_ci95",
+    "real_return", "real_return_ci95", "dream_length", "real_length", "z_variance_ratio", "open_loop", "temperature",
+)  # fmt: skip
+
+
+def rows_of(run: Path, preset: str) -> list[Row]:
+    """The rows of the random policy and of every evaluated controller or Dreamer of a run."""
+    rows = []
+    for folder in sorted(path.parent for path in (run / "evaluation").glob("[!.]*/manifest.json")):
+        manifest = _manifest(folder)
+        score = manifest["metrics"]
+        row = {
+            "env": score["env"],
+            "agent": "random",
+            "preset": None,
+            "training_seeds": [],
+            "mean": round(score["mean"], 2),
+            "ci95": round(score["ci95"], 2),
+            "episodes": score["episodes"],
+            "env_steps": score.get("env_steps", 0),
+            "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
+            "command": _command(run, score["env"], folder.name, score["episodes"], preset),
+            "commit": manifest["provenance"]["commit"],
+            "sha256": hashlib.sha256((folder / "score.json").read_bytes()).hexdigest(),
+        }
+        if folder.name != "random":
+            recipe = _manifest(run / folder.name)["recipe"]
+            row |= {
+                "agent": agent_of(run, recipe, preset, score["env"]),
+                "preset": preset,
+                "training_seeds": [recipe["settings"]["seed"]],
+                "curve": _curve(run / folder.name, recipe["kind"]),
+            }
+            if folder.name == "controller" and (run / "dream" / "manifest.json").exists():
+                metrics = _manifest(run / "dream")["metrics"]
+                row["dream"] = {name: metrics[name] for name in _DREAM}
+        rows.append(row)
+    return rows
+
+
+def agent_of(run: Path, recipe: dict[str, Any], preset: str, env: str) -> str:
+    """The agent's name: its algorithm, and whatever differs from the preset: C's memory, where it was evolved, and the
+    round, unless it is the preset's last."""
+    if recipe["kind"] == "dreamer":
+        return "dreamer"
+    number = next((part.removeprefix(".") for part in run.suffixes if part.startswith(".round")), "round1")
+    later = number != "round1"
+    expected = Sources(preset).resolve("train-controller", ControllerSettings, env, later=later)[0].memory
+    rounds = Sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
+    memory, place = recipe["settings"]["memory"], recipe["settings"]["in_"]
+    parts = ["cma", memory if memory != expected else "", place if place != "real" else ""]
+    return "-".join(filter(None, [*parts, number if number != f"round{rounds}" else ""]))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return manifest
+
+
+def _command(run: Path, env: str, name: str, episodes: int, preset: str) -> str:
+    agent = "" if name == "controller" else f" --agent {name}"
+    named = f" --preset {preset}" if preset in preset_names() else ""  # `wm train-dreamer` has presets of its own
+    place = f" --run runs/{run.name}" if run.suffixes else ""
+    return f"wm evaluate --env {env}{named}{place} --episodes {episodes}{agent}"
+
+
+def _curve(controller: Path, kind: str) -> list[list[float]]:
+    """(environment steps, validated mean) of a search; of a Dreamer the mean of its last training episodes."""
+    steps, points = 0, []
+    if kind == "dreamer":
+        lines = [json.loads(line) for line in (controller / "metrics.jsonl").read_text().splitlines()]
+        return [[line["step"], round(line["episode_return"], 3)] for line in lines if "episode_return" in line]
+    for line in (controller / "generations.jsonl").read_text().splitlines():
+        generation = json.loads(line)
+        steps += generation["env_steps"]
+        if "validation" in generation:
+            points.append([steps, round(statistics.fmean(generation["validation"]), 2)])
+    return points
