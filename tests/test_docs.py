@@ -60,6 +60,23 @@ def test_a_document_keeps_to_its_length(name: str, most: int) -> None:
     assert 50 < len((ROOT / name).read_text().splitlines()) <= most
 
 
+def test_the_architectures_import_table_is_the_tested_one() -> None:
+    from tests.test_architecture import ALLOWED, FOUNDATION
+
+    table = (ROOT / "ARCHITECTURE.md").read_text().split("## Imports")[1].split("##")[0]
+    rows = re.findall(r"^\| (\w+) \| ([\w, ]+) \|$", table, re.M)
+    expected = {part: ", ".join(sorted(may)) or "nothing" for part, may in ALLOWED.items() if part not in FOUNDATION}
+    assert dict(rows) == expected
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted(ROOT.glob("*.md")), ROOT / "docs" / "how-to.md", ROOT / "docs" / "formats.md"]
+)
+def test_paths_that_a_document_names_exist(path: Path) -> None:
+    for name in re.findall(r"`((?:wm|stages|tests|benchmarks|docs)/[a-z][\w./-]+)`", path.read_text()):
+        assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
 def test_links_between_documents_resolve() -> None:
     for path in DOCUMENTS:
         for link in LINK.findall(path.read_text()):

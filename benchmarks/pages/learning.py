@@ -104,8 +104,9 @@ def page(rows: list[dict[str, Any]]) -> str:
     parts = [
         "<!-- Rendered by `python -m benchmarks.pages.learning`; do not edit. -->\n",
         "# What V and M learn\n",
-        "Median and range over three training seeds, on validation episodes. `python -m benchmarks.pages.learning models "
-        "Pong 0` measures a row: it collects and trains V and M with the laptop preset; `losses Pong 0` compares losses. "
+        "Median and range over three training seeds, on validation episodes. "
+        "`python -m benchmarks.pages.learning models Pong 0` measures a row: it collects and trains V and M with the "
+        "laptop preset; `losses Pong 0` compares losses. "
         "learning.json has the commit of each row; all are older than version 0.3.0.\n",
         "## Overview\n",
         summary(trained),
