@@ -7,10 +7,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from stages.collect import Collection, describe, play_episode
-from stages.session import Session
+from wm.envs.registry import EnvConfig
 from wm.episodes.writer import Writer, create
-from wm.settings import CollectSettings
+from wm.rollouts.collection import Collection, describe, play_episode
 
 
 class Collector:
@@ -18,9 +17,8 @@ class Collector:
 
     def __init__(self, env: str, render: str = "exact") -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="wm-bench-"))
-        settings = CollectSettings(policy="random", render=render)
         self._collection: Collection
-        self._collection, recipe = describe(Session(env), settings)
+        self._collection, recipe = describe(EnvConfig(env, render=render), "random", seed=0, max_steps=0)
         create(self._folder / "d.zarr", recipe)
         self._writer = Writer(self._folder / "d.zarr", recipe)
         self._numbers = itertools.count()

@@ -34,7 +34,7 @@ def lockstep(env: str, num_envs: int, render: str = "exact", vae: str = "small")
     space, spec = ActionSpace.of(envs[0].action_space), recipe.spec()
     head = spec.head if spec.head != "auto" else "tanh"
     model = MdnRnn(LATENT, space.width, HIDDEN, MIXTURES, 10.0).requires_grad_(False)
-    controller = Controller(LATENT + HIDDEN, space, head, spec.ordered)
+    controller = Controller(LATENT + HIDDEN, space, head, spec.ordered_actions)
     candidates = 0.1 * np.random.default_rng(0).standard_normal((CANDIDATES, controller.parameters), np.float32)
     agent = VmcAgent(build(vae, 64, 3, LATENT).requires_grad_(False), model, controller, candidates, num_envs)
     seeds = itertools.count()

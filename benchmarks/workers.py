@@ -4,15 +4,15 @@ import statistics
 import time
 
 from benchmarks.measure import report
-from stages.collect import describe, play_episode
 from stages.session import Session
-from wm.settings import CollectSettings
+from wm.envs.registry import EnvConfig
+from wm.rollouts.collection import describe, play_episode
 
 EPISODES = 24
 
 
 def speed(env: str, workers: int) -> float:
-    collection, _ = describe(Session(env), CollectSettings(policy="random"))
+    collection, _ = describe(EnvConfig(env), "random", seed=0, max_steps=0)
     with Session(env, workers=workers).open_workers() as pool:
         list(pool.map(play_episode, [(collection, index) for index in range(2 * workers)]))
         began = time.perf_counter()

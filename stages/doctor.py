@@ -108,9 +108,10 @@ def _room() -> Iterator[Check]:
 
 
 def _environments() -> Iterator[Check]:
-    from wm.envs.registry import NAMED, EnvConfig
+    from wm.envs.known_envs import KNOWN_ENVS
+    from wm.envs.registry import EnvConfig
 
-    for name, spec in NAMED.items():
+    for name, spec in KNOWN_ENVS.items():
         try:
             began = time.monotonic()
             env = EnvConfig(name).make()

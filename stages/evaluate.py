@@ -73,7 +73,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
     run = _plan_run(session, settings)
     done = run.current() is not None
     workers = session.open_workers().count
-    steps = EnvConfig(session.env).rows_per_episode * settings.episodes
+    steps = EnvConfig(session.env).random_steps * settings.episodes
     what = "up to date" if done else f"{settings.episodes} test episodes, and as many of the random policy"
     span = (0.0, 0.0) if done else (steps / 1500 / workers, 2 * steps / 150 / workers)
     return Plan("evaluate", run.folder, what, 0 if done else 50_000, playing_memory(workers), span)
@@ -230,8 +230,8 @@ def protocol_of(env: EnvConfig) -> str:
     """How the environment is played, in words that a score is quoted with."""
     spec = env.spec()
     notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
-    if spec.serve is not None:
-        notes.append("our agent serves after a reset and a lost life")
+    if spec.fire_action is not None:
+        notes.append("our agent presses FIRE after a reset and a lost life")
     if OBSERVATIONS[env.observation]:
         notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
     if env.action_repeat > 1:

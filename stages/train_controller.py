@@ -59,7 +59,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = _run(session, settings, vae, mdnrnn)
     controller = build_controller(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
     workers = session.open_workers().count
-    steps = most_steps(settings, vae.env.rows_per_episode)
+    steps = most_steps(settings, vae.env.random_steps)
     done = run.current() is not None
     what = "up to date" if done else f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
     if not done and (why := run.why_stale()):

@@ -13,7 +13,7 @@ import pytest
 import wm
 from stages import cli
 from stages.options import PRESETS, Sources, preset_names
-from wm.envs.registry import NAMED
+from wm.envs.known_envs import KNOWN_ENVS
 from wm.settings import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,10 +49,10 @@ def test_every_setting_has_a_sentence(name: str) -> None:
 def test_presets_name_real_commands_settings_and_environments(preset: str) -> None:
     tables = tomllib.loads((PRESETS / f"{preset}.toml").read_text())
     for command in COMMANDS:
-        for env in ("", *NAMED):
+        for env in ("", *KNOWN_ENVS):
             Sources(preset=preset).resolve(command, COMMANDS[command], env)
         for name, value in tables.get(command, {}).items():
-            assert not isinstance(value, dict) or name in NAMED
+            assert not isinstance(value, dict) or name in KNOWN_ENVS
 
 
 @pytest.mark.parametrize(("name", "most"), [("README.md", 150), ("ARCHITECTURE.md", 200)])

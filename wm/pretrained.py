@@ -250,7 +250,7 @@ def build_controller(mdnrnn: TrainedMdnRnn, config: ControllerConfig, env: EnvCo
     """C for this M and environment."""
     inputs = mdnrnn.model.latent + (0 if config.memory == "none" else mdnrnn.model.hidden)
     spec = env.spec()
-    return Controller(inputs, mdnrnn.space, config.head, spec.ordered, config.hidden, spec.serve)
+    return Controller(inputs, mdnrnn.space, config.head, spec.ordered_actions, config.hidden, spec.fire_action)
 
 
 def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:

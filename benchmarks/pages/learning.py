@@ -183,9 +183,9 @@ def _envs(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _hidden(env: str) -> tuple[str, ...]:
-    from wm.envs.registry import find
+    from wm.envs.registry import find_env
 
-    known = find(env).probe
+    known = find_env(env).probe
     return known.hidden if known else ()
 
 

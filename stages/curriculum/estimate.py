@@ -251,7 +251,7 @@ class _World:
         with torch.inference_mode():
             seeing = _timed(lambda: eye.see(frames)) / NUM_ENVS
             remembering = _timed(lambda: memory.lstm(seen)) / NUM_ENVS
-        longest = -(-(limit or 10 * EnvConfig(chain.env).rows_per_episode) // collect.action_repeat)
+        longest = -(-(limit or 10 * EnvConfig(chain.env).random_steps) // collect.action_repeat)
         return cls(frame.shape, space.width, vae.latent, longest, stepping + seeing + remembering)
 
     def estimate(self, step: Step, rows: int) -> Plan:

@@ -11,7 +11,7 @@ from stages.session import Session
 from stages.stage import Plan, Result
 from wm.artifacts.manifest import sha256_json
 from wm.dreamer.replay_store import replay_path
-from wm.envs.registry import find
+from wm.envs.registry import find_env
 from wm.settings import COMMANDS, CURRICULA, ControllerSettings, CurriculumSettings, Settings, VaeSettings
 
 
@@ -114,7 +114,7 @@ def env_names(settings: CurriculumSettings) -> list[str]:
     """The environments in order, each one checked. Raises UsageProblem for an unknown one."""
     names = CURRICULA.get(settings.envs) or [name.strip() for name in settings.envs.split(",") if name.strip()]
     for name in names:
-        find(name)
+        find_env(name)
     return list(dict.fromkeys(names))
 
 

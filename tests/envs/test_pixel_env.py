@@ -83,7 +83,7 @@ def test_an_action_is_held_and_its_rewards_add_up() -> None:
 def test_what_is_known_of_an_environment_is_told_in_actions() -> None:
     assert EnvConfig("CarRacing").max_idle == 100
     assert EnvConfig("CarRacing", action_repeat=3).max_idle == 34
-    assert EnvConfig("CarRacing", action_repeat=3).rows_per_episode == 334
+    assert EnvConfig("CarRacing", action_repeat=3).random_steps == 334
 
 
 def test_an_action_is_let_go_where_the_episode_ends() -> None:

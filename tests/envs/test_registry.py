@@ -1,13 +1,16 @@
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from wm.envs.registry import NAMED, EnvConfig, find
-from wm.errors import MissingPackage, UsageProblem
+from tests.conftest import TINY
+from wm.envs.known_envs import KNOWN_ENVS
+from wm.envs.registry import EnvConfig, find_env, require_same_observation
+from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", sorted(KNOWN_ENVS))
 def test_every_named_environment_shows_frames_and_labels(name: str) -> None:
     env = EnvConfig(name).make(labelled=True)
     frame, info = env.reset(seed=1)
@@ -32,9 +35,9 @@ def test_size_gray_and_action_space_are_chosen() -> None:
 
 def test_a_misspelt_name_gets_a_suggestion() -> None:
     with pytest.raises(UsageProblem, match="did you mean Pong"):
-        find("Pnog")
+        find_env("Pnog")
     with pytest.raises(UsageProblem, match="did you mean LunarLander"):
-        find("lunarlander")
+        find_env("lunarlander")
 
 
 def test_any_gymnasium_id_works_as_it_is() -> None:
@@ -59,3 +62,18 @@ def test_an_episode_does_not_depend_on_what_was_played_before(name: str) -> None
     used, fresh = EnvConfig(name).make(), EnvConfig(name).make()
     play(used, 7)
     assert play(used, 3) == play(fresh, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("observation", EnvConfig(TINY)),
+        ("size", EnvConfig(TINY, 32, observation="foreground")),
+        ("gray", EnvConfig(TINY, gray=True, observation="foreground")),
+    ],
+)
+def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvConfig) -> None:
+    trained = EnvConfig(TINY, observation="foreground")
+    require_same_observation(trained, replace(trained, render="gymnasium"))
+    with pytest.raises(RecipeMismatch, match=f"^{name} is .* `--set {name}="):
+        require_same_observation(trained, asked)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.conftest import make_episode
-from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name, rounded
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name, round_labels
 
 
 def test_a_packed_episode_unpacks_to_itself() -> None:
@@ -23,7 +23,7 @@ def test_which_episodes_share_a_part_follows_from_their_rows_alone() -> None:
 def test_labels_are_stored_to_one_part_in_two_thousand() -> None:
     labels = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32) * 100
     labels[7, 1] = np.nan
-    stored = rounded(labels)
+    stored = round_labels(labels)
     assert np.isnan(stored[7, 1])
     assert np.nanmax(np.abs(stored / labels - 1)) <= 1 / 2048
-    assert rounded(np.array([0.0, 1.0, -2.0], np.float32)).tolist() == [0.0, 1.0, -2.0]
+    assert round_labels(np.array([0.0, 1.0, -2.0], np.float32)).tolist() == [0.0, 1.0, -2.0]

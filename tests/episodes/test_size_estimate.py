@@ -2,21 +2,21 @@ from pathlib import Path
 
 from tests.conftest import RECIPE, make_episode, write_dataset
 from wm.artifacts import durable
-from wm.episodes.size_estimate import SAMPLE_EPISODES, expected, is_enough
+from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 
 
 def test_a_few_long_episodes_or_many_short_ones_are_enough() -> None:
     long, short = make_episode(0, rows=1000).pack(), make_episode(0, rows=20).pack()
-    assert not is_enough([long] * 3, 50)
-    assert is_enough([long] * 4, 50)
-    assert not is_enough([short] * (SAMPLE_EPISODES - 1), 50)
-    assert is_enough([short] * SAMPLE_EPISODES, 50)
-    assert is_enough([short] * 2, 2)
+    assert not sample_suffices([long] * 3, 50)
+    assert sample_suffices([long] * 4, 50)
+    assert not sample_suffices([short] * (SAMPLE_EPISODES - 1), 50)
+    assert sample_suffices([short] * SAMPLE_EPISODES, 50)
+    assert sample_suffices([short] * 2, 2)
 
 
 def test_episodes_lost_here_and_there_can_be_estimated_too(tmp_path: Path) -> None:
     sample = [make_episode(index).pack() for index in (3, 4, 90)]
-    need = expected(tmp_path, RECIPE, sample, 100)
+    need = estimate_size(RECIPE, sample, 100)
     taken = durable.folder_size(write_dataset(tmp_path / "d.zarr", 100))
     assert 1.0 <= need.bytes / taken <= 1.5
     assert need.files >= len(list((tmp_path / "d.zarr").rglob("*")))

@@ -11,7 +11,7 @@ from stages.session import Session
 from tests.conftest import SLUG, TINY
 from wm.dreams.env import DreamReturns, imagine
 from wm.dreams.initial_states import CONTEXT
-from wm.envs.registry import EnvConfig, find
+from wm.envs.registry import EnvConfig, find_env
 from wm.episodes.latents import Latents
 from wm.evolution.fitness import Fitness, most_steps
 from wm.models.controller import Controller
@@ -151,7 +151,7 @@ def test_candidates_may_be_drawn_fast_and_stopped_early_but_never_a_validation(
         return [EpisodeResult(job.key, 1.0, 1, True, False) for job in jobs]
 
     monkeypatch.setattr("wm.evolution.fitness.play_jobs", play)
-    monkeypatch.setattr(EnvConfig, "spec", lambda recipe: replace(find(recipe.name), max_idle=7))
+    monkeypatch.setattr(EnvConfig, "spec", lambda recipe: replace(find_env(recipe.name), max_idle=7))
     evaluation, parameters = make(chain, render="fast", max_steps=9, validation_episodes=2)
     evaluation.real(np.zeros((4, parameters), np.float32), 0)
     evaluation.validation(np.zeros(parameters, np.float32))

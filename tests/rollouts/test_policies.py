@@ -39,7 +39,7 @@ def test_brownian_stays_in_its_box_and_moves_little() -> None:
 
 
 def test_a_walk_from_below_the_box_rests_at_its_edge() -> None:
-    policy = BrownianPolicy(BOX, walk_low=(-1.0, -2.0))
+    policy = BrownianPolicy(BOX, low=(-1.0, -2.0))
     policy.begin(0, EpisodeJob(0, 1))
     actions = np.array([policy.act(np.zeros(1), [{}])[0] for _ in range(3000)])
     assert (actions >= [-1, 0]).all()

@@ -3,13 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.collect import Collection, collect, play_episode
+from stages.collect import collect
 from stages.session import Session
 from stages.train_vae import train_vae
 from tests.conftest import RECIPE, TINY
 from wm.envs.registry import EnvConfig
 from wm.episodes.writer import Writer, create
 from wm.errors import BadData
+from wm.rollouts.collection import Collection, play_episode
 from wm.settings import CollectSettings, VaeSettings
 
 

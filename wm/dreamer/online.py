@@ -112,7 +112,7 @@ class Online:
         self._envs = [env.make() for _ in range(settings.num_envs)]
         self.space = ActionSpace.of(self._envs[0].action_space)
         self._totals = np.zeros(settings.num_envs)
-        self._server = auto_fire_for(env.spec().serve, settings.num_envs)
+        self._server = auto_fire_for(env.spec().fire_action, settings.num_envs)
         self._infos: list[dict[str, Any]] = [{} for _ in self._envs]
         self._learn = Updates(session, settings, learner, device)
         self._source = torch.Generator(device)
@@ -197,7 +197,7 @@ class Online:
         ]
         with ExitStack() as opened:
             envs = [opened.enter_context(closing(self._recipe.make())) for _ in self._envs]
-            agent = DreamerAgent(self._dreamer, self.space, len(envs), self._recipe.spec().serve)
+            agent = DreamerAgent(self._dreamer, self.space, len(envs), self._recipe.spec().fire_action)
             played = self._guarded(lambda: list(play(agent, envs, jobs, heartbeat=self._session.stop.raise_if_stopped)))
         self.validation, counts.validated = (
             float(np.mean([outcome.episode_return for outcome in played])),

@@ -1,66 +1,112 @@
-"""The datasets of an environment: whether the one that is there is the one wanted, and what moves to the archive."""
+"""Datasets by recipe: the one at a path, and those of other recipes, which move to the `archive` folder beside it."""
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages import console
-from stages.session import Session
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, locks, manifest
 from wm.artifacts.recipe import differences
 from wm.episodes.dataset import Dataset, committed_parts, fingerprint_of, read_root
+from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 
 PROVENANCE = "provenance.jsonl"
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """Who collected what and when, a line for every go that came to its end; empty where that is not known."""
+    """Who collected what and when: a record for every collection that finished; empty where that is not known."""
     try:
-        lines = (path / PROVENANCE).read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines]
+        records = [json.loads(line) for line in (path / PROVENANCE).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
         return []
-    return [line for line in found if isinstance(line, dict)]
+    return [record for record in records if isinstance(record, dict)]
 
 
-def open_same(path: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """The dataset at `path` if there is one of this recipe, with whatever is missing in between."""
+def find_dataset(path: Path, recipe: dict[str, Any]) -> Dataset | None:
+    """The dataset of this recipe at `path`, possibly with episodes missing; None if no dataset of this recipe exists.
+
+    Raises UsageProblem for a folder that is no dataset.
+    """
+    _refuse_other_folder(path)
     if not path.exists():
         return None
-    if not (path / manifest.NAME).is_file():
+    root = read_root(path)
+    return Dataset(path, root, committed_parts(path)) if fingerprint_of(root) == fingerprint_of(recipe) else None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A locked path for the dataset of one recipe. `dataset` is None before the first episode is collected."""
+
+    path: Path
+    recipe: dict[str, Any]
+    dataset: Dataset | None
+    log: Callable[[str], None]
+
+    def missing(self, episodes: int) -> list[int]:
+        """Indices of the episodes below `episodes` that are still to be collected."""
+        return self.dataset.absent(episodes) if self.dataset else list(range(episodes))
+
+    def open_writer(self, allow: Callable[[int], None]) -> Writer:
+        """Open the dataset for writing. If it is new, it is created; a dataset of another recipe is archived first."""
+        if self.dataset is None:
+            _archive(self.path, self.recipe, self.log)
+            create(self.path, self.recipe)
+        return Writer(self.path, self.recipe, allow)
+
+    def record(self, provenance: dict[str, Any]) -> None:
+        """Append to the dataset's provenance."""
+        durable.append_line(self.path / PROVENANCE, json.dumps(provenance))
+
+
+@contextmanager
+def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[[str], None]) -> Iterator[Claim]:
+    """Lock `path` for the dataset of `recipe`, and restore that dataset if the archive has it.
+
+    A dataset of another recipe stays at `path` until the first episode is written. Raises Locked, UsageProblem for a
+    folder that is no dataset, and with `keep_current` RecipeMismatch for a dataset of another recipe.
+    """
+    _refuse_other_folder(path)  # before a lock file is created next to it
+    with locks.exclusive(path):
+        dataset = find_dataset(path, recipe)
+        if dataset is None and path.exists() and keep_current:
+            raise RecipeMismatch(
+                f"{path} was collected by another recipe ({_changes(path, recipe)}) and --keep-current is given; "
+                "drop the option to archive it, or give another place with --data."
+            )
+        if dataset is None and (archived := _archived(path, recipe)).exists():
+            _archive(path, recipe, log)
+            log(f"episodes: restored from {archived}")
+            os.rename(archived, path)
+            dataset = find_dataset(path, recipe)
+        yield Claim(path, recipe, dataset, log)
+
+
+def _refuse_other_folder(path: Path) -> None:
+    """Raise UsageProblem if something exists at `path` that is no dataset."""
+    if path.exists() and not (path / manifest.NAME).is_file():
         raise UsageProblem(f"{path} exists and is not a dataset; give another place with --data.")
-    old = read_root(path)
-    return Dataset(path, old, committed_parts(path)) if fingerprint_of(old) == fingerprint_of(recipe) else None
 
 
 def _archived(path: Path, recipe: dict[str, Any]) -> Path:
+    """Where the dataset of `recipe` is archived."""
     return path.parent / "archive" / f"{path.stem}-{fingerprint_of(recipe)[:8]}.zarr"
 
 
-def restore_archived_dataset(path: Path, recipe: dict[str, Any], session: Session) -> None:
-    """Bring the wanted dataset back if the archive has it; refuse, if so asked, to touch one of another recipe."""
-    stale = path.exists() and open_same(path, recipe) is None
-    if stale and session.keep_current:
-        why = ", ".join(differences({"settings": read_root(path)}, {"settings": recipe}))
-        raise RecipeMismatch(
-            f"{path} was collected by another recipe ({why}) and --keep-current is given; "
-            "drop the option to archive it, or give another place with --data."
-        )
-    if (archived := _archived(path, recipe)).exists() and (stale or not path.exists()):
-        archive(path, recipe)
-        console.say(f"episodes: found in the archive, moved back from {archived}")
-        os.rename(archived, path)
+def _changes(path: Path, recipe: dict[str, Any]) -> str:
+    """How `recipe` differs from that of the dataset at `path`."""
+    return ", ".join(differences({"settings": read_root(path)}, {"settings": recipe}))
 
 
-def archive(path: Path, recipe: dict[str, Any]) -> None:
-    """Move a dataset of another recipe out of the way."""
+def _archive(path: Path, recipe: dict[str, Any], log: Callable[[str], None]) -> None:
+    """Move the dataset at `path`, of another recipe than `recipe`, to the archive."""
     if not path.exists():
         return
-    old = read_root(path)
-    aside = _archived(path, old)
-    why = ", ".join(differences({"settings": old}, {"settings": recipe}))
-    console.say(f"episodes: {why}; the old ones move to {aside}")
-    durable.make_folder(aside.parent)
-    os.rename(path, aside)
+    target = _archived(path, read_root(path))
+    log(f"episodes: {_changes(path, recipe)}; the dataset of the old recipe moves to {target}")
+    durable.make_folder(target.parent)
+    os.rename(path, target)

@@ -70,14 +70,17 @@ class Dataset:
     @classmethod
     def open(cls, path: Path, upto: int = 0) -> "Dataset":
         """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence."""
-        recipe = read_root(path)
-        parts = committed_parts(path)
-        for first, last in unexplained_gaps(path, parts, bool(recipe.get("evicts"))):
+        dataset = cls(path, read_root(path), committed_parts(path), upto)
+        dataset.require_complete()
+        return dataset
+
+    def require_complete(self) -> None:
+        """Raise BadData if episodes were lost for another reason than quarantine or eviction."""
+        for first, last in unexplained_gaps(self.path, self._all_parts, bool(self.recipe.get("evicts"))):
             raise BadData(
-                f"{path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
-                f"them again, or `wm verify {path} --repair` to go on without them."
+                f"{self.path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
+                f"them again, or `wm verify {self.path} --repair` to continue without them."
             )
-        return cls(path, recipe, parts, upto)
 
     def first(self, count: int) -> "Dataset":
         """The same dataset limited to episodes below index `count` (0: all); nothing is read again."""

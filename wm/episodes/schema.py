@@ -91,7 +91,7 @@ def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArraySpec]:
     return found
 
 
-def rounded(labels: NDArray[np.float32]) -> NDArray[np.float32]:
+def round_labels(labels: NDArray[np.float32]) -> NDArray[np.float32]:
     """Labels as they are stored: eleven significant bits, 1/2048 of the value, which is ample for a probe. The noise
     in the other bits does not compress (LunarLander: 7 of 178 bytes a frame)."""
     bits = np.ascontiguousarray(labels, np.float32).view(np.uint32)

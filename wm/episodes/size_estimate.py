@@ -1,4 +1,4 @@
-"""How large a dataset will be, told from its first episodes."""
+"""An estimate of a dataset's size from its first episodes."""
 
 import math
 from collections.abc import Sequence
@@ -10,36 +10,39 @@ from wm.episodes import schema
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import PackedEpisode
 
-MARGIN = 1.2
-HALF_BLOCK = 2048  # what a file's last block leaves empty, on average
+MARGIN = 1.2  # later episodes may be longer and compress worse; the estimate is 1.0 to 1.5 times the truth
+HALF_BLOCK = 2048  # bytes that a file leaves empty in its last disk block, on average
 SAMPLE_EPISODES = 16
 SAMPLE_ROWS = 4000
 
 
-def is_enough(sample: Sequence[PackedEpisode], wanted: int) -> bool:
-    """Whether so many episodes tell how large and how long the others will be."""
+def sample_suffices(sample: Sequence[PackedEpisode], episodes: int) -> bool:
+    """Whether the sample suffices to estimate the size and length of `episodes`: 16 episodes, or four long ones."""
     rows = sum(episode.rows for episode in sample)
-    return len(sample) >= min(wanted, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
+    return len(sample) >= min(episodes, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
 
 
 @dataclass(frozen=True)
-class Need:
-    """What a number of episodes will take on disk."""
+class SizeEstimate:
+    """Disk space that a number of episodes takes."""
 
     bytes: int
     files: int
 
 
-def expected(path: Path, recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> Need:
-    """What `episodes` like those of the sample will take, with a margin: columns in proportion, and what every part
-    takes however small it is."""
-    builder = PartBuilder(path, recipe, sample[0].index)
+def estimate_size(recipe: dict[str, Any], sample: Sequence[PackedEpisode], episodes: int) -> SizeEstimate:
+    """Disk space of `episodes` like those of the sample, with a margin.
+
+    Columns grow in proportion to the episodes. Metadata is counted for every part, however small the part is.
+    """
+    builder = PartBuilder(Path(), recipe, sample[0].index)
     for episode in sample:
-        builder.add(replace(episode.unpack(), index=builder.last))  # they need not follow each other
+        # The sample may have gaps, where episodes are collected again that were lost.
+        builder.add(replace(episode.unpack(), index=builder.last))
     files = builder.files()
     columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))
-    fixed = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK
+    metadata = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK
     length = builder.rows / len(sample)
     parts = math.ceil(episodes * max(length / (schema.PART_ROWS + length / 2), 1 / schema.BLOCK_EPISODES))
-    size = (columns / len(sample) * episodes + fixed * parts) * MARGIN
-    return Need(int(size), 2 * len(files) * parts + 16)
+    size = (columns / len(sample) * episodes + metadata * parts) * MARGIN
+    return SizeEstimate(int(size), 2 * len(files) * parts + 16)

@@ -87,7 +87,7 @@ def make_agent(
 
     if isinstance(player, DreamerSpec):
         trained = _dreamer(player)
-        return DreamerAgent(trained.model, trained.space, num_envs, player.env.spec().serve)
+        return DreamerAgent(trained.model, trained.space, num_envs, player.env.spec().fire_action)
     vae, mdnrnn, controller = _models(player)
     if candidates is None:
         candidates = np.array([player.parameters], np.float32)

@@ -63,16 +63,19 @@ class StickyPolicy(_ObservationFree):
 
 
 class BrownianPolicy(_ObservationFree):
-    """A random walk (continuous actions only) within the box, or from `walk_low` up: values below the box are
-    clipped to its edge, so that a pedal can stay released for a while."""
+    """A random walk within the box of a continuous action space.
 
-    def __init__(self, space: ActionSpace, num_envs: int = 1, walk_low: Sequence[float] | None = None) -> None:
+    With `low`, the walk has these lower bounds and its actions are clipped to the box. So a pedal can stay released
+    for a while.
+    """
+
+    def __init__(self, space: ActionSpace, num_envs: int = 1, low: Sequence[float] | None = None) -> None:
         if space.discrete:
             raise UsageProblem("--policy brownian needs continuous actions; use sticky or random here.")
         super().__init__(space, num_envs)
         self._edge = self._low
-        if walk_low is not None:
-            self._low = np.array(walk_low, np.float32)
+        if low is not None:
+            self._low = np.array(low, np.float32)
         self._at = [(self._low + self._high) / 2] * num_envs
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
@@ -85,10 +88,10 @@ class BrownianPolicy(_ObservationFree):
         return np.maximum(self._at[env_index], self._edge)
 
 
-def observation_free_policy(name: str, space: ActionSpace, walk_low: Sequence[float] | None = None) -> Agent:
-    """random, sticky or brownian; raises UsageProblem if the action space does not fit."""
+def observation_free_policy(name: str, space: ActionSpace, low: Sequence[float] | None = None) -> Agent:
+    """random, sticky or brownian; raises UsageProblem where the action space is not for it."""
     if name == "brownian":
-        return BrownianPolicy(space, walk_low=walk_low)
+        return BrownianPolicy(space, low=low)
     return {"random": RandomPolicy, "sticky": StickyPolicy}[name](space)
 
 

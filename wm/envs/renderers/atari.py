@@ -25,7 +25,7 @@ _TWISTER = re.compile(rb"(?:\d+ ){624}\d+")
 
 class Atari(AtariEnv):
     """Gymnasium's, but a seeded reset restores a state instead of loading the ROM, and the observation is the screen
-    in color numbers, in one buffer that is drawn into again and again: a painter looks before the next step."""
+    in color numbers, in one buffer that is drawn into again and again: the renderer reads it before the next step."""
 
     _first: bytes | None = None  # the state after the first load, and what it shows
     _first_screen: NDArray[np.uint8]

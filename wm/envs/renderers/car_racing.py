@@ -48,7 +48,7 @@ Points = NDArray[np.float64]
 
 
 class CarRacing(car_racing.CarRacing):
-    """Gymnasium's, but a step does not draw: the observation is black, and a painter looks when asked to."""
+    """Gymnasium's, but a step does not draw: the observation is black, and the renderer draws when asked to."""
 
     shown_return = 0.0  # what the picture shows lacks this step's price of 0.1, which is paid after drawing
 

@@ -1,0 +1,212 @@
+"""Collecting: what a worker needs to play any episode of a dataset, and the loop that plays and writes them."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+from wm.actions import ActionSpace
+from wm.artifacts import durable
+from wm.artifacts.disk import DiskBudget
+from wm.envs.known_envs import EnvSpec
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registry import EnvConfig, require_same_observation
+from wm.episodes.archive import Claim
+from wm.episodes.schema import Episode, PackedEpisode, round_labels
+from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
+from wm.episodes.writer import Writer
+from wm.errors import DiskProblem, WmError, WorkerFailed
+from wm.rollouts.loop import Agent, EpisodeJob, record
+from wm.rollouts.players import PolicySpec, make_agent
+from wm.rollouts.policies import observation_free_policy, pick_policy
+from wm.rollouts.workers import heartbeat, open_workers
+from wm.runtime import Runtime
+from wm.seeding import episode_seed
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a worker needs to play any episode of a dataset. `controller` is set where a trained controller plays."""
+
+    env: EnvConfig
+    policy: str
+    seed: int
+    max_steps: int
+    controller: PolicySpec | None = None
+
+    def episode_seed(self, index: int) -> int:
+        """Seed of the environment and the policy in episode `index`."""
+        return episode_seed("train", self.seed, "collect", index)
+
+
+def describe(
+    env: EnvConfig, policy: str, seed: int, max_steps: int, controller: PolicySpec | None = None
+) -> tuple[Collection, dict[str, Any]]:
+    """The collection and its dataset's recipe. `policy` may be `auto`.
+
+    Builds and resets the environment once. Raises WmError if that fails, and RecipeMismatch where the controller was
+    trained on other observations.
+    """
+    if controller is not None:
+        require_same_observation(controller.env, env)
+    spec, built = env.spec(), env.make(labelled=True)
+    space = ActionSpace.of(built.action_space)
+    policy = pick_policy(policy, space)
+    try:
+        built.reset(seed=0)
+    except Exception as error:  # environments outside this project may raise anything
+        raise WmError(f"{env.name} broke when it was reset ({error!r}); mend the environment.") from error
+    recipe = {
+        "env": env.as_json(),
+        "env_id": spec.env_id,
+        "crop": None,
+        "frame_skip": 4 if spec.is_atari else 1,
+        "action_space": space.as_json(),
+        "labels": list(built.label_names),
+        "policy": _policy_recipe(policy, space, spec, controller),
+        "max_steps": max_steps,
+        "seed": seed,
+        "packages": {name: version(name) for name in ("gymnasium", *["ale-py"] * spec.is_atari)},
+    }
+    built.close()
+    return Collection(env, policy, seed, max_steps, controller), recipe
+
+
+def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:
+    """The policy with all that decides how it acts. Raises UsageProblem where it does not fit the action space."""
+    if controller is not None:
+        return f"{policy} {controller.fingerprint[:16]}"
+    observation_free_policy(policy, space, spec.brownian_low)
+    if policy == "brownian" and spec.brownian_low:
+        return f"{policy} from {list(spec.brownian_low)}"
+    return policy
+
+
+@lru_cache(maxsize=1)
+def _open(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
+    """The environment and the agent, kept in this process from one episode to the next."""
+    env = collection.env.make(labelled=True)
+    space = ActionSpace.of(env.action_space)
+    if collection.controller is not None:
+        return env, make_agent(collection.controller, num_envs=1), space
+    return env, observation_free_policy(collection.policy, space, collection.env.spec().brownian_low), space
+
+
+def play_episode(collection: Collection, index: int) -> PackedEpisode:
+    """Play episode `index`: a function of the collection's recipe, its seed and the index alone. Runs in a worker."""
+    env, agent, space = _open(collection)
+    seed = collection.episode_seed(index)
+    trajectory = record(agent, env, EpisodeJob(index, seed), space.column, collection.max_steps, heartbeat)
+    return Episode(
+        index=index,
+        seed=seed,
+        frames=trajectory.frames,
+        actions=trajectory.actions,
+        rewards=trajectory.rewards,
+        labels=round_labels(trajectory.labels),
+        terminated=trajectory.terminated,
+        truncated=trajectory.truncated,
+    ).pack()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first episodes of a collection, in order and without gaps; their mean number of rows, and rows per second of
+    all workers together."""
+
+    episodes: list[PackedEpisode]
+    mean_rows: float
+    rows_per_second: float
+
+
+def play_sample(collection: Collection, episodes: int, runtime: Runtime) -> Sample:
+    """Play as many episodes as it takes to estimate how large `episodes` of them are and how long they take."""
+    played: list[PackedEpisode] = []
+    began, rows = 0.0, 0
+    with open_workers(runtime) as workers:
+        for _, episode in workers.map(play_episode, [(collection, index) for index in range(SAMPLE_EPISODES)]):
+            began = began or runtime.clock()  # timed from the first result on, when all workers have started
+            rows += episode.rows if played else 0
+            played.append(episode)
+            if sample_suffices(played, episodes + 1) and rows:
+                break
+        busy = min(episodes / workers.count, 1)  # workers without an episode add nothing to the speed
+    played.sort(key=lambda episode: episode.index)
+    first_gap = next((k for k, episode in enumerate(played) if episode.index != k), len(played))
+    mean_rows = sum(episode.rows for episode in played) / len(played)
+    return Sample(played[: max(first_gap, 1)], mean_rows, rows / (runtime.clock() - began) * busy)
+
+
+def collect_episodes(collection: Collection, claim: Claim, episodes: int, budget: DiskBudget, runtime: Runtime) -> None:
+    """Play the missing episodes of a claimed dataset and commit them part by part.
+
+    Raises DiskProblem before anything is written, or when the budget is used up; WorkerFailed names the episode that
+    cannot be played. Either way the finished episodes before it are committed.
+    """
+    missing, env = claim.missing(episodes), collection.env.name
+    done, rows = episodes - len(missing), 0
+    with ExitStack() as stack:
+        workers = stack.enter_context(open_workers(runtime))
+        progress = stack.enter_context(runtime.progress(f"collect {env}", episodes, "episodes", done))
+
+        def open_writer(sample: Sequence[PackedEpisode]) -> Writer:
+            return stack.enter_context(_open_writer(claim, sample, len(missing), budget, env))
+
+        order = _IndexOrder(missing, open_writer)
+        began = runtime.clock()
+        try:
+            for _, episode in workers.map(play_episode, [(collection, index) for index in missing]):
+                order.add(episode)
+                rows, done = rows + episode.rows, done + 1
+                progress.update(done, frames=f"{rows / (runtime.clock() - began):,.0f}/s")
+        except WorkerFailed as failed:
+            order.write(smallest_sample=1)
+            index = missing[failed.task]
+            what = f"episode {index} of {env} (seed {collection.episode_seed(index)})"
+            raise WorkerFailed(index, failed.why, what) from None
+
+
+class _IndexOrder:
+    """Episodes finish in any order and are written in the order of their indices; those that finish early wait,
+    compressed. The writer is opened once the first ones suffice to estimate the size of the dataset."""
+
+    def __init__(self, missing: list[int], open_writer: Callable[[Sequence[PackedEpisode]], Writer]) -> None:
+        self._missing, self._open_writer = missing, open_writer
+        self._waiting: dict[int, PackedEpisode] = {}
+        self._writer: Writer | None = None
+
+    def add(self, episode: PackedEpisode) -> None:
+        """Take an episode, and write what is next."""
+        self._waiting[episode.index] = episode
+        self.write()
+
+    def write(self, smallest_sample: int = 0) -> None:
+        """Write every episode that is next. `smallest_sample` episodes suffice to open the writer (0: as many as an
+        estimate takes)."""
+        if self._writer is None:
+            first = itertools.takewhile(self._waiting.__contains__, self._missing[:SAMPLE_EPISODES])
+            sample = [self._waiting[index] for index in first]
+            if sample_suffices(sample, smallest_sample or len(self._missing)):
+                self._writer = self._open_writer(sample)
+        while self._writer is not None and self._writer.next in self._waiting:
+            self._writer.add(self._waiting.pop(self._writer.next))
+
+
+def _open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, budget: DiskBudget, env: str) -> Writer:
+    """Open the claimed dataset for writing. Raises DiskProblem if the budget is too small for `episodes` more."""
+    need = estimate_size(claim.recipe, sample, episodes)
+    used = durable.folder_size(claim.path) if claim.dataset else 0
+    budget.require(need.bytes, used, f"collecting {episodes} episodes of {env}", need.files)
+
+    def allow(size: int) -> None:
+        if size > budget.available(durable.folder_size(claim.path)):
+            raise DiskProblem(
+                f"the disk budget at {claim.path} is used up after {writer.committed} episodes, which are kept; "
+                "free some space or raise --disk-budget, and run the same command again."
+            )
+
+    writer = claim.open_writer(allow)
+    return writer
