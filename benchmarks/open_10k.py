@@ -27,7 +27,7 @@ print(1e3 * (time.perf_counter() - began), (resource.getrusage(resource.RUSAGE_S
 
 def main() -> None:
     recipe = {
-        "env": {"name": "Pong", "size": 32, "gray": True, "actions": "auto", "render": "exact"},
+        "env": {"name": "Pong", "size": 32, "gray": True, "action_space": "auto", "render": "exact"},
         "action_space": {"count": 6, "low": [], "high": []},
         "labels": [],
     }

@@ -29,7 +29,7 @@ print(dataset.rows * int(np.prod(dataset.frame_shape)), resource.getrusage(resou
 
 def main() -> None:
     recipe = {
-        "env": {"name": "Pong", "size": 64, "gray": False, "actions": "auto", "render": "exact"},
+        "env": {"name": "Pong", "size": 64, "gray": False, "action_space": "auto", "render": "exact"},
         "action_space": {"count": 6, "low": [], "high": []},
         "labels": [],
     }

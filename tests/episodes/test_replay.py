@@ -18,7 +18,7 @@ from wm.telemetry.usage import anonymous_memory
 SPACE = ActionSpace(count=4)
 SHAPE = (16, 16, 1)
 RECIPE = {
-    "env": {"name": "none", "size": 16, "gray": True, "actions": "auto"},
+    "env": {"name": "none", "size": 16, "gray": True, "action_space": "auto"},
     "env_id": "none",
     "action_space": SPACE.as_json(),
     "labels": [],
