@@ -1,102 +1,51 @@
-"""`wm clean`: what killed processes left behind, and on request what is kept for you but can be made again."""
+"""`wm clean`: removes what no command reads again, and on request what can be made again."""
 
-import re
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wm.artifacts import durable, locks, manifest
-from wm.artifacts.runs import SCRATCH
-from wm.episodes.dataset import QUARANTINE
-from wm.episodes.parts import STAGING
-from wm.episodes.schema import part_range
-from wm.errors import Locked
+import click
 
-_LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
-KINDS = {
-    "orphans": "left behind by a process that was killed",
-    "checkpoints": "of an artifact that is finished",
-    "quarantine": "parts that `wm verify --repair` set aside",
-    "unfinished": "work that the same command would continue",
-    "archive": "artifacts of other recipes",
-}
-ALWAYS = ("orphans", "checkpoints")
+from stages import console
+from stages.ls import default_roots
+from wm.units import format_size
+
+if TYPE_CHECKING:
+    from wm.episodes.leftovers import Leftover
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """Something that can go: where, of what kind, how large, and whose lock guards it."""
+@click.command(name="clean")
+@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.option("--quarantine", is_flag=True, help="Also parts that `wm verify --repair` set aside.")
+@click.option("--unfinished", is_flag=True, help="Also unfinished work.")
+@click.option("--archive", is_flag=True, help="Also archived artifacts of other recipes.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(paths: tuple[Path, ...], dry_run: bool, as_json: bool, **requested: bool) -> None:
+    """Remove files of killed processes and show the space freed  [default: data runs].
 
-    path: Path
-    kind: str
-    bytes: int
-    owner: Path
+    Example: wm clean --dry-run
+    """
+    from wm.episodes import leftovers
 
-
-def leftovers(roots: list[Path]) -> list[Leftover]:
-    """Everything below the roots that can go."""
-    return [found for root in roots if root.is_dir() for found in _below(root)]
-
-
-def _below(folder: Path) -> Iterator[Leftover]:
-    for path in sorted(folder.iterdir()):
-        found = _judge(path)
-        if found is not None:
-            kind, owner = found
-            size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
-            if size or path.name not in (STAGING, QUARANTINE):
-                yield Leftover(path, kind, size, owner)
-        elif path.is_dir() and not path.is_symlink():
-            yield from _below(path)
-
-
-def _judge(path: Path) -> tuple[str, Path] | None:
-    if left := _LEFT.fullmatch(path.name):
-        return "orphans", _owner(path.with_name(left[1]))
-    if path.name == STAGING and path.is_dir():
-        return "orphans", path.parent
-    if path.name == QUARANTINE and path.is_dir():
-        return "quarantine", path.parent
-    if path.name == SCRATCH and (path.parent / manifest.NAME).is_file():
-        return "checkpoints", path.parent
-    if path.name.endswith(".partial") and path.is_dir():
-        return "unfinished", path.with_name(path.name.removesuffix(".partial"))
-    if path.name == "archive" and path.is_dir():
-        return "archive", path
-    return None
+    kinds = {*leftovers.USELESS, *(kind for kind, asked in requested.items() if asked)}
+    everything = leftovers.find(paths or default_roots())
+    removable = [leftover for leftover in everything if leftover.kind in kinds]
+    removed, in_use = (removable, []) if dry_run else leftovers.remove(removable)
+    if as_json:
+        listed = [{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in removed]
+        lists = {"removed": [] if dry_run else listed, "would_remove": listed if dry_run else []}
+        console.print_json({**lists, "bytes": _size(removed)})
+        return
+    for leftover in removed:
+        click.echo(f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}")
+    for leftover in in_use:
+        click.echo(f"{leftover.path}: not removed, a running process holds its lock")
+    click.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
+    for kind in sorted({leftover.kind for leftover in everything} - kinds):
+        size = _size([leftover for leftover in everything if leftover.kind == kind])
+        click.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
 
 
-def _owner(path: Path) -> Path:
-    """Whose lock a process holds that writes `path`: the dataset's, the unfinished artifact's, or its own."""
-    for folder in (path, *path.parents):
-        if folder.name.endswith(".partial"):
-            return folder.with_name(folder.name.removesuffix(".partial"))
-        if part_range(path.name) is not None or (folder != path and folder.suffix == ".zarr"):
-            return folder if folder.suffix == ".zarr" else path.parent
-    return path
-
-
-def clean(found: list[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
-    """Remove them. Returns (gone, in use): what a running process holds stays."""
-    gone, in_use = [], []
-    for leftover in found:
-        try:
-            with locks.exclusive(leftover.owner):
-                _remove(leftover)
-            gone.append(leftover)
-        except Locked:
-            in_use.append(leftover)
-    return gone, in_use
-
-
-def _remove(leftover: Leftover) -> None:
-    if leftover.kind == "quarantine":
-        # The names stay: they say which episodes are known to lack, without which the dataset would be refused.
-        for part in leftover.path.iterdir():
-            shutil.rmtree(part)
-            part.mkdir()
-    elif leftover.path.is_dir():
-        shutil.rmtree(leftover.path)
-    else:
-        leftover.path.unlink(missing_ok=True)
+def _size(some: "Sequence[Leftover]") -> int:
+    return sum(leftover.bytes for leftover in some)

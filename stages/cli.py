@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from stages import console, housekeeping
+from stages import clean, compare, console, doctor, export, info, ls, memory, report, verify, view
 from stages.options import Sources, config_lines, settings_options, shared_options, size_limit
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
@@ -303,8 +303,8 @@ def curriculum(**options: Any) -> None:
             raise verdict.failure
 
 
-for command in housekeeping.COMMANDS:
-    wm.add_command(command)
+for module in (ls, info, verify, view, report, compare, memory, export, clean, doctor):
+    wm.add_command(module.command)
 
 
 def _fail(message: str, code: int) -> int:

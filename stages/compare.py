@@ -1,63 +1,52 @@
 """`wm compare`: runs side by side, in a table and in one plot."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from stages import console
-from stages.report import found_runs
-from wm.artifacts import durable
-from wm.artifacts.recipe import differences
-from wm.report.plots import draw
-from wm.report.run_summary import RunSummary
-from wm.stats import Score
 
 
-def compare(paths: tuple[Path, ...], out: Path) -> list[dict[str, Any]]:
-    """What is known of each run; the plot of their searches is written to `out`."""
-    chapters = [RunSummary.of(folder) for folder in found_runs(paths)]
-    curves = [curve for chapter in chapters if (curve := chapter.validations(str(chapter.run)))]
+@click.command(name="compare")
+@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("compare.png"), show_default=True, help="The plot."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Put runs side by side: a table, the settings in which they differ, and a plot of their searches.
+
+    Example: wm compare runs/Pong runs/Pong.round2
+    """
+    from wm.artifacts import durable
+    from wm.report.comparison import compare, different_settings, plot_searches
+    from wm.report.run_summary import find_runs
+
+    runs = find_runs(paths)
+    facts = compare(runs)
     durable.make_folder(out.parent)
-    durable.write_bytes(out, draw(curves, "validation of the search's mean", "generation", "return"))
-    return [_facts(chapter) for chapter in chapters]
+    durable.write_bytes(out, plot_searches(runs))
+    if as_json:
+        console.print_json({"runs": facts, "plot": str(out)})
+        return
+    click.echo(_table(facts))
+    if rows := different_settings(facts):
+        click.echo(f"\nsettings, {facts[0]['name']} -> other run")
+        click.echo(console.table(["run and stage", "settings"], rows))
+    click.echo(f"\nplot: {out}")
 
 
-def table_of(facts: list[dict[str, Any]]) -> str:
-    """Runs as columns, and below which settings differ from the first run's."""
-    names = list(dict.fromkeys(name for one in facts for name in one["figures"]))
-    rows = [[name, *(str(one["figures"].get(name, "–")) for one in facts)] for name in names]
-    lines = [console.table(["", *(one["run"] for one in facts)], rows)]
-    first = facts[0]
-    for other in facts[1:]:
-        for stage in sorted(first["recipes"].keys() & other["recipes"].keys()):
-            if differs := differences(first["recipes"][stage], other["recipes"][stage]):
-                lines.append(f"{stage}, {first['run']} -> {other['run']}: {', '.join(differs)}")
-    return "\n".join(lines)
-
-
-def _facts(chapter: RunSummary) -> dict[str, Any]:
-    found, figures = chapter.artifacts, dict[str, Any]()
-    if score := chapter.score:
-        figures["test return"] = str(Score(score["mean"], score["ci95"], 0))
-        figures["test episodes"] = score["episodes"]
-        figures["env steps"] = f"{score['env_steps']:,}"
-        figures["random policy"] = str(Score(score["random"]["mean"], score["random"]["ci95"], 0))
-    if vae := found.get("vae"):
-        figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
-        for name, reading in (vae.metrics.get("probe") or {}).items():
-            if reading["r2"] is not None:
-                figures[f"V reads {name} (R2)"] = f"{reading['r2']:.2f}"
-    if mdnrnn := found.get("mdnrnn"):
-        figures["M: NLL a dimension"] = f"{mdnrnn.metrics['nll']:.3f}"
-        for steps in ("1", "15"):
-            if ahead := mdnrnn.metrics["open_loop"].get(steps):
-                figures[f"M: error {steps} steps ahead"] = f"{ahead['M']:.3f}"
-    if controller := found.get("controller"):
-        figures["C: validation return"] = f"{controller.metrics['validation_return']:.1f}"
-        figures["C: parameters"] = f"{controller.metrics['parameters']:,}"
-    if (dream := found.get("dream")) and dream.metrics["rho"] is not None:
-        figures["dream: rank correlation"] = f"{dream.metrics['rho']:.2f}"
-    return {
-        "run": str(chapter.run),
-        "figures": figures,
-        "recipes": {name: artifact.manifest["recipe"] for name, artifact in found.items()},
-    }
+def _table(facts: Sequence[dict[str, Any]]) -> str:
+    """A column for every run; where they do not fit the terminal, several tables of as many runs as do."""
+    figures = list(dict.fromkeys(figure for run in facts for figure in run["figures"]))
+    columns = [[run["name"], *(str(run["figures"].get(figure, "–")) for figure in figures)] for run in facts]
+    room = console.width() - max(map(len, figures), default=0)
+    count = max(room // (2 + max(len(cell) for column in columns for cell in column)), 1)
+    groups = [columns[start : start + count] for start in range(0, len(columns), count)]
+    tables = []
+    for group in groups:
+        header, *rows = zip(["", *figures], *group, strict=True)
+        tables.append(console.table(header, rows))
+    return "\n\n".join(tables)

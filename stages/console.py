@@ -1,10 +1,13 @@
 """The console: results on stdout, everything else on stderr; progress with an ETA; signals; exit codes."""
 
 import json
+import os
+import re
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -15,6 +18,8 @@ from wm.errors import Stopped
 from wm.units import format_duration
 
 PLAIN_SECONDS = 10.0
+NARROWEST = 8  # characters of a column that wraps
+_COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _manners: dict[str, Any] = {"quiet": False, "in_use": None}
 
 
@@ -86,13 +91,64 @@ def say(text: str) -> None:
         click.echo(text, err=True)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned by spaces, the header underlined. What a terminal would obey is not passed on."""
-    rows = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(line.rstrip() for line in lines)
+def color(text: str, kind: str) -> str:
+    """`text` in the colour of good, warning, bad or faint; plain where stdout is no terminal and under NO_COLOR."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=_COLOURS[kind])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[str, str] | None = None) -> str:
+    """Columns aligned by spaces, the header underlined, no wider than the terminal or COLUMNS: the widest columns wrap.
+    A cell whose text is in `kinds` has the colour of that kind. What a terminal would obey is not passed on."""
+    clean = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in [header, *rows]]
+    widths = _fit([max(len(row[column]) for row in clean) for column in range(len(header))])
+    lines: list[str] = []
+    for row in clean:
+        cells = [_wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for number in range(max(map(len, cells))):
+            texts = [cell[number] if number < len(cell) else "" for cell in cells]
+            padded = [text.ljust(width) for text, width in zip(texts, widths, strict=True)]
+            padded[-1] = padded[-1].rstrip()
+            kind = [(kinds or {}).get(cell) for cell in row]
+            coloured = [color(cell, name) if name else cell for cell, name in zip(padded, kind, strict=True)]
+            lines.append("  ".join(coloured).rstrip())
+        if row is clean[0]:
+            lines.append("  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def width() -> int:
+    """Columns of the terminal, or COLUMNS; without bound elsewhere, as in a pipe."""
+    return shutil.get_terminal_size(fallback=(sys.maxsize, 0)).columns
+
+
+def wrap(text: str, indent: str = "  ") -> str:
+    """Text in lines that fit the terminal, each indented."""
+    return "\n".join(indent + line for line in _wrap(text, width() - len(indent)))
+
+
+def _fit(widths: list[int]) -> list[int]:
+    while sum(widths) + 2 * (len(widths) - 1) > width() and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _wrap(cell: str, width: int) -> list[str]:
+    """Lines of a cell, broken between words and, where a word is a path, after its slashes."""
+    if len(cell) <= width:
+        return [cell]
+    indent = " " * (len(cell) - len(cell.lstrip()))
+    lines, line = [], indent
+    for piece in re.findall(r"[^\s/]*/|\S+|\s+", cell.lstrip()):
+        if len(line) + len(piece.rstrip()) > width and line.strip():
+            lines.append(line.rstrip())
+            line = indent
+        line += piece if line.strip() else piece.lstrip()
+        while len(line.rstrip()) > width:
+            lines.append(line[:width])
+            line = line[width:]
+    return [*lines, line.rstrip()] if line.strip() else lines
 
 
 def print_json(value: Any) -> None:

@@ -1,51 +1,42 @@
-"""`wm report`: what there is to see of runs, as one HTML page and as Markdown."""
+"""`wm report`: runs as one HTML page and as Markdown."""
 
 from pathlib import Path
 
-from wm.artifacts import durable
-from wm.errors import MissingInput
-from wm.report.document import Block, Paragraph, to_html, to_markdown
-from wm.report.run_summary import RunSummary, overview
+import click
 
-ARTIFACTS = ("vae", "mdnrnn", "controller", "dream", "dreamer", "evaluation")
+from stages import console
 
 
-def found_runs(paths: tuple[Path, ...]) -> list[Path]:
-    """The runs among the paths or right below them, in order. Raises MissingInput if there is none."""
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
-        found += [path] if _is_run(path) else [folder for folder in inside if _is_run(folder)]
-    if not found:
-        named = ", ".join(map(str, paths))
-        raise MissingInput(
-            f"there is no run in {named}; expected a folder such as runs/Pong. Make one: `wm curriculum`."
-        )
-    return list(dict.fromkeys(found))
+@click.command(name="report")
+@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: report.html there].")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(paths: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Write one HTML page and a Markdown summary of runs, finished or not  [default: all in runs].
 
-
-def _is_run(path: Path) -> bool:
-    return any((path / f"{name}{end}").is_dir() for name in ARTIFACTS for end in ("", ".partial"))
+    Example: wm report runs/Pong
+    """
+    page, summary = report(paths or (Path("runs"),), out)
+    if as_json:
+        console.print_json({"html": str(page), "markdown": str(summary)})
+    else:
+        click.echo(f"{page}\n{summary}")
 
 
 def report(paths: tuple[Path, ...], out: Path | None) -> tuple[Path, Path]:
     """Write the page and the Markdown beside it; returns both paths."""
-    folders = found_runs(paths)
-    chapters = [RunSummary.of(folder) for folder in folders]
+    from wm.artifacts import durable
+    from wm.report.document import Block, Paragraph, to_html, to_markdown
+    from wm.report.run_summary import LEGEND, RunSummary, find_runs, overview
+
+    folders = find_runs(paths)
+    summaries = [RunSummary.of(folder) for folder in folders]
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
-    title = f"World models: {', '.join(chapter.title for chapter in chapters)}"
-    blocks: list[Block] = [overview(chapters), Paragraph(_LEGEND)]
-    for chapter in chapters:
-        blocks += chapter.blocks()
+    title = f"World models: {', '.join(summary.title for summary in summaries)}"
+    blocks: list[Block] = [overview(summaries), Paragraph(LEGEND)]
+    blocks += [block for summary in summaries for block in summary.blocks()]
     durable.make_folder(page.parent)
     durable.write_bytes(page, to_html(title, blocks, page.parent))
-    summary = page.with_suffix(".md")
-    durable.write_bytes(summary, to_markdown(title, blocks, page.parent))
-    return page, summary
-
-
-_LEGEND = (
-    "Scores: mean return on test episodes and the half-width of its 95 % interval. V reads: what a linear probe tells "
-    "from a sampled z on held-out episodes, worst and best label. M / persistence: error 15 steps ahead beside that of "
-    "saying that nothing changes. Dream ranks: rank correlation of return in the dream and in reality."
-)
+    markdown = page.with_suffix(".md")
+    durable.write_bytes(markdown, to_markdown(title, blocks, page.parent))
+    return page, markdown

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import console
-from wm import DISTRIBUTION, __version__
+from wm import __version__
 from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
@@ -181,12 +181,6 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def install_command(extra: str) -> str:
-    """The command that installs an extra of setup.cfg, in a source tree or for an installed package."""
-    in_source_tree = (Path(__file__).resolve().parent.parent / "setup.cfg").exists()
-    return f"pip install -e '.[{extra}]'" if in_source_tree else f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def _commit() -> str | None:

@@ -1,76 +1,35 @@
-"""`wm verify`: every checksum of a dataset, an artifact, or all of them below a folder."""
+"""`wm verify`: every checksum of a dataset, an artifact, or everything below a folder."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import locks, manifest
-from wm.episodes import repair as episodes
-from wm.episodes.parts import KIND as PART
-from wm.episodes.parts import ROOT_KIND as EPISODES
-from wm.episodes.repair import Checked
-from wm.episodes.schema import part_range
-from wm.errors import BadData, MissingInput
+import click
+
+from stages import console
+from wm.errors import BadData
 
 
-@dataclass(frozen=True)
-class Report:
-    """Everything that was checked, and what a repair did."""
+@click.command(name="verify")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--repair", is_flag=True, help="Set broken parts of datasets aside, so that the rest is usable.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(path: Path, repair: bool, as_json: bool) -> None:
+    """Check every checksum of a dataset, an artifact, or everything below a folder.
 
-    checked: list[Checked]
-    repaired: list[str]
+    Example: wm verify data/Pong.zarr
+    """
+    from wm.episodes.integrity import verify
 
-    @property
-    def broken(self) -> list[Checked]:
-        """What is not whole."""
-        return [checked for checked in self.checked if checked.problem]
-
-
-def verify(path: Path, repair: bool = False) -> Report:
-    """Check everything at or below `path`; with `repair`, first set broken parts of datasets aside."""
-    datasets = _datasets(path)
-    repaired = []
-    if repair:
-        for dataset in datasets:
-            with locks.exclusive(dataset):
-                repaired += episodes.repair(dataset)
-    checked = [found for dataset in datasets for found in episodes.check(dataset)]
-    checked += [_check(folder) for folder in _artifacts(path)]
-    if not checked:
-        raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
-    return Report(checked, repaired)
-
-
-def _visible(path: Path, below: Path) -> bool:
-    pieces = below.relative_to(path).parts
-    return not any(piece.startswith(".") or piece.endswith(".partial") for piece in pieces)
-
-
-def _datasets(path: Path) -> list[Path]:
-    """Folders with a part in them or with the manifest of a dataset, whatever state these are in."""
-    if part_range(path.name) is not None:
-        return [path.parent]
-    held = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
-    held |= {listed.parent for listed in path.rglob(manifest.NAME) if _kind(listed) == EPISODES}
-    return sorted(folder for folder in held if _visible(path, folder))
-
-
-def _artifacts(path: Path) -> list[Path]:
-    """Folders with the manifest of something else."""
-    folders = (listed.parent for listed in path.rglob(manifest.NAME))
-    found = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
-    return sorted(folder for folder in found if _kind(folder / manifest.NAME) not in (EPISODES, PART))
-
-
-def _check(folder: Path) -> Checked:
-    try:
-        return Checked(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
-    except (BadData, MissingInput) as error:
-        return Checked(folder, 0, str(error))
-
-
-def _kind(listed: Path) -> str:
-    """What a manifest says it is of; empty if it cannot be read."""
-    try:
-        return str(manifest.read_json(listed)["kind"])
-    except (BadData, KeyError, TypeError):
-        return ""
+    report = verify(path, repair)
+    if as_json:
+        checked = [{"path": str(c.folder), "files": c.files, "problem": c.problem} for c in report.checked]
+        console.print_json({"checked": checked, "repaired": report.repaired})
+    else:
+        for action in report.repaired:
+            click.echo(f"repaired: {action}")
+        for result in report.checked:
+            damaged = console.color(result.problem, "bad") if result.problem else ""
+            click.echo(damaged or f"{result.folder}: {result.files} files agree with their checksums")
+    if report.damaged:
+        hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
+        count = f"{len(report.damaged)} of {len(report.checked)}"
+        raise BadData(f"{count} are damaged, first: {report.damaged[0].problem}{hint}")

@@ -5,13 +5,14 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOUNDATION = {"errors", "seeding", "actions", "runtime", "units", "stats"}
+FOUNDATION = {"errors", "seeding", "actions", "runtime", "units", "stats", "extras"}
 ALLOWED = {
     "errors": set[str](),
     "seeding": {"errors"},
     "actions": {"errors"},
     "runtime": set[str](),
     "units": {"errors"},
+    "extras": {"errors"},
     "stats": {"seeding"},
     "settings": set[str](),
     "artifacts": set[str](),

@@ -27,8 +27,8 @@ EXTRA_MEMORY = 64 << 20
 READ = """
 import resource, sys
 from pathlib import Path
-from stages.ls import info
-from stages.verify import verify
+from wm.episodes.integrity import verify
+from wm.report.inventory import describe
 from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.dataset import Dataset
 from wm.errors import WmError
@@ -41,12 +41,12 @@ def read(path):
         dataset.column(name)
     FrameBatches(dataset, np.ones(dataset.episodes, bool), 4, 0, 0).at(0)
 good, bad = Path(sys.argv[1]), Path(sys.argv[2])
-read(good); info(good); verify(good)
+read(good); describe(good); verify(good)
 before, refused = peak(), 0
-for use in (read, info, verify):
+for use in (read, describe, verify):
     try:
-        found = use(bad)
-        refused += use is verify and bool(found.broken)
+        result = use(bad)
+        refused += use is verify and bool(result.damaged)
     except WmError:
         refused += 1
 print(refused, peak() - before)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from stages import doctor
 from stages.cli import run
 from stages.doctor import Check
+from wm import extras
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingPackage
@@ -13,13 +15,13 @@ from wm.errors import MissingPackage
 
 def test_every_environment_is_stepped_and_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--json"]) == 0
-    found = {check["what"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert {f"environment {name}" for name in KNOWN_ENVS} <= found.keys()
-    assert "stepped" in found["environment Pong"]["found"]
-    assert {"Python", "device", "memory", "disk"} <= found.keys()
+    checks = {check["what"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert {f"environment {name}" for name in KNOWN_ENVS} <= checks.keys()
+    assert "one step" in checks["environment Pong"]["finding"]
+    assert {"Python", "device", "memory", "disk"} <= checks.keys()
 
 
-def test_what_is_missing_is_told_with_the_way_to_get_it(
+def test_what_is_missing_has_a_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = EnvConfig.make
@@ -30,9 +32,21 @@ def test_what_is_missing_is_told_with_the_way_to_get_it(
         return made(self, labelled)
 
     monkeypatch.setattr(EnvConfig, "make", make)
-    assert run(["doctor"]) == 0  # the others can be learned
-    told = capsys.readouterr().out
-    assert "environment LunarLander: pip install 'gymnasium[box2d]'" in told
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["doctor"]) == 0  # the others can be trained on
+    text = capsys.readouterr().out
+    assert re.search(r"environment LunarLander +pip install 'gymnasium\[box2d\]'", text)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_an_extra_has_one_command_here_and_in_export(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extras, "is_installed", lambda extra: False)
+    assert run(["doctor", "--json"]) == 0
+    checks = {check["what"]: check["remedy"] for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert run(["export", "d.zarr", "--to", "mp4"]) == 69
+    assert checks["extra mp4"] in capsys.readouterr().err
 
 
 def test_without_any_environment_or_room_it_fails(

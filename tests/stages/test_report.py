@@ -20,9 +20,9 @@ def test_the_page_has_every_part_of_the_chain_and_loads_nothing(chain: Path) -> 
     page, summary = wm(chain, "report").stdout.split()
     assert (page, summary) == ("runs/report.html", "runs/report.md") or page.endswith(f"{SLUG}/report.html")
     text = (chain / page).read_text()
-    for words in ("C, the controller", "V, the picture of a frame", "M, what comes next", "the dream beside reality"):
+    for words in ("C, the controller", "V, the autoencoder", "M, the predictor", "the dream and the real environment"):
         assert f"{SLUG}: {words}" in text
-    assert "what it took" in text
+    assert ": cost" in text
     assert "Too few episodes to be quoted" in text
     assert not re.search(r'(src|href)="(?!data:|#)', text)
     assert text.count("data:image/gif") == 1
@@ -32,7 +32,7 @@ def test_the_page_has_every_part_of_the_chain_and_loads_nothing(chain: Path) -> 
     (chain / summary).unlink()
 
 
-def test_a_run_under_way_is_reported_as_far_as_it_is(chain: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_is_reported_as_far_as_it_is(chain: Path, tmp_path: Path) -> None:
     going = tmp_path / "runs" / SLUG
     shutil.copytree(chain / "runs" / SLUG, going)
     for name in ("dream", "evaluation"):
@@ -42,19 +42,19 @@ def test_a_run_under_way_is_reported_as_far_as_it_is(chain: Path, tmp_path: Path
         file.write('{"generation": 99, "ret')  # as a reader sees a line that is being written
     text = Path(json.loads(wm(tmp_path, "report", "--json").stdout)["html"])
     text = (tmp_path / text).read_text()  # type: ignore[assignment]
-    assert "Under way: controller." in text
+    assert "Unfinished: controller." in text
     assert "validation of the mean" in text
-    assert "the dream beside reality" not in text
+    assert "the dream and the real environment" not in text
     assert "not yet" in text
 
 
 def test_a_damaged_artifact_is_left_out(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "runs" / SLUG, tmp_path / SLUG)
     (tmp_path / SLUG / "vae" / "manifest.json").write_text("{}")
-    found = RunSummary.of(tmp_path / SLUG)
-    assert "vae" not in found.artifacts
-    assert "mdnrnn" in found.artifacts
-    assert list(found.blocks())
+    summary = RunSummary.of(tmp_path / SLUG)
+    assert "vae" not in summary.artifacts
+    assert "mdnrnn" in summary.artifacts
+    assert list(summary.blocks())
 
 
 def test_where_there_is_no_run_it_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,9 +71,10 @@ def test_compare_shows_figures_side_by_side_and_which_settings_differ(chain: Pat
     made["recipe"]["settings"]["latent"] = 99
     facts = json.loads(wm(tmp_path, "compare", str(ours), str(ours), "--json").stdout)["runs"]
     assert len(facts) == 1  # the same run twice is one
-    told = wm(tmp_path, "compare", str(ours), str(other), "--out", "two.png").stdout
-    assert "test return" in told
-    assert "M: NLL a dimension" in told
+    text = wm(tmp_path, "compare", str(ours), str(other), "--out", "two.png", COLUMNS="80").stdout
+    assert "test return" in text
+    assert "M: NLL per dimension" in text
+    assert max(map(len, text.splitlines())) <= 80
     assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wm.report.plots import COLOURS
+
 EMBEDDED = 10_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
 _KINDS = {".png": "image/png", ".gif": "image/gif"}
 
@@ -87,10 +89,12 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
         if isinstance(block, Picture):
             data = block.path.read_bytes()
             room -= len(data)
-            body_or_figures = figures if block.path.suffix == ".gif" else body
-            if block.path.suffix != ".gif":
+            picture = _picture(block, data if room >= 0 else None, folder)
+            if block.path.suffix == ".gif":  # beside charts; a strip has a line to itself
+                figures.append(picture)
+            else:
                 flush()
-            body_or_figures.append(_picture(block, data if room >= 0 else None, folder))
+                body.append(picture)
             continue
         flush()
         body.append(_html_block(block))
@@ -109,24 +113,24 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
 
 def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
     """Headings, paragraphs, tables and commands; pictures are linked, relative to `folder`."""
-    found = [f"# {title}"]
+    parts = [f"# {title}"]
     for block in blocks:
         match block:
             case Heading(level, text):
-                found.append(f"{'#' * level} {text}")
+                parts.append(f"{'#' * level} {text}")
             case Paragraph(text, strong):
-                found.append(f"**{strong}** {text}" if strong else text)
+                parts.append(f"**{strong}** {text}" if strong else text)
             case Table(header, rows, words):
                 rule = ["---"] + ["---" if words else "---:"] * (len(header) - 1)
                 lines = [header, rule, *[[cell.replace("|", "\\|") for cell in row] for row in rows]]
-                found.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+                parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
             case Picture(path, alt, caption):
-                found.append(f"![{alt}]({_relative(path, folder)})\n\n{caption}")
+                parts.append(f"![{alt}]({_relative(path, folder)})\n\n{caption}")
             case Commands(lines):
-                found.append("```sh\n" + "\n".join(lines) + "\n```")
+                parts.append("```sh\n" + "\n".join(lines) + "\n```")
             case Chart():
                 pass
-    return ("\n\n".join(found) + "\n").encode()
+    return ("\n\n".join(parts) + "\n").encode()
 
 
 def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
@@ -162,11 +166,10 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-_STYLE = """
-:root{color-scheme:light dark;--paper:#fafaf8;--ink:#262626;--faint:#6b6b66;--line:#dcdcd5;--panel:#f1f1ec;--k0:#2f6f9f;
---k1:#b8642b;--k2:#5a8f3c;--k3:#8a5aa8;--k4:#777}
-@media(prefers-color-scheme:dark){:root{--paper:#17181a;--ink:#e8e8e4;--faint:#a0a09a;--line:#37393c;--panel:#202225;
---k0:#6fb1e0;--k1:#e2965f;--k2:#93c572;--k3:#c39be0;--k4:#aaa}}
+_LIGHT, _DARK = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
+_STYLE = (
+    f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
+    """
 body{font:15px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:62rem;margin:2rem auto;
 padding:0 1rem}h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.35rem;margin:2.6rem 0 .6rem;padding-top:1rem;
 border-top:2px solid var(--line)}h3{font-size:1.05rem;margin:1.6rem 0 .4rem}p{margin:.4rem 0;max-width:46rem}
@@ -178,11 +181,6 @@ tbody tr+tr>*{border-top:1px solid var(--line)}.numbers td{font-variant-numeric:
 figure{margin:.6rem 0;min-width:0}figure img{max-width:100%;height:auto;border-radius:4px;background:#fafaf8}
 figcaption{color:var(--faint);font-size:.88rem}pre{background:var(--panel);padding:.7rem .9rem;border-radius:4px;
 overflow-x:auto;font-size:.85rem;line-height:1.5}
-.chart{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}.chart text{fill:var(--faint)}
-.chart .name{fill:var(--ink)}.end{text-anchor:end}.middle{text-anchor:middle}.axis line{stroke:var(--faint)}
-.axis .grid{stroke:var(--line)}.chart polyline,.chart .key{fill:none;stroke-width:2}
-.chart .noisy{stroke-width:1.2}.level{stroke:var(--faint);stroke-width:1.5;stroke-dasharray:5 4}
-.k0{stroke:var(--k0);fill:var(--k0)}.k1{stroke:var(--k1);fill:var(--k1)}.k2{stroke:var(--k2);fill:var(--k2)}
-.k3{stroke:var(--k3);fill:var(--k3)}.k4{stroke:var(--k4);fill:var(--k4)}.dot{stroke:none}
-.chart .band{stroke:none;fill-opacity:.18}
+.chart{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}
 """
+)

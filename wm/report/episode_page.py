@@ -10,20 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from wm.episodes.schema import Episode
+
 Frames = NDArray[np.uint8]
 STRIP = 12  # frames of the film strip
-SHOWN = 96  # frames of the player, at most
+PLAYER = 96  # frames of the player, at most
 
 
 @dataclass(frozen=True)
 class EpisodeCard:
-    """What the page shows of an episode."""
+    """An episode on the page; `ending` is terminated or truncated."""
 
     index: int
     seed: int
     frames: Frames
     rewards: NDArray[np.float32]
     ending: str
+
+    @classmethod
+    def of(cls, episode: Episode) -> "EpisodeCard":
+        """The card owns its arrays: the part's may be replaced."""
+        ending = "terminated" if episode.terminated else "truncated"
+        return cls(episode.index, episode.seed, episode.frames.copy(), episode.rewards.copy(), ending)
 
     @property
     def total(self) -> float:
@@ -77,8 +85,8 @@ def _trace(rewards: NDArray[np.float32], title: str) -> str:
 
 def _card(card: EpisodeCard) -> str:
     count, side = len(card.frames), card.frames.shape[1]
-    shown = _spread(count, SHOWN)
-    steps = ",".join(map(str, shown.tolist()))
+    played = _spread(count, PLAYER)
+    steps = ",".join(map(str, played.tolist()))
     title = f"episode {card.index}: return {card.total:.2f} in {count - 1} steps"
     strip = card.frames[_spread(count, STRIP)]
     return f"""<section data-return="{card.total:.6f}" data-length="{count - 1}" data-index="{card.index}">
@@ -86,15 +94,15 @@ def _card(card: EpisodeCard) -> str:
 <p><b>{card.total:.2f}</b> return · {count - 1} steps · {html.escape(card.ending)} · seed {card.seed}</p>
 <img class="strip" src="{_png(strip, gap=2)}" alt="film strip of {html.escape(title)}">
 <div class="play">
-<div class="screen" data-side="{side}" data-steps="{steps}" style="background-image:url({_png(card.frames[shown])});
-background-size:{len(shown) * 192}px 192px"></div>
+<div class="screen" data-side="{side}" data-steps="{steps}" style="background-image:url({_png(card.frames[played])});
+background-size:{len(played) * 192}px 192px"></div>
 <div class="trace">{_trace(card.rewards, title)}
-<input type="range" min="0" max="{len(shown) - 1}" value="0" aria-label="frame of episode {card.index}">
+<input type="range" min="0" max="{len(played) - 1}" value="0" aria-label="frame of episode {card.index}">
 <output>step 0 of {count - 1}</output></div></div></section>"""
 
 
 def episodes_page(title: str, facts: Sequence[tuple[str, str]], cards: Sequence[EpisodeCard], of: int) -> bytes:
-    """The page: facts about the dataset, and a card for every chosen one of its `of` episodes."""
+    """The page: facts about the dataset, and a card for every selected one of its `of` episodes."""
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts)
     note = f"{len(cards)} of {of} episodes" if len(cards) < of else f"all {of} episodes"
     page = f"""<!doctype html>
@@ -130,12 +138,12 @@ _SCRIPT = """
 for (const section of document.querySelectorAll('section')) {
   const screen = section.querySelector('.screen'), slider = section.querySelector('input');
   const steps = screen.dataset.steps.split(',').map(Number), last = steps[steps.length - 1];
-  const now = section.querySelector('.now'), told = section.querySelector('output');
+  const now = section.querySelector('.now'), label = section.querySelector('output');
   const show = () => {
     const k = Number(slider.value);
     screen.style.backgroundPosition = `${-192 * k}px 0`;
     now.setAttribute('x1', 600 * steps[k] / last); now.setAttribute('x2', 600 * steps[k] / last);
-    told.textContent = `step ${steps[k]} of ${last}`;
+    label.textContent = `step ${steps[k]} of ${last}`;
   };
   slider.addEventListener('input', show);
   let timer = null;

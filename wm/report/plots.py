@@ -1,13 +1,38 @@
-"""Learning curves, drawn with matplotlib (Agg: no display is needed)."""
+"""Plots from one description: PNG for artifacts, SVG for pages. matplotlib renders both and needs no display."""
 
+import hashlib
+import html
 import io
+import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+# Light and dark. An SVG names the CSS variables, so that it follows the page; a PNG has the light colours.
+COLOURS = {
+    "paper": ("#fafaf8", "#17181a"),
+    "ink": ("#262626", "#e8e8e4"),
+    "faint": ("#6b6b66", "#a0a09a"),
+    "line": ("#dcdcd5", "#37393c"),
+    "panel": ("#f1f1ec", "#202225"),
+    "k0": ("#2f6f9f", "#6fb1e0"),
+    "k1": ("#b8642b", "#e2965f"),
+    "k2": ("#5a8f3c", "#93c572"),
+    "k3": ("#8a5aa8", "#c39be0"),
+    "k4": ("#777777", "#aaaaaa"),
+}
+_SERIES = [COLOURS[f"k{number}"][0] for number in range(5)]
+_INK, _FAINT, _LINE = (COLOURS[name][0] for name in ("ink", "faint", "line"))
+POINTS = 400  # of a curve, at most: a pixel holds no more
+MARKED = 30  # a curve with fewer points has markers
+WIDTH, HEIGHT = 440, 250  # of an SVG; also its unit, so that text has the size of the page's captions
+_DPI = 72  # one SVG unit a point
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A named series; `low` and `high`, if given, are drawn as a band around it."""
+    """A named line; `low` and `high`, if given, are the edges of a band around it."""
 
     name: str
     x: Sequence[float]
@@ -16,21 +41,202 @@ class Curve:
     high: Sequence[float] = ()
 
 
+@dataclass(frozen=True)
+class Scatter:
+    """Points; later ones have a stronger colour if `ordered`."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Values, counted as shares of their number, in bins that all histograms of a plot have in common."""
+
+    name: str
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One pair of axes. `level` is a named dashed line across, `diagonal` the line y = x from 0. With `x_ticks` the
+    x axis is logarithmic and has these ticks alone. `note` replaces the sentence that describes an SVG's series."""
+
+    x_label: str
+    y_label: str
+    series: Sequence[Curve | Scatter | Histogram]
+    title: str = ""
+    level: tuple[str, float] | None = None
+    diagonal: bool = False
+    x_ticks: Sequence[float] = ()
+    note: str = ""
+
+
 def draw(curves: Sequence[Curve], title: str, x_label: str, y_label: str) -> bytes:
-    """A PNG with all curves on one pair of axes."""
+    """A PNG of curves on one pair of axes."""
+    return to_png([Plot(x_label, y_label, curves, title)])
+
+
+def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
+    """One plot, or several in rows of two."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), dpi=110, layout="constrained")
-    axes = figure.add_subplot()
-    for curve in curves:
-        (line,) = axes.plot(curve.x, curve.y, label=curve.name, marker="o" if len(curve.x) < 30 else "", markersize=3)
-        if curve.low:
-            axes.fill_between(curve.x, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    columns = min(len(plots), 2)
+    rows = -(-len(plots) // columns)
+    figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer)
+    with rc_context({"text.parse_math": False}):  # a `$` in the name of a run is a `$`
+        figure.suptitle(title)
+        for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
+            _draw(axes, plot, size=9)
+        FigureCanvasAgg(figure).print_png(buffer)
     return buffer.getvalue()
+
+
+def to_svg(plot: Plot) -> str:
+    """An `svg` element for a page: text stays text, colours are the page's CSS variables, and the same plot gives the
+    same bytes. It has no title, because a page has headings. Empty if the plot has no finite point."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    if not any(_points(series) for series in plot.series):
+        return ""
+    figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
+    figure.subplots_adjust(left=58 / WIDTH, right=1 - 14 / WIDTH, top=1 - 28 / HEIGHT, bottom=40 / HEIGHT)
+    figure.patch.set_visible(False)
+    buffer = io.StringIO()
+    with rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "wm"}):
+        _draw(figure.subplots(), replace(plot, title=""), size=11)
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return _for_page(buffer.getvalue(), describe(plot))
+
+
+def describe(plot: Plot) -> str:
+    """What an SVG shows, in words, for those who cannot see it."""
+    parts = [
+        f"{series.name} from {short(series.y[0])} to {short(series.y[-1])}"
+        for series in map(_finite, plot.series)
+        if isinstance(series, Curve) and series.y
+    ]
+    if plot.level:
+        parts.append(f"{plot.level[0]} {short(plot.level[1])}")
+    joint = "over" if parts and not plot.note else "against"
+    return f"{plot.y_label} {joint} {plot.x_label}: {plot.note or '; '.join(parts)}"
+
+
+def short(value: float) -> str:
+    """A number for a label: 1,200, 3.5, 0.012."""
+    if value and abs(value) < 1e-3:
+        return f"{value:.0e}"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def _draw(axes: Any, plot: Plot, size: float) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    histograms = [series for series in plot.series if isinstance(series, Histogram)]
+    names = 0
+    for number, series in enumerate(map(_finite, plot.series)):
+        colour = _SERIES[number % len(_SERIES)]
+        if isinstance(series, Curve) and series.x:
+            names += 1
+            marker = "o" if len(series.x) < MARKED else ""
+            width = 1.8 if marker else 1.2
+            axes.plot(series.x, series.y, label=series.name, color=colour, marker=marker, markersize=4, linewidth=width)
+            if series.low:
+                axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
+        elif isinstance(series, Scatter) and series.x:
+            last = max(len(series.x) - 1, 1)
+            alpha = [0.25 + 0.75 * k / last for k in range(len(series.x))] if series.ordered else 0.8
+            axes.scatter(series.x, series.y, s=26, color=colour, alpha=alpha, linewidth=0)
+        elif isinstance(series, Histogram) and series.values:
+            names += 1
+            share = [1 / len(series.values)] * len(series.values)
+            axes.hist(series.values, _edges(histograms), weights=share, alpha=0.55, color=colour, label=series.name)
+    if plot.level:
+        names += 1
+        axes.axhline(plot.level[1], color=_FAINT, linewidth=1.5, linestyle=(0, (4, 3)), label=plot.level[0])
+    if plot.diagonal:
+        top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=1.0)
+        axes.plot([0, top], [0, top], color=_FAINT, linewidth=1)
+        axes.set(xlim=(0, top), ylim=(0, top))
+    axes.set_xlabel(plot.x_label, color=_INK, fontsize=size)
+    axes.set_ylabel(plot.y_label, color=_INK, fontsize=size)
+    number_of_ticks = FuncFormatter(lambda value, _: short(value).replace("-", "\N{MINUS SIGN}"))
+    if plot.x_ticks:
+        axes.set_xscale("log")
+        axes.set_xticks(list(plot.x_ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(number_of_ticks)
+    axes.tick_params(colors=_FAINT, labelsize=size, length=0)
+    axes.grid(color=_LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.patch.set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_FAINT)
+    if plot.title:
+        axes.set_title(plot.title, color=_INK, fontsize=size + 2, pad=22 if names else 8)
+    if names:  # above the axes, where it covers no curve
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0}
+        axes.legend(frameon=False, fontsize=size, labelcolor=_FAINT, ncols=names, handlelength=1.2, columnspacing=1,
+                    handletextpad=0.5, **place)  # fmt: skip
+    for artist in axes.findobj():  # the limits hold everything, and clip paths are a fifth of an SVG
+        artist.set_clip_on(False)
+
+
+def _edges(histograms: Sequence[Histogram]) -> list[float]:
+    values = [value for series in histograms for value in series.values]
+    low, high = min(values), max(values) + 1e-6
+    return [low + (high - low) * k / 15 for k in range(16)]
+
+
+def _points_of(series: Curve | Scatter | Histogram) -> tuple[Sequence[float], Sequence[float]]:
+    return (series.values, series.values) if isinstance(series, Histogram) else (series.x, series.y)
+
+
+def _points(series: Curve | Scatter | Histogram) -> int:
+    return len(_points_of(_finite(series))[1])
+
+
+def _finite(series: Curve | Scatter | Histogram) -> Curve | Scatter | Histogram:
+    """Without the points that are not numbers; of a long curve at most POINTS."""
+    if not isinstance(series, Curve):
+        return series
+    keep = [k for k, value in enumerate(series.y) if math.isfinite(value)]
+    keep = keep[:: max(-(-len(keep) // POINTS), 1)]
+    columns = [[values[k] for k in keep] if values else [] for values in (series.x, series.y, series.low, series.high)]
+    return Curve(series.name, *columns)
+
+
+def _for_page(svg: str, description: str) -> str:
+    """The element alone: names of colours instead of values, ids of its own, the page's font, and no more digits than
+    can be seen. A third of what matplotlib writes remains."""
+    svg = svg[svg.index("<svg") :]
+    for name, (light, _) in COLOURS.items():
+        svg = svg.replace(light, f"var(--{name})")
+    prefix = "p" + hashlib.sha256(svg.encode()).hexdigest()[:8]
+    referenced = set(re.findall(r'xlink:href="#([^"]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in referenced else "", svg)
+    svg = re.sub(r"<[^>]+>", _short_tag, svg.replace('xlink:href="#', f'href="#{prefix}'))
+    svg = re.sub(r">\s+<", "><", svg)
+    svg = re.sub(r"<defs>(<style[^>]*>[^<]*</style>)?</defs>|<g/>|<!--.*?-->", "", svg)
+    if "<g " not in svg:  # groups without attributes do nothing
+        svg = re.sub("</?g>", "", svg)
+    label = html.escape(description, quote=True)
+    head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
+    return head + svg[svg.index(">") + 1 :].strip()
+
+
+def _short_tag(match: re.Match[str]) -> str:
+    tag = re.sub(r"\s+", " ", match[0]).replace(" />", "/>").replace(' "', '"')
+    tag = re.sub(r'font(-size|-family)?: [^;]+; ?| transform="rotate\(-0 [^"]+"', "", tag)
+    tag = re.sub(r"; stroke-linecap: square|; stroke-dashoffset: 0|; stroke-linejoin: miter", "", tag)
+    return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag)

@@ -1,4 +1,4 @@
-"""What `wm report` says of a run: a section for every artifact there is, finished or under way."""
+"""A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,41 +9,41 @@ import numpy as np
 
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact
-from wm.errors import WmError
+from wm.errors import MissingInput, WmError
 from wm.evolution.stopping import LOG
-from wm.report import charts
-from wm.report import sections as findings
+from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
-from wm.report.plots import Curve
+from wm.report.plots import Curve, Plot, to_svg
 from wm.stats import Score
-from wm.telemetry import metrics_log as metrics
+from wm.telemetry import metrics_log
 from wm.telemetry.trend import settled
 from wm.units import format_duration, format_size
 
-STAGES = {
-    "latents": "latents", "vae": "vae", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
+KINDS = {
+    "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
     "dreamer": "dreamer", "dream-dreamer": "dream",
 }  # fmt: skip
+LEGEND = (
+    "Scores: mean return over test episodes and the half-width of its 95 % interval. Probe: R2 of linear probes on z, "
+    "on held-out episodes, worst and best label. M / persistence: M's error 15 steps ahead over that of a constant "
+    "prediction. Dream rank: rank correlation of returns in the dream and in the real environment."
+)
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run: its folder, and what of it is finished."""
+    """A run's folder and its finished artifacts by name."""
 
     run: Path
     artifacts: dict[str, Artifact]
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
-        """Whatever can be read; a damaged artifact counts as missing."""
-        found = {}
-        for name, kind in STAGES.items():
-            if (artifact := _load(run / name, kind)) is not None:
-                found[name] = artifact
+        """Everything that can be read; a damaged artifact counts as missing."""
+        named = {name: _load(run / name, kind) for name, kind in KINDS.items()}
         for folder in sorted(path.parent for path in run.glob("evaluation/[!.]*/manifest.json")):
-            if (artifact := _load(folder, "evaluation")) is not None:
-                found[f"evaluation/{folder.name}"] = artifact
-        return cls(run, found)
+            named[f"evaluation/{folder.name}"] = _load(folder, "evaluation")
+        return cls(run, {name: artifact for name, artifact in named.items() if artifact is not None})
 
     @property
     def title(self) -> str:
@@ -52,17 +52,17 @@ class RunSummary:
 
     @property
     def score(self) -> dict[str, Any] | None:
-        """The test score of the controller, else of the Dreamer, if it was evaluated."""
+        """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
         names = ("evaluation/controller", "evaluation/dreamer")
         return next((self.artifacts[name].metrics for name in names if name in self.artifacts), None)
 
     @property
     def generations(self) -> list[dict[str, Any]]:
         """The lines of C's search so far."""
-        return metrics.read(self.folder("controller"), LOG)
+        return metrics_log.read(self.folder("controller"), LOG)
 
     def validations(self, name: str) -> Curve | None:
-        """The search's mean on its fixed validation episodes with the 95 % interval, as a curve of this name."""
+        """The validation return of the search's mean with its 95 % interval, as a curve of this name."""
         validated = [line for line in self.generations if len(line.get("validation", [])) > 1]
         scores = [Score.of(np.array(line["validation"], float)) for line in validated]
         low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
@@ -70,128 +70,151 @@ class RunSummary:
         return Curve(name, generations, [score.mean for score in scores], low, high) if validated else None
 
     def folder(self, name: str) -> Path:
-        """Where an artifact stands, or where it is being made."""
+        """The folder of an artifact, finished or unfinished."""
         partial = self.run / f"{name}.partial"
         return self.run / name if name in self.artifacts or not partial.is_dir() else partial
 
     def blocks(self) -> Iterator[Block]:
-        """The whole chapter."""
-        yield Heading(2, self.title)
-        yield from _outcome(self)
-        yield from _search(self)
+        """The chapter."""
         finished = self.artifacts.get
-        yield from findings.vision(self.title, finished("vae"), self.folder("vae"))
-        yield from findings.memory(self.title, finished("mdnrnn"), self.folder("mdnrnn"))
-        yield from findings.dream(self.title, finished("dream"))
-        yield from findings.dreamer(self.title, finished("dreamer"), finished("dream-dreamer"), self.folder("dreamer"))
+        yield Heading(2, self.title)
+        yield from _scores(self)
+        yield from _search(self)
+        yield from sections.vae_section(self.title, finished("vae"), self.folder("vae"))
+        yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), self.folder("mdnrnn"))
+        yield from sections.dream_section(self.title, finished("dream"))
+        dream, folder = finished("dream-dreamer"), self.folder("dreamer")
+        yield from sections.dreamer_section(self.title, finished("dreamer"), dream, folder)
         yield from _cost(self)
 
 
-def overview(chapters: list[RunSummary]) -> Table:
+def find_runs(paths: tuple[Path, ...]) -> list[Path]:
+    """The runs among the paths or directly below them, in order. Raises MissingInput if there is none."""
+    folders: list[Path] = []
+    for path in paths:
+        inside = sorted(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
+        folders += [path] if _is_run(path) else [folder for folder in inside if _is_run(folder)]
+    if not folders:
+        named = ", ".join(map(str, paths))
+        raise MissingInput(f"there is no run in {named}; expected a folder such as runs/Pong. Run `wm curriculum`.")
+    return list(dict.fromkeys(folders))
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / f"{name}{end}").is_dir() for name in (*KINDS, "evaluation") for end in ("", ".partial"))
+
+
+def overview(summaries: list[RunSummary]) -> Table:
     """One line for every run."""
-    header = ["run", "random policy", "our score", "episodes", "V reads", "M / persistence", "dream ranks", "wall time"]
-    return Table(header, [_overview_row(chapter) for chapter in chapters])
+    header = ["run", "random policy", "score", "episodes", "probe", "M / persistence", "dream rank", "wall time"]
+    return Table(header, [_overview_row(summary) for summary in summaries])
 
 
-def _overview_row(chapter: RunSummary) -> list[str]:
-    found, score = chapter.artifacts, chapter.score
-    baseline = score["random"] if score else None
-    vae, mdnrnn, dream = (found.get(name) for name in ("vae", "mdnrnn", "dream"))
-    probes = list(findings.readable(vae).values()) if vae else []
+def _overview_row(summary: RunSummary) -> list[str]:
+    artifacts, score = summary.artifacts, summary.score
+    vae, mdnrnn, dream = (artifacts.get(name) for name in ("vae", "mdnrnn", "dream"))
+    probes = list(sections.visible_probes(vae).values()) if vae else []
     ahead = mdnrnn.metrics["open_loop"].get("15") if mdnrnn else None
     return [
-        chapter.title,
-        str(Score(baseline["mean"], baseline["ci95"], 0)) if baseline else "–",
-        str(Score(score["mean"], score["ci95"], 0)) if score else "not yet",
+        summary.title,
+        format_score(score["random"]) if score else "–",
+        format_score(score) if score else "not yet",
         f"{score['episodes']}{' (preview)' if score['preview'] else ''}" if score else "–",
         f"R2 {min(probes):.2f} to {max(probes):.2f}" if probes else "–",
         f"{ahead['M'] / ahead['persistence']:.2f}" if ahead else "–",
         f"{dream.metrics['rho']:.2f}" if dream and dream.metrics["rho"] is not None else "–",
-        format_duration(sum(map(_seconds, found.values()))) if found else "–",
+        format_duration(sum(map(_seconds, artifacts.values()))) if artifacts else "–",
     ]
 
 
-def _outcome(chapter: RunSummary) -> Iterator[Block]:
-    for name, artifact in chapter.artifacts.items():
+def format_score(score: dict[str, Any]) -> str:
+    """Mean and half-width of its 95 % interval, of an evaluation's metrics."""
+    return str(Score(score["mean"], score["ci95"], 0))
+
+
+def _scores(summary: RunSummary) -> Iterator[Block]:
+    for name, artifact in summary.artifacts.items():
         if not name.startswith("evaluation/") or name == "evaluation/random":
             continue
         score = artifact.metrics
-        told = f"{Score(score['mean'], score['ci95'], 0)} over {score['episodes']} test episodes"
-        told += f"; the random policy {Score(score['random']['mean'], score['random']['ci95'], 0)}"
-        told += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
+        text = f"{format_score(score)} over {score['episodes']} test episodes"
+        text += f"; the random policy {format_score(score['random'])}"
+        text += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
         if score["preview"]:
-            told += " Too few episodes to be quoted."
-        yield Paragraph(told, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")
-    unfinished = sorted(path.stem for path in chapter.run.glob("*.partial"))
+            text += " Too few episodes to be quoted."
+        yield Paragraph(text, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")
+    unfinished = sorted(path.stem for path in summary.run.glob("*.partial"))
     if unfinished:
-        yield Paragraph(f"Under way: {', '.join(unfinished)}.")
+        yield Paragraph(f"Unfinished: {', '.join(unfinished)}.")
 
 
-def _search(chapter: RunSummary) -> Iterator[Block]:
-    lines = chapter.generations
+def _search(summary: RunSummary) -> Iterator[Block]:
+    lines = summary.generations
     if not lines:
         return
-    yield Heading(3, f"{chapter.title}: C, the controller")
-    made = chapter.artifacts.get("controller")
-    if made:
-        found = made.metrics
+    yield Heading(3, f"{summary.title}: C, the controller")
+    if artifact := summary.artifacts.get("controller"):
+        metrics = artifact.metrics
         yield Paragraph(
-            f"{found['parameters']:,} parameters ({found['head']}) on [mean z, h], evolved for {found['generations']} "
-            f"generations and {found['env_steps']:,} environment steps; kept: the mean of generation "
-            f"{found['best_generation']}, whose {found['validation_episodes']} validation episodes returned "
-            f"{found['validation_return']:.1f}."
+            f"{metrics['parameters']:,} parameters ({metrics['head']}) on [mean z, h], evolved for "
+            f"{metrics['generations']} generations and {metrics['env_steps']:,} environment steps. C is the mean of "
+            f"generation {metrics['best_generation']}, whose return over {metrics['validation_episodes']} validation "
+            f"episodes is {metrics['validation_return']:.1f}."
         )
-    validated = chapter.validations("validation of the mean")
+    validated = summary.validations("validation of the mean")
     curves = [validated] if validated else []
     for where in ("real", "dream"):
         played = [line for line in lines if line["in"] == where and line["returns"]]
         if played:
             returns = [float(np.median(line["returns"])) for line in played]
             curves.append(Curve(f"candidates ({where})", [line["generation"] for line in played], returns))
-    baseline = chapter.score["random"]["mean"] if chapter.score else None
-    level = ("random policy", baseline) if baseline is not None else None
+    level = ("random policy", summary.score["random"]["mean"]) if summary.score else None
     caption = (
         "The search's mean on its fixed, whole validation episodes, with the 95 % interval, and the median candidate "
-        "on training episodes, which may be cut short."
+        "on training episodes, which may be truncated."
     )
-    yield Chart(charts.lines(curves, "generation", "return", level=level), caption)
+    yield Chart(to_svg(Plot("generation", "return", curves, level=level)), caption)
 
 
-def _cost(chapter: RunSummary) -> Iterator[Block]:
-    if not chapter.artifacts:
+def _cost(summary: RunSummary) -> Iterator[Block]:
+    if not summary.artifacts:
         return
-    yield Heading(3, f"{chapter.title}: what it took")
-    rows = []
-    for name, artifact in chapter.artifacts.items():
-        made = artifact.manifest["provenance"]
-        size = format_size(durable.folder_size(artifact.folder))
-        rows.append([name, format_duration(_seconds(artifact)), size, made["finished"]])
+    yield Heading(3, f"{summary.title}: cost")
+    provenances = {name: artifact.manifest["provenance"] for name, artifact in summary.artifacts.items()}
+    rows = [
+        [
+            name,
+            format_duration(_seconds(artifact)),
+            format_size(durable.folder_size(artifact.folder)),
+            provenances[name]["finished"],
+        ]
+        for name, artifact in summary.artifacts.items()
+    ]
     yield Table(["artifact", "wall time", "on disk", "finished"], rows)
     for column, caption in (
         ("rss_anon_mb", "Memory of the process (anonymous pages) during each training."),
-        ("disk_mb", "What each training held on disk, checkpoints included."),
+        ("disk_mb", "Size of each training on disk, with its checkpoints."),
     ):
-        yield Chart(charts.lines(_over_time(chapter, column), "share of the training", "MB"), caption)
-    latest = max(chapter.artifacts.values(), key=lambda artifact: artifact.manifest["provenance"]["finished"])
-    made = latest.manifest["provenance"]
-    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items() if number)
-    yield Paragraph(f"{made['machine']}; Python {made['python']}; {versions}; commit {made['commit']}.", "Made with")
-    commands = dict.fromkeys(artifact.manifest["provenance"]["command"] for artifact in chapter.artifacts.values())
-    yield Commands(list(commands))
+        yield Chart(to_svg(Plot("share of the training", "MB", _over_time(summary, column))), caption)
+    latest = max(provenances.values(), key=lambda provenance: str(provenance["finished"]))
+    versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items() if number)
+    environment = f"{latest['machine']}; Python {latest['python']}; {versions}; commit {latest['commit']}."
+    yield Paragraph(environment, "Versions")
+    yield Commands(list(dict.fromkeys(provenance["command"] for provenance in provenances.values())))
 
 
-def _over_time(chapter: RunSummary, column: str) -> list[Curve]:
+def _over_time(summary: RunSummary, column: str) -> list[Curve]:
     curves = []
     for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C"), ("dreamer", "Dreamer")):
-        logged = settled([line for line in metrics.read(chapter.folder(name)) if column in line])
-        if logged:
-            last = logged[-1]["step"] or 1
-            curves.append(Curve(label, [line["step"] / last for line in logged], [line[column] for line in logged]))
+        log = settled([line for line in metrics_log.read(summary.folder(name)) if column in line])
+        if log:
+            last = log[-1]["step"] or 1
+            curves.append(Curve(label, [line["step"] / last for line in log], [line[column] for line in log]))
     return curves
 
 
 def _seconds(artifact: Artifact) -> float:
-    """What it took; of a search, over all goes."""
+    """Wall time; of a search, over all its processes."""
     return max(float(artifact.manifest["provenance"]["wall_seconds"]), float(artifact.metrics.get("seconds", 0.0)))
 
 

@@ -1,0 +1,86 @@
+"""`wm info`: what a dataset or an artifact holds, and how it was made."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stages import console
+from wm.units import format_size
+
+DIGITS = 12  # of a fingerprint; --json has all of them
+
+
+@click.command(name="info")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(path: Path, as_json: bool) -> None:
+    """Show what a dataset or an artifact holds, and how it was made.
+
+    Example: wm info data/Pong.zarr
+    """
+    from wm.report.inventory import describe
+
+    facts = describe(path)
+    if as_json:
+        console.print_json(facts)
+    else:
+        click.echo(_dataset(facts) if "returns" in facts else _artifact(facts))
+
+
+def _artifact(facts: dict[str, Any]) -> str:
+    rows = [["kind", facts["kind"]], ["fingerprint", facts["fingerprint"][:DIGITS]]]
+    rows += [["size", format_size(facts["bytes"])]]
+    inputs = {name: text[:DIGITS] for name, text in facts["recipe"]["inputs"].items()}
+    groups = {
+        "setting": facts["recipe"]["settings"],
+        "input": inputs,
+        "metric": facts["metrics"],
+        "provenance": facts["provenance"],
+    }
+    for group, values in groups.items():
+        rows += [[f"{group} {name}", _text(value)] for name, value in values.items()]
+    return f"{facts['path']}\n" + console.table(["what", "value"], rows)
+
+
+def _text(value: Any) -> str:
+    """A value in words; of nested values the outermost level, of long lists the length."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_inner(item)}" for name, item in value.items())
+    return _inner(value)
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({len(value)} values)"
+    if isinstance(value, list) and len(value) > 8:
+        return f"({len(value)} values)"
+    return f"{value:.6g}" if isinstance(value, float) else str(value) or "none"
+
+
+def _dataset(facts: dict[str, Any]) -> str:
+    from wm.episodes.summary import Summary
+
+    summary = Summary(**{name: facts[name] for name in Summary.__dataclass_fields__})
+    packages = facts["recipe"].get("packages", {})
+    rows = [[name, value[:DIGITS] if name == "fingerprint" else value] for name, value in summary.facts()]
+    rows += [
+        ["labels", ", ".join(facts["recipe"]["labels"]) or "none"],
+        ["packages", ", ".join(f"{name} {number}" for name, number in packages.items())],
+    ]
+    rows += [
+        ["collected", f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
+        for line in facts["provenance"]
+    ]
+    text = f"{summary.path}\n" + console.table(["what", "value"], rows)
+    return f"{text}\nreturns\n{_histogram(facts['returns'])}" if summary.episodes else text
+
+
+def _histogram(returns: dict[str, list[float]]) -> str:
+    counts, edges = returns["counts"], returns["edges"]
+    most = max(counts)
+    lines = []
+    for count, low, high in zip(counts, edges, edges[1:], strict=False):
+        bar = "█" * round(40 * count / most) or ("▏" if count else "")
+        lines.append(f"  {low:10.1f} to {high:10.1f}  {bar} {int(count) or ''}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,74 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RECIPE, make_episode, write_dataset
+from tests.episodes.test_writer import bytes_of
+from wm.episodes import schema
+from wm.episodes.dataset import QUARANTINE, Dataset
+from wm.episodes.integrity import verify
+from wm.episodes.writer import Writer
+from wm.errors import BadData, MissingInput
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+    return write_dataset(tmp_path / "d.zarr", 9)
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(bytes(data))
+
+
+def test_a_whole_dataset_has_no_problem(path: Path) -> None:
+    report = verify(path.parent)
+    assert [checked.folder.name for checked in report.checked] == [
+        "d.zarr", "part-000000-000003", "part-000003-000006", "part-000006-000009",
+    ]  # fmt: skip
+    assert not report.damaged
+
+
+def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path) -> None:
+    whole = bytes_of(path)
+    flip(path / "part-000000-000003" / "rewards" / "c.0")
+    (path / "part-000003-000006" / "manifest.json").unlink()
+    assert [broken.folder.name for broken in verify(path).damaged] == ["part-000000-000003", "part-000003-000006"]
+    assert len(verify(path, repair_datasets=True).repaired) == 2
+    assert verify(path, repair_datasets=True).repaired == []
+    rest = Dataset.open(path)
+    assert (rest.episodes, rest.missing) == (3, [(0, 6)])
+    assert rest.column("rewards").shape == (60,)
+    with Writer(path, RECIPE) as writer:
+        for index in writer.dataset.absent(9):
+            writer.add(make_episode(index, terminated=index % 2 == 0).pack())
+    held = bytes_of(path)
+    assert {name: data for name, data in held.items() if not name.startswith(QUARANTINE)} == whole
+
+
+def test_a_missing_part_is_reported_although_every_other_checksum_holds(path: Path) -> None:
+    shutil.rmtree(path / "part-000003-000006")
+    assert "lost episodes 3 to 5" in verify(path.parent).damaged[0].problem
+    with pytest.raises(BadData, match="lost episodes 3 to 5"):
+        Dataset.open(path)
+    verify(path, repair_datasets=True)
+    assert Dataset.open(path).episodes == 6
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "zarr.json"])
+def test_a_broken_root_is_written_again_from_a_part(path: Path, file: str) -> None:
+    whole = bytes_of(path)
+    flip(path / file)
+    assert verify(path).damaged[0].folder == path
+    verify(path, repair_datasets=True)
+    assert bytes_of(path) == whole
+
+
+def test_a_part_can_be_checked_alone_and_an_empty_folder_is_refused(path: Path, tmp_path: Path) -> None:
+    assert not verify(path / "part-000000-000003").damaged
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(MissingInput, match="holds no dataset and no artifact"):
+        verify(tmp_path / "nothing")

@@ -1,0 +1,34 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import SLUG, make_episode
+from tests.stages.conftest import Output
+
+
+def test_info_of_an_artifact_has_its_settings_and_provenance(
+    chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = output("info", f"runs/{SLUG}/vae")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "setting latent" in text
+    assert "provenance command" in text
+    body = json.loads(output("info", f"runs/{SLUG}/vae", "--json"))
+    assert body["recipe"]["settings"]["latent"] == 4
+
+
+def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output) -> None:
+    found = json.loads(output("info", "data/d.zarr", "--json"))
+    returns = [make_episode(k, rows=10 + k).rewards.sum() for k in range(20)]
+    assert (found["episodes"], found["steps"]) == (20, sum(9 + k for k in range(20)))
+    assert found["mean_return"] == pytest.approx(np.mean(returns), abs=1e-4)
+    assert sum(found["returns"]["counts"]) == 20
+    size = sum(p.stat().st_size for p in (workspace / "data" / "d.zarr").glob("part-*/**/*") if p.is_file())
+    assert found["bytes"] == size
+    assert found["bytes_per_frame"] == pytest.approx(size / found["frames"], abs=0.1)
+    assert "returns" in output("info", "data/d.zarr")
+    assert "is neither a dataset" in output("info", "data", code=66)

@@ -1,0 +1,46 @@
+"""`wm ls`, on a chain that was really run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG
+from tests.stages.conftest import Output
+
+
+def test_datasets_and_artifacts_are_listed_in_the_order_of_the_stages(
+    chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain)
+    entries = json.loads(output("ls", "--json"))["entries"]
+    names = [entry["path"].removeprefix(f"runs/{SLUG}/") for entry in entries]
+    stages = ["vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"]
+    assert names == [f"data/{SLUG}.zarr", *stages]
+    assert [entry["kind"] for entry in entries] == ["episodes", *stages[:5], "evaluation", "evaluation"]
+
+
+def test_the_list_has_a_figure_and_a_date_and_fits_80_columns(
+    chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = output("ls")
+    assert max(map(len, text.splitlines())) <= 80
+    for figure in ("24 episodes", "validation", "rank correlation", "±"):
+        assert figure in text
+    assert text.count("  20") >= 8  # dates
+
+
+def test_unfinished_and_damaged_artifacts_are_listed_as_such(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "runs" / "X" / "vae.partial").mkdir(parents=True)
+    (workspace / "runs" / "X" / "mdnrnn").mkdir()
+    (workspace / "runs" / "X" / "mdnrnn" / "manifest.json").write_text("{}")
+    kinds = {Path(entry["path"]).name: entry["kind"] for entry in json.loads(output("ls", "--json"))["entries"]}
+    assert kinds == {"d.zarr": "episodes", "vae.partial": "unfinished", "mdnrnn": "damaged"}
+
+
+def test_an_empty_folder_gets_the_first_command(tmp_path: Path, output: Output) -> None:
+    assert "wm collect" in output("ls", str(tmp_path))

@@ -1,0 +1,76 @@
+"""Every checksum of a dataset, an artifact, or all of them below a folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wm.artifacts import locks, manifest
+from wm.episodes import repair
+from wm.episodes.parts import KIND as PART
+from wm.episodes.parts import ROOT_KIND as EPISODES
+from wm.episodes.repair import Checked
+from wm.episodes.schema import part_range
+from wm.errors import BadData, MissingInput
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every folder that was checked, and what a repair did."""
+
+    checked: list[Checked]
+    repaired: list[str]
+
+    @property
+    def damaged(self) -> list[Checked]:
+        """Folders that do not agree with their checksums."""
+        return [checked for checked in self.checked if checked.problem]
+
+
+def verify(path: Path, repair_datasets: bool = False) -> Report:
+    """Check everything at or below `path`; with `repair_datasets`, first set broken parts of datasets aside."""
+    datasets = _datasets(path)
+    repaired: list[str] = []
+    if repair_datasets:
+        for dataset in datasets:
+            with locks.exclusive(dataset):
+                repaired += repair.repair(dataset)
+    checked = [result for dataset in datasets for result in repair.check(dataset)]
+    checked += [_check(folder) for folder in _artifacts(path)]
+    if not checked:
+        raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
+    return Report(checked, repaired)
+
+
+def _visible(path: Path, below: Path) -> bool:
+    pieces = below.relative_to(path).parts
+    return not any(piece.startswith(".") or piece.endswith(".partial") for piece in pieces)
+
+
+def _datasets(path: Path) -> list[Path]:
+    """Folders with a part in them or with the manifest of a dataset, damaged or not."""
+    if part_range(path.name) is not None:
+        return [path.parent]
+    folders = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
+    folders |= {file.parent for file in path.rglob(manifest.NAME) if _kind(file) == EPISODES}
+    return sorted(folder for folder in folders if _visible(path, folder))
+
+
+def _artifacts(path: Path) -> list[Path]:
+    """Folders with the manifest of something else."""
+    folders = (file.parent for file in path.rglob(manifest.NAME))
+    visible = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
+    return sorted(folder for folder in visible if _kind(folder / manifest.NAME) not in (EPISODES, PART))
+
+
+def _check(folder: Path) -> Checked:
+    try:
+        return Checked(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
+    except (BadData, MissingInput) as error:
+        return Checked(folder, 0, str(error))
+
+
+def _kind(file: Path) -> str:
+    """The kind in a manifest; empty if it cannot be read."""
+    try:
+        return str(manifest.read_json(file)["kind"])
+    except (BadData, KeyError, TypeError):
+        return ""

@@ -1,0 +1,103 @@
+"""What can be removed: files of killed processes, and on request what can be made again."""
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wm.artifacts import durable, locks, manifest
+from wm.artifacts.runs import SCRATCH
+from wm.episodes.dataset import QUARANTINE
+from wm.episodes.parts import STAGING
+from wm.episodes.schema import part_range
+from wm.errors import Locked
+
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
+KINDS = {
+    "orphans": "left by a process that was killed",
+    "checkpoints": "of an artifact that is finished",
+    "quarantine": "parts that `wm verify --repair` set aside",
+    "unfinished": "work that the same command would resume",
+    "archive": "artifacts of other recipes",
+}
+USELESS = ("orphans", "checkpoints")  # kinds that no command reads again
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file or folder that can be removed; a process that still writes it holds the lock of `owner`."""
+
+    path: Path
+    kind: str
+    bytes: int
+    owner: Path
+
+
+def find(roots: Sequence[Path]) -> list[Leftover]:
+    """All leftovers below the roots."""
+    return [leftover for root in roots if root.is_dir() for leftover in _below(root)]
+
+
+def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
+    """Remove them, except what a running process holds. Returns (removed, in use)."""
+    removed, in_use = [], []
+    for leftover in leftovers:
+        try:
+            with locks.exclusive(leftover.owner):
+                _remove(leftover)
+            removed.append(leftover)
+        except Locked:
+            in_use.append(leftover)
+    return removed, in_use
+
+
+def _below(folder: Path) -> Iterator[Leftover]:
+    for path in sorted(folder.iterdir()):
+        classified = _classify(path)
+        if classified is not None:
+            kind, owner = classified
+            size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
+            if size or path.name not in (STAGING, QUARANTINE):
+                yield Leftover(path, kind, size, owner)
+        elif path.is_dir() and not path.is_symlink():
+            yield from _below(path)
+
+
+def _classify(path: Path) -> tuple[str, Path] | None:
+    """The kind of leftover and its owner; None if the path is none."""
+    if temporary := _TEMPORARY.fullmatch(path.name):
+        return "orphans", _owner(path.with_name(temporary[1]))
+    if path.name == STAGING and path.is_dir():
+        return "orphans", path.parent
+    if path.name == QUARANTINE and path.is_dir():
+        return "quarantine", path.parent
+    if path.name == SCRATCH and (path.parent / manifest.NAME).is_file():
+        return "checkpoints", path.parent
+    if path.name.endswith(".partial") and path.is_dir():
+        return "unfinished", path.with_name(path.name.removesuffix(".partial"))
+    if path.name == "archive" and path.is_dir():
+        return "archive", path
+    return None
+
+
+def _owner(path: Path) -> Path:
+    """Whose lock a process holds that writes `path`: the dataset's, the unfinished artifact's, or its own."""
+    for folder in (path, *path.parents):
+        if folder.name.endswith(".partial"):
+            return folder.with_name(folder.name.removesuffix(".partial"))
+        if part_range(path.name) is not None or (folder != path and folder.suffix == ".zarr"):
+            return folder if folder.suffix == ".zarr" else path.parent
+    return path
+
+
+def _remove(leftover: Leftover) -> None:
+    if leftover.kind == "quarantine":
+        # The names stay: they list the episodes known to be lost, without which the dataset would be refused.
+        for part in leftover.path.iterdir():
+            shutil.rmtree(part)
+            part.mkdir()
+    elif leftover.path.is_dir():
+        shutil.rmtree(leftover.path)
+    else:
+        leftover.path.unlink(missing_ok=True)

@@ -1,0 +1,72 @@
+"""Runs side by side: the figures of each, the settings in which they differ, and a plot of their searches."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wm.artifacts.recipe import differences
+from wm.report.plots import draw
+from wm.report.run_summary import RunSummary, format_score
+
+
+def compare(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The figures and recipes of each run, under the shortest name that tells it from the others."""
+    return [_facts(RunSummary.of(folder), name) for folder, name in zip(folders, short_names(folders), strict=True)]
+
+
+def plot_searches(folders: Sequence[Path]) -> bytes:
+    """A PNG of the validation returns of the searches' means."""
+    summaries = [RunSummary.of(folder) for folder in folders]
+    curves = [s.validations(name) for s, name in zip(summaries, short_names(folders), strict=True)]
+    title = "validation of the search's mean"
+    return draw([curve for curve in curves if curve is not None], title, "generation", "return")
+
+
+def different_settings(facts: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Run and stage, and the settings in which it differs from the first run's."""
+    first, *others = facts
+    lines = []
+    for other in others:
+        for stage in sorted(first["recipes"].keys() & other["recipes"].keys()):
+            if differs := differences(first["recipes"][stage], other["recipes"][stage]):
+                lines.append((f"{other['name']} {stage}", ", ".join(differs)))
+    return lines
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The paths without what all have in common; a single run has its folder's name."""
+    if len(folders) == 1:
+        return [folders[0].name]
+    common = os.path.commonpath([folder.resolve().parent for folder in folders])
+    return [folder.resolve().relative_to(common).as_posix() for folder in folders]
+
+
+def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
+    artifacts, figures = summary.artifacts, dict[str, Any]()
+    if score := summary.score:
+        figures["test return"] = format_score(score)
+        figures["test episodes"] = score["episodes"]
+        figures["environment steps"] = f"{score['env_steps']:,}"
+        figures["random policy"] = format_score(score["random"])
+    if vae := artifacts.get("vae"):
+        figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
+        for label, probe in (vae.metrics.get("probe") or {}).items():
+            if probe["r2"] is not None:
+                figures[f"V: R2 of {label}"] = f"{probe['r2']:.2f}"
+    if mdnrnn := artifacts.get("mdnrnn"):
+        figures["M: NLL per dimension"] = f"{mdnrnn.metrics['nll']:.3f}"
+        for steps in ("1", "15"):
+            if ahead := mdnrnn.metrics["open_loop"].get(steps):
+                figures[f"M: error {steps} steps ahead"] = f"{ahead['M']:.3f}"
+    if controller := artifacts.get("controller"):
+        figures["C: validation return"] = f"{controller.metrics['validation_return']:.1f}"
+        figures["C: parameters"] = f"{controller.metrics['parameters']:,}"
+    if (dream := artifacts.get("dream")) and dream.metrics["rho"] is not None:
+        figures["dream: rank correlation"] = f"{dream.metrics['rho']:.2f}"
+    return {
+        "run": str(summary.run),
+        "name": name,
+        "figures": figures,
+        "recipes": {name: artifact.manifest["recipe"] for name, artifact in artifacts.items()},
+    }

@@ -1,0 +1,108 @@
+"""Datasets and artifacts below folders: kind, main figure, date and size of each, and everything known of one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wm.artifacts import durable, manifest
+from wm.artifacts.runs import Artifact
+from wm.episodes.archive import read_provenance
+from wm.episodes.parts import ROOT_KIND as EPISODES
+from wm.episodes.schema import part_range
+from wm.episodes.summary import summarize
+from wm.errors import BadData, MissingInput, WmError
+from wm.report.run_summary import format_score
+from wm.report.sections import visible_probes
+
+BINS = 12  # of the histogram of a dataset's returns
+ORDER = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "archive")  # as they are made
+
+
+def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
+    """Everything with a manifest below the roots, and unfinished work: folder by folder, in the order of the stages."""
+    entries = []
+    for root in roots:
+        folders = {path.parent for path in root.rglob(manifest.NAME)} | set(root.rglob("*.partial"))
+        for folder in sorted(folders, key=lambda folder: _position(folder.relative_to(root))):
+            pieces = folder.relative_to(root).parts
+            hidden = any(piece.startswith(".") for piece in pieces)
+            inside = any(piece.endswith(".partial") for piece in pieces[:-1])
+            if not hidden and not inside and part_range(folder.name) is None and folder.is_dir():
+                entries.append(_entry(folder))
+    return entries
+
+
+def _position(below: Path) -> tuple[Any, ...]:
+    """Sorts runs by name, and a run's artifacts by stage: `controller-untrained` beside `controller`."""
+    ranks = {piece: [k for k, name in enumerate(ORDER) if piece.startswith(name)] for piece in below.parts}
+    return tuple((max(ranks[piece], default=len(ORDER)), piece) for piece in below.parts)
+
+
+def _entry(folder: Path) -> dict[str, Any]:
+    size = durable.folder_size(folder)
+    entry = {"path": str(folder), "kind": "unfinished", "bytes": size, "figure": "", "finished": ""}
+    if folder.name.endswith(".partial"):
+        return entry | {"figure": "the same command resumes it"}
+    try:
+        kind = _kind(folder)
+        if kind == EPISODES:
+            summary, _ = summarize(folder)
+            figure = f"{summary.episodes} episodes, return {summary.mean_return:.1f}"
+            finished = [str(line.get("finished", "")) for line in read_provenance(folder)]
+            return entry | {"kind": kind, "figure": figure, "finished": max(finished, default="")}
+        artifact = Artifact(folder, manifest.read(folder, kind))
+        finished_at = str(artifact.manifest["provenance"]["finished"])
+        return entry | {"kind": kind, "figure": _figure(kind, artifact), "finished": finished_at}
+    except (WmError, KeyError, TypeError, ValueError) as error:
+        return entry | {"kind": "damaged", "figure": str(error) if isinstance(error, WmError) else "unknown manifest"}
+
+
+def _figure(kind: str, artifact: Artifact) -> str:
+    """The figure by which artifacts of a kind are compared."""
+    metrics = artifact.metrics
+    match kind:
+        case "vae":
+            probes = list(visible_probes(artifact).values())
+            error = f"error {metrics['validation_error']:.1f}"
+            return f"{error}, R2 {min(probes):.2f} to {max(probes):.2f}" if probes else error
+        case "latents":
+            return f"{metrics['rows']:,} rows"
+        case "mdnrnn":
+            return f"NLL {metrics['nll']:.2f}, linear {metrics['nll_linear']:.2f}"
+        case "controller":
+            return f"validation {metrics['validation_return']:.1f}"
+        case "dreamer":
+            return f"{metrics['env_steps']:,} steps, {metrics['updates']:,} updates"
+        case "dream" if metrics.get("rho") is not None:
+            return f"rank correlation {metrics['rho']:.2f}"
+        case "evaluation":
+            return f"{format_score(metrics)}, {metrics['episodes']} episodes"
+    return ""
+
+
+def _kind(folder: Path) -> str:
+    if not (folder / manifest.NAME).is_file():
+        raise MissingInput(f"{folder} is neither a dataset nor a finished artifact; expected a {manifest.NAME} in it.")
+    try:
+        return str(manifest.read_json(folder / manifest.NAME)["kind"])
+    except (KeyError, TypeError):
+        raise BadData(f"{folder / manifest.NAME} is not a manifest of wm; run the stage again.") from None
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Everything known of a dataset or an artifact, as plain values."""
+    kind = _kind(path)
+    if kind != EPISODES:
+        return {"path": str(path), "bytes": durable.folder_size(path), **manifest.read(path, kind)}
+    summary, dataset = summarize(path)
+    returns = dataset.table["return"]
+    counts, edges = np.histogram(returns, bins=BINS) if len(returns) else (np.zeros(0), np.zeros(0))
+    return {
+        "kind": kind,
+        **summary.as_json(),
+        "returns": {"edges": edges.tolist(), "counts": counts.tolist()},
+        "recipe": dataset.recipe,
+        "provenance": read_provenance(path),
+    }
