@@ -16,7 +16,7 @@ from wm import __version__
 from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
-from wm.artifacts.workspace import Workspace
+from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import MissingPackage, UsageProblem
 from wm.rollouts.workers import WORKER_TIMEOUT, Workers, open_workers
 from wm.runtime import Runtime
@@ -52,11 +52,6 @@ class Session:
     stop: console.Stop = field(default_factory=console.Stop)
 
     @property
-    def slug(self) -> str:
-        """The environment's name in paths: `ALE/Seaquest-v5` becomes `ALE-Seaquest-v5`."""
-        return self.env.replace("/", "-").replace(":", "-")
-
-    @property
     def data_path(self) -> Path:
         """The dataset, where a stage takes one. Raises UsageProblem if there are several."""
         if len(self.data) > 1:
@@ -66,12 +61,12 @@ class Session:
     @property
     def data_paths(self) -> tuple[Path, ...]:
         """The datasets of a training, the first of them the one V was trained on."""
-        return self.data or (Path("data") / f"{self.slug}.zarr",)
+        return self.data or (Path("data") / f"{env_slug(self.env)}.zarr",)
 
     @property
     def run_path(self) -> Path:
         """The folder of the environment's artifacts."""
-        return self.run or Path("runs") / self.slug
+        return self.run or Path("runs") / env_slug(self.env)
 
     @property
     def processes(self) -> int:

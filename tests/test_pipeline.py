@@ -86,7 +86,7 @@ def test_a_changed_setting_redoes_only_what_depends_on_it_and_says_what_changed(
     assert done.returncode == 78
     assert "was trained on another VAE" in done.stderr
     assert "run `wm train-mdnrnn --env tests.tiny:Tiny-v0`" in done.stderr
-    assert "moved back" in run(folder, *arguments("train-vae")).stderr
+    assert "restored from the archive" in run(folder, *arguments("train-vae")).stderr
     for stage in STAGES:
         assert json.loads(run(folder, *arguments(stage, "--json")).stdout)["status"] == "up to date"
     collected = json.loads(run(folder, "collect", "--env", TINY, "--episodes", "30", "--size", "32", "--json").stdout)

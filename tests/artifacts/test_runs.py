@@ -16,12 +16,12 @@ def run(root: Path, latent: int = 32) -> Run:
 
 
 def make(root: Path, latent: int = 32, keep_current: bool = False) -> list[str]:
-    said: list[str] = []
-    with run(root, latent).build(keep_current, said.append) as builder:
+    log: list[str] = []
+    with run(root, latent).build(keep_current, log.append) as builder:
         if builder.restored is None:
             (builder.folder / "weights").write_bytes(b"w%d" % latent)
             builder.publish({"loss": 1.0}, PROVENANCE)
-    return said
+    return log
 
 
 def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_another_recipe_archives_the_finished_one_and_brings_it_back(tmp_path: P
     assert "latent 32 -> 64" in make(tmp_path, 64)[0]
     archived = list((tmp_path / "archive").iterdir())
     assert [path.name for path in archived] == [f"vae-{run(tmp_path, 32).recipe.fingerprint[:8]}"]
-    assert "moved back" in make(tmp_path, 32)[-1]
+    assert "restored from the archive" in make(tmp_path, 32)[-1]
     assert run(tmp_path, 32).current() is not None
     assert (tmp_path / "archive" / f"vae-{run(tmp_path, 64).recipe.fingerprint[:8]}" / "weights").exists()
 

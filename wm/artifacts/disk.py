@@ -1,6 +1,6 @@
-"""The disk budget: refuse before anything is written, and stop cleanly when a limit comes near.
+"""The disk budget: refuse before anything is written, and stop cleanly when the limit is near.
 
-Free space and inodes are those of the volume of the target, found through symbolic links.
+Free space and inodes are those of the target's volume; symbolic links are followed.
 """
 
 import errno
@@ -12,19 +12,19 @@ from pathlib import Path
 from wm.errors import DiskProblem
 from wm.units import format_size
 
-RESERVE = 1 << 30
-RESERVE_SHARE = 0.05
+RESERVE = 1 << 30  # bytes that stay free on a large volume, for the system and other programs
+RESERVE_SHARE = 0.05  # of the volume, where that is less
 
 
 @dataclass(frozen=True)
 class DiskBudget:
-    """How many bytes may be used at `target`; `limit` is the user's own, None for none."""
+    """The bytes that may be used at `target`. `limit` is the user's (None: no limit)."""
 
     target: Path
     limit: int | None = None
 
     def available(self, used: int) -> int:
-        """Bytes that may still be written when `used` are already there: free less reserve, and the limit's rest."""
+        """Bytes that may still be written when the target holds `used`: free less reserve, or what the limit leaves."""
         usage = shutil.disk_usage(volume_of(self.target))
         free = usage.free - min(RESERVE, int(RESERVE_SHARE * usage.total))
         return free if self.limit is None else min(free, self.limit - used)
@@ -35,8 +35,7 @@ class DiskBudget:
         if need > available:
             raise DiskProblem(
                 f"{what} needs about {format_size(need)} at {self.target} but only "
-                f"{format_size(max(available, 0))} may be "
-                "used; free some space, raise --disk-budget, or ask for less."
+                f"{format_size(max(available, 0))} may be used; free some space, raise --disk-budget, or ask for less."
             )
         left = inodes_left(self.target)
         if left is not None and left < files:
@@ -47,26 +46,26 @@ class DiskBudget:
 
 def volume_of(path: Path) -> Path:
     """The nearest folder above `path` that exists, through symbolic links."""
-    step = path.resolve()
-    while not step.exists():
-        step = step.parent
-    return step
+    folder = path.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return folder
 
 
 def inodes_left(path: Path) -> int | None:
-    """How many files may still be made on the volume of `path`; None where there is no fixed number (btrfs)."""
+    """How many files can still be created on the volume of `path`; None where the number is not fixed (btrfs)."""
     if not hasattr(os, "statvfs"):
         return None
-    found = os.statvfs(volume_of(path))
-    return found.f_favail if found.f_files > 0 else None
+    volume = os.statvfs(volume_of(path))
+    return volume.f_favail if volume.f_files > 0 else None
 
 
 def explain(error: OSError) -> str:
-    """A disk's error in one sentence."""
+    """A disk error in one sentence."""
     why = error.strerror or str(error)
     if error.errno == errno.ENOSPC and error.filename:
         left, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
-        # Some of either kind was given back when what failed was removed.
+        # Removing the partly written files has freed some inodes and some space.
         if left is not None and left < 32 and shutil.disk_usage(volume).free > 1 << 20:
             why = "there are no inodes left, so remove some small files"
     where = f" at {error.filename}" if error.filename else ""

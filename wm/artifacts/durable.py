@@ -1,4 +1,4 @@
-"""The one place that makes bytes survive: write aside, fsync, rename, fsync the folder.
+"""Durable writes: write to a temporary name, fsync, rename, fsync the folder.
 
 A rename inside one filesystem is the commit; what was not renamed does not exist.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the entries of `folder` durable. Windows cannot sync a folder; there the rename has to do."""
+    """Make the entries of `folder` durable. Windows cannot sync a folder; there the rename must suffice."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -34,27 +34,27 @@ def fsync_tree(folder: Path) -> None:
 
 
 def aside(path: Path) -> Path:
-    """A new hidden name beside `path`, which `sweep` recognises if it is left behind."""
+    """A new hidden name in the folder of `path`. `sweep` removes what a killed process left under such a name."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
-    written = aside(path)
+    temporary = aside(path)
     try:
-        with _naming(path), open(written, "wb") as file:
+        with _naming(path), open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(written, path)
+        os.replace(temporary, path)
     except BaseException:
-        written.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     fsync_folder(path.parent)
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON with one spelling per value, for hashing and for files people read."""
+    """JSON with one spelling per value, for hashing and for files that people read."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
@@ -73,7 +73,7 @@ def append_line(path: Path, line: str) -> None:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """A failing write does not say which file it was about."""
+    """Add the path to errors of a write, which lack it."""
     try:
         yield
     except OSError as error:
@@ -85,16 +85,16 @@ def _naming(path: Path) -> Iterator[None]:
 def write_folder(folder: Path, files: dict[str, bytes]) -> None:
     """Write the files (by relative name) of a new folder and sync every one, and every folder they lie in."""
     make_folder(folder)
-    below = sorted({(folder / name).parent for name in files} - {folder})
-    for sub in below:
-        sub.mkdir(parents=True)
+    subfolders = sorted({(folder / name).parent for name in files} - {folder})
+    for subfolder in subfolders:
+        subfolder.mkdir(parents=True)
     for name, data in files.items():
         with _naming(folder / name), open(folder / name, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    for sub in [*reversed(below), folder]:
-        fsync_folder(sub)
+    for written in [*reversed(subfolders), folder]:
+        fsync_folder(written)
 
 
 def commit_folder(staged: Path, final: Path) -> None:
@@ -114,13 +114,13 @@ def publish(staged: Path, final: Path) -> None:
 def make_folder(folder: Path) -> Path:
     """Create `folder` with its parents, durably."""
     missing = []
-    step = folder
-    while not step.exists():
-        missing.append(step)
-        step = step.parent
+    parent = folder
+    while not parent.exists():
+        missing.append(parent)
+        parent = parent.parent
     folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        fsync_folder(made.parent)
+    for created in missing:
+        fsync_folder(created.parent)
     return folder
 
 
@@ -128,13 +128,13 @@ def remove_folder(folder: Path) -> None:
     """Remove `folder`: renamed first, so that a kill never leaves half of it under its name."""
     if not folder.exists():
         return
-    doomed = aside(folder)
-    os.rename(folder, doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    temporary = aside(folder)
+    os.rename(folder, temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove what killed processes left behind in `folder` on the way to or from `name`."""
+    """Remove the temporary files and folders of killed processes in `folder` that were to become `name`."""
     for leftover in folder.glob(f".{name}.????????.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -143,5 +143,5 @@ def sweep(folder: Path, name: str = "*") -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Sum of file sizes below `folder`, in bytes; 0 if there is none."""
+    """Sum of the file sizes below `folder`, in bytes; 0 if it does not exist."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""One writer at a time. flock is released by the kernel when its holder dies, so no lock is ever stale."""
+"""One writer at a time. The kernel releases flock when the process dies, so no lock is ever stale."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from wm.errors import Locked
 
 @contextmanager
 def exclusive(target: Path) -> Iterator[None]:
-    """Hold the lock of `target` (a file beside it), or raise Locked naming the holder."""
+    """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
     owner = target.with_name(f".{target.name}.owner")
     lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=0)
@@ -33,7 +33,7 @@ def exclusive(target: Path) -> Iterator[None]:
 
 def _holder(owner: Path) -> str:
     try:
-        held = json.loads(owner.read_text())
-        return f"process {held['pid']} on {held['host']}"
+        process = json.loads(owner.read_text())
+        return f"process {process['pid']} on {process['host']}"
     except (OSError, ValueError, KeyError):
         return "another process"

@@ -1,6 +1,6 @@
-"""`manifest.json`: what a folder should hold, with size and sha256 of every file and of the manifest itself.
+"""`manifest.json`: the files of a folder, with size and sha256 of each, and of the manifest itself.
 
-Zarr reads a missing chunk as zeros and most codecs let bit flips pass, so completeness and integrity come from here.
+Zarr reads a missing chunk as zeros, and most codecs let bit flips pass. So completeness and integrity come from here.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from wm.artifacts import durable
 from wm.errors import BadData, MissingInput
 
 NAME = "manifest.json"
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # of a JSON file; a larger one is refused before it is parsed
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
@@ -38,8 +38,8 @@ def of(body: dict[str, Any], files: dict[str, bytes]) -> bytes:
 def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) -> None:
     """Write the manifest of `folder`: `body`, and every file below it (or only `files`)."""
     if files is None:
-        found = (path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
-        files = [path.relative_to(folder).as_posix() for path in found]
+        paths = (path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
+        files = [path.relative_to(folder).as_posix() for path in paths]
     listed = {
         name: {"size": (folder / name).stat().st_size, "sha256": sha256_file(folder / name)} for name in sorted(files)
     }
@@ -51,43 +51,43 @@ def _sealed(manifest: dict[str, Any]) -> bytes:
 
 
 def locate(folder: Path, name: str) -> Path:
-    """The path of `name` below `folder`. Raises BadData for a name that leads elsewhere, or a link on the way."""
-    step = folder
+    """The path of `name` below `folder`. Raises BadData for a name that leaves the folder, or a link in the path."""
+    path = folder
     for piece in name.split("/"):
         if not _PLAIN.fullmatch(piece):
             raise BadData(f"{folder} lists a file {name[:80]!r}; expected plain names below it, so it is not opened.")
-        step = step / piece
-        if step.is_symlink():
-            raise BadData(f"{step} is a link; links inside an artifact are not followed, so put the file itself there.")
-    return step
+        path = path / piece
+        if path.is_symlink():
+            raise BadData(f"{path} is a link; links inside an artifact are not followed, so put the file itself there.")
+    return path
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a small file. Raises BadData if it is large, malformed or nested without end."""
+    """The JSON in a small file. Raises BadData if it is large, malformed or too deeply nested."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise ValueError("it is a link or too large")
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"{path} cannot be read ({str(error)[:200]}); restore it or make the artifact again.") from None
+        raise BadData(f"{path} cannot be read ({str(error)[:200]}); restore it or create the artifact again.") from None
 
 
 def read(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of `folder`, checked against its own digest and the expected kind; file sizes are checked too."""
     path = folder / NAME
     if not path.is_file():
-        raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind} there.")
+        raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
     manifest = read_json(path)
     digest = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
-    # Spelling counts too, so that not one flipped bit goes unseen.
+    # The bytes are compared, not the values, so that a single flipped bit is detected.
     if digest is None or path.read_bytes() != _sealed(manifest):
-        raise BadData(f"{path} does not match its own checksum; restore it or make the {kind} again.")
+        raise BadData(f"{path} does not match its own checksum; restore it or create the {kind} again.")
     if manifest.get("kind") != kind:
         raise BadData(f"{folder} holds a {manifest.get('kind')!r}; expected a {kind!r}.")
     for name, entry in manifest["files"].items():
         file = locate(folder, name)
         if not _is_file_of(file, entry["size"]):
-            raise BadData(f"{file} is missing or has another size than its manifest says; make the {kind} again.")
+            raise BadData(f"{file} is missing or has another size than its manifest says; create the {kind} again.")
     return {**manifest, "sha256": digest}
 
 
@@ -104,5 +104,5 @@ def verify(folder: Path, kind: str) -> int:
     manifest = read(folder, kind)
     for name, entry in manifest["files"].items():
         if sha256_file(folder / name) != entry["sha256"]:
-            raise BadData(f"{folder / name} does not match its checksum; make the {kind} again.")
+            raise BadData(f"{folder / name} does not match its checksum; create the {kind} again.")
     return len(manifest["files"])

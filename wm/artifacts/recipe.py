@@ -1,4 +1,4 @@
-"""A recipe is everything that decides a result; its fingerprint is the artifact's identity."""
+"""A recipe is everything that determines a result; its fingerprint is the artifact's identity."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +10,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an artifact is made of.
+    """What determines an artifact.
 
-    `version` is raised when a stage's code changes its results. `settings` are those that can change the result, as
-    given; `inputs` are the fingerprints of what was read. Device and number of workers are not part of it.
+    `version` is raised when a stage's code changes its results. `settings` are those that can change the result;
+    `inputs` are the fingerprints of the artifacts and datasets read. Device and number of workers are no part of it.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Recipe:
 
     @property
     def fingerprint(self) -> str:
-        """64 hex digits; the first eight name it for people."""
+        """64 hex digits; messages and paths show the first eight."""
         return sha256_json(self.as_json())
 
 
@@ -46,17 +46,16 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What changed between two recipes as_json, in words: `latent 32 -> 64`. A setting that came to be later is not in
-    a recipe while it has its default."""
-    found = []
+    """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there."""
+    changes = []
     for group in ("settings", "inputs"):
         before, after = _flat(old.get(group, {})), _flat(new.get(group, {}))
         for name in sorted({*before, *after}):
             was, now = before.get(name, "default"), after.get(name, "default")
             if was != now:
-                found.append(f"{name} changed" if group == "inputs" else f"{name} {was} -> {now}")
+                changes.append(f"{name} changed" if group == "inputs" else f"{name} {was} -> {now}")
     if old.get("recipe") != new.get("recipe"):
-        found.append(f"code of the stage {old.get('recipe')} -> {new.get('recipe')}")
+        changes.append(f"code of the stage {old.get('recipe')} -> {new.get('recipe')}")
     if old.get("format") != new.get("format"):
-        found.append(f"format {old.get('format')} -> {new.get('format')}")
-    return found
+        changes.append(f"format {old.get('format')} -> {new.get('format')}")
+    return changes

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wm.artifacts import durable
+from wm.artifacts.related import differing_only_in
 from wm.artifacts.runs import Run
 from wm.evolution.history import History
 from wm.settings import ControllerSettings
@@ -52,7 +53,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
     if (folder / LOG).exists():
         return 0, None
     most, log, source = 0, b"", None
-    for found, others in run.but_for(LIMITS):
+    for found, others in differing_only_in(LIMITS, run):
         try:
             lines, whole = read_log(found / LOG)
         except ValueError:

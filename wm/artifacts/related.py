@@ -1,0 +1,41 @@
+"""Artifacts whose recipes differ from that of a run in a few settings only."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from wm.artifacts import manifest
+from wm.artifacts.runs import RECIPE_FILE, Run, load
+from wm.errors import BadData, MissingInput
+
+
+def differing_only_in(settings: Collection[str], run: Run) -> list[tuple[Path, dict[str, Any]]]:
+    """Artifacts of the run's name whose recipes differ from its own in these settings at most: folders and settings.
+
+    They may be finished or not, current or archived. Finished ones that are damaged are left out.
+    """
+    wanted, artifacts = _without(run.recipe.as_json(), settings), []
+    for folder in (run.folder, *run.archived):
+        recipe = _read_recipe(folder, run.recipe.kind)
+        if recipe is not None and _without(recipe, settings) == wanted:
+            artifacts.append((folder, recipe["settings"]))
+    return artifacts
+
+
+def _without(recipe: dict[str, Any], settings: Collection[str]) -> dict[str, Any]:
+    others = {name: value for name, value in recipe["settings"].items() if name not in settings}
+    return {**recipe, "settings": others}
+
+
+def _read_recipe(folder: Path, kind: str) -> dict[str, Any] | None:
+    """The recipe of the artifact in `folder`, as_json; None if it is damaged, missing or of another kind."""
+    try:
+        if (folder / manifest.NAME).exists():
+            artifact = load(folder, kind, "")
+            for name in artifact.manifest["files"]:
+                artifact.check(name)
+            return dict(artifact.manifest["recipe"])
+        recipe = manifest.read_json(folder / RECIPE_FILE)
+        return recipe if isinstance(recipe, dict) and isinstance(recipe.get("settings"), dict) else None
+    except (MissingInput, BadData):
+        return None
