@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from stages import console
 from stages.encode import check_frames
 from stages.session import Session, stage_name
-from stages.stage import Plan, Result, made, up_to_date
+from stages.stage import Plan, Result, made, plan_stage, run_stage, up_to_date
 from wm.artifacts import durable, manifest
 from wm.artifacts.manifest import sha256_json
-from wm.artifacts.runs import Artifact, Run
-from wm.dreamer import open_loop as imagination
+from wm.artifacts.runs import Artifact, Builder, Run
+from wm.dreamer.open_loop import EPISODES, HORIZONS, compare_open_loop, open_loop_strip
 from wm.dreams.env import Dreams
 from wm.dreams.initial_states import initial_states_at, load_latents
 from wm.episodes.dataset import Dataset
@@ -29,9 +29,11 @@ from wm.models.vae.networks import to_frames
 from wm.pretrained import (
     ControllerConfig,
     TrainedController,
+    TrainedDreamer,
     TrainedMdnRnn,
     TrainedVae,
     build_controller,
+    find_dreamer,
     is_dreamer,
     load_all,
     load_pair,
@@ -92,7 +94,7 @@ def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
     if is_dreamer(session.run_path / settings.agent):
-        return imagination.plan(session, settings)
+        return _plan_dreamer(session, settings)
     run = _run(session, settings, _open(session, settings))
     done = run.current() is not None
     episodes = MEANS * REAL_EPISODES + settings.dreams
@@ -106,7 +108,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 def dream(session: Session, settings: DreamSettings) -> Result:
     """Compare the dream with reality, draw it beside reality from the same start with the same actions, publish."""
     if is_dreamer(session.run_path / settings.agent):
-        return imagination.imagine(session, settings)
+        return _dream_with_dreamer(session, settings)
     began = time.monotonic()
     inputs = _open(session, settings)
     run = _run(session, settings, inputs)
@@ -268,3 +270,40 @@ def _error(real: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
     """Mean summed squared error per frame, in V's units."""
     difference = (real.astype(np.float32) - other.astype(np.float32)) / 255
     return float(np.square(difference).sum(axis=(1, 2, 3)).mean())
+
+
+def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
+    trained = find_dreamer(session.workspace, settings.agent)
+    name, inputs = stage_name(session, f"dream-{settings.agent}"), {"dreamer": trained.artifact.fingerprint}
+    return trained, session.make_run(name, "dream", RECIPE, settings.result_settings(), inputs)
+
+
+def _plan_dreamer(session: Session, settings: DreamSettings) -> Plan:
+    _, run = _dreamer_run(session, settings)
+    what = f"open-loop predictions of {EPISODES} episodes, an animation and a film strip"
+    return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, 4_000_000, 700_000_000, (5, 60)))
+
+
+def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
+    """Compare a Dreamer's open-loop predictions with validation episodes, in figures and pictures."""
+    trained, run = _dreamer_run(session, settings)
+
+    def work(builder: Builder) -> dict[str, Any]:
+        compared = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)
+        real, predicted = compared.real, compared.predicted
+        durable.write_bytes(builder.folder / "dream.png", open_loop_strip(real, predicted, compared.context))
+        captions = [f"{step + 1} steps ahead" for step in range(len(real))]
+        frames = animation([("real", real), ("predicted", predicted)], captions, FPS)
+        durable.write_bytes(builder.folder / "dream.gif", frames)
+        return {"agent": "dreamer", **compared.metrics}
+
+    need = 4_000_000, "the dream's pictures"
+    return run_stage(session, "dream", run, need, _dreamer_summary, work, trained.env)
+
+
+def _dreamer_summary(artifact: Artifact) -> str:
+    errors = [(ahead, artifact.metrics["open_loop"][str(ahead)]) for ahead in HORIZONS]
+    parts = [f"{ahead} ahead {e['dream']:.1f} ({e['persistence']:.1f})" for ahead, e in errors if e is not None]
+    text = f"squared error a pixel (of persistence): {', '.join(parts) or 'episodes are too short'}"
+    rho = artifact.metrics["reward_correlation"]
+    return text if rho is None else f"{text}; predicted and real rewards correlate by {rho:.2f}"

@@ -183,7 +183,7 @@ def load_controller(folder: Path, command: str) -> TrainedController:
 
 def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpace) -> None:
     """Write a Dreamer's weights and config into the folder of an artifact."""
-    description = {"config": asdict(model.form), "env": env.as_json(), "action_space": space.as_json()}
+    description = {"config": asdict(model.config), "env": env.as_json(), "action_space": space.as_json()}
     _save(folder, description, model.state_dict())
 
 

@@ -10,7 +10,6 @@ from stages.options import Sources
 from stages.session import Session
 from stages.stage import Plan, Result
 from wm.artifacts.manifest import sha256_json
-from wm.dreamer.replay_store import replay_path
 from wm.envs.registry import find_env
 from wm.settings import COMMANDS, CURRICULA, ControllerSettings, CurriculumSettings, Settings, VaeSettings
 
@@ -59,7 +58,7 @@ class Step:
         if self.stage == "collect":
             return [self.session.data_path]
         if self.stage == "train-dreamer":
-            return [self.session.run_path / "dreamer", replay_path(self.session)]
+            return [self.session.run_path / "dreamer", train_dreamer.replay_path(self.session)]
         names = STAGES[self.stage].artifacts
         if getattr(self.settings, "agent", "") == "dreamer":
             names = {"dream": ("dream-dreamer",), "evaluate": ("evaluation/dreamer", "evaluation/random")}[self.stage]
@@ -97,7 +96,7 @@ class Pipeline:
     @property
     def replays(self) -> list[Path]:
         """What Dreamers wrote behind their play."""
-        return [replay_path(step.session) for step in self.steps if step.stage == "train-dreamer"]
+        return [train_dreamer.replay_path(step.session) for step in self.steps if step.stage == "train-dreamer"]
 
     @property
     def places(self) -> list[Path]:

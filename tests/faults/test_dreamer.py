@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLUG, TINY, command, environment, run
-from tests.stages.test_train_dreamer import REPLAY, SIZES, words
+from tests.stages.test_train_dreamer import CAPACITY, PART, REPLAY, words
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.telemetry import metrics_log as metrics
 from wm.telemetry.trend import judge
 
 KILLS = 20
-PART = SIZES["part_rows"]
 
 
 @pytest.mark.slow
@@ -39,13 +38,13 @@ def test_twenty_kills_lose_nothing_but_the_open_part(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         told = process.communicate()[1]
         deaths += 1
-        if again := re.search(r"goes on at step (\d+)", told):
+        if again := re.search(r"resumes at step (\d+)", told):
             assert reached - int(again[1]) <= PART + 40, "more than the open part was lost"
         else:
             assert reached <= PART + 40
         reached = max([reached, *(line["step"] for line in metrics.read(partial))])
         rows = Dataset.open(tmp_path / REPLAY).rows
-        assert rows <= 256 + 3 * PART
+        assert rows <= CAPACITY + 3 * PART
     run(tmp_path, *asked)
     steps = [line["step"] for line in metrics.read(tmp_path / "runs" / SLUG / "dreamer")]
     assert steps == sorted(set(steps))
@@ -56,9 +55,9 @@ def test_twenty_kills_lose_nothing_but_the_open_part(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_five_times_the_capacity_stays_within_the_bound_on_disk(tmp_path: Path) -> None:
-    run(tmp_path, *words(steps=5 * 256))
+    run(tmp_path, *words(steps=5 * CAPACITY))
     size = durable.folder_size(tmp_path / REPLAY)
-    bound = (-(-256 // PART) + 2) * PART * (32 * 32 + 64)
+    bound = (-(-CAPACITY // PART) + 2) * PART * (32 * 32 + 64)
     assert size < bound
 
 

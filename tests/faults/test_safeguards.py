@@ -1,4 +1,4 @@
-"""Each safeguard against a leak is broken once, and the test that watches it, green in the suite, goes red."""
+"""Each safeguard against a leak is removed once; its test, green in the suite, must then fail."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,11 @@ import torch
 
 from tests.episodes import test_replay as replay_tests
 from tests.models import test_dreamer as dreamer_tests
-from wm.episodes.replay import ReplayWriter, Ring
+from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
 from wm.models.dreamer.rssm import Rssm
 
-Break = Callable[[pytest.MonkeyPatch], None]
+Removal = Callable[[pytest.MonkeyPatch], None]
 
 
 def without_inference_mode(patch: pytest.MonkeyPatch) -> None:
@@ -22,16 +22,16 @@ def without_inference_mode(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_a_cached_state(patch: pytest.MonkeyPatch) -> None:
-    plain = Rssm.carry
+    plain = Rssm.step
 
-    def carry(self: Rssm, state: Any, action: Any) -> Any:
+    def step(self: Rssm, state: Any, action: Any) -> Any:
         self.cached = plain(self, state, action)
         return self.cached
 
-    patch.setattr(Rssm, "carry", carry)
+    patch.setattr(Rssm, "step", step)
 
 
-def with_losses_in_a_list(patch: pytest.MonkeyPatch) -> None:
+def with_metrics_kept_in_a_list(patch: pytest.MonkeyPatch) -> None:
     plain, kept = DreamerTrainer.update, list[Any]()
 
     def update(self: DreamerTrainer, *arguments: Any, **named: Any) -> Any:
@@ -41,7 +41,7 @@ def with_losses_in_a_list(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DreamerTrainer, "update", update)
 
 
-def with_history_in_figures(patch: pytest.MonkeyPatch) -> None:
+def with_graphs_in_metrics(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(torch.Tensor, "detach", lambda self: self)
 
 
@@ -51,25 +51,25 @@ def with_imagination_from_attached_states(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(State, "detach", lambda self: self)
 
 
-def with_a_view_handed_out(patch: pytest.MonkeyPatch) -> None:
-    def frames(self: Ring, lanes: Any, oldest: Any, since: Any, back: Any, stack: int, out: Any) -> Any:
-        return self.columns["frames"][:, : since.shape[1]]
+def with_samples_that_are_views(patch: pytest.MonkeyPatch) -> None:
+    def frames(self: ReplayBuffer, rows: Any, out: Any) -> Any:
+        return self.columns["frames"][:, : rows.shape[1]]
 
-    patch.setattr(Ring, "_frames", frames)
+    patch.setattr(ReplayBuffer, "_frames", frames)
 
 
-def with_a_ring_that_is_touched_later(patch: pytest.MonkeyPatch) -> None:
+def with_a_buffer_whose_memory_comes_later(patch: pytest.MonkeyPatch) -> None:
     class Lazy:
         def __init__(self, *arguments: Any) -> None:
-            self._made = np.zeros(*arguments)
+            self._array = np.zeros(*arguments)
 
         def __getattr__(self, name: str) -> Any:
-            return (lambda _: None) if name == "fill" else getattr(self._made, name)
+            return (lambda _: None) if name == "fill" else getattr(self._array, name)
 
     patch.setattr("wm.episodes.replay.np.empty", Lazy)
 
 
-def without_unlinking(patch: pytest.MonkeyPatch) -> None:
+def without_eviction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplayWriter, "evict", lambda self: None)
 
 
@@ -83,31 +83,31 @@ def with_a_second_load(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplayWriter, "restore", restore)
 
 
-def without_removing_what_is_newer(patch: pytest.MonkeyPatch) -> None:
+def without_removing_newer_parts(patch: pytest.MonkeyPatch) -> None:
     plain = ReplayWriter.restore
-    patch.setattr(ReplayWriter, "restore", lambda self, upto, lanes: plain(self, 1 << 20, lanes))
+    patch.setattr(ReplayWriter, "restore", lambda self, next_piece, envs: plain(self, 1 << 20, envs))
 
 
 @pytest.mark.parametrize(
-    ("broken", "watch"),
+    ("remove", "test"),
     [
         (without_inference_mode, dreamer_tests.test_acting_builds_no_graph),
         (without_inference_mode, dreamer_tests.test_an_acted_state_cannot_be_trained_on_by_mistake),
         (with_a_cached_state, dreamer_tests.test_the_model_keeps_nothing_between_calls),
-        (with_losses_in_a_list, dreamer_tests.test_an_update_leaves_no_tensor_behind),
-        (with_history_in_figures, dreamer_tests.test_figures_carry_no_history),
+        (with_metrics_kept_in_a_list, dreamer_tests.test_an_update_leaves_no_tensor_behind),
+        (with_graphs_in_metrics, dreamer_tests.test_metrics_have_no_graph),
         (with_imagination_from_attached_states, dreamer_tests.test_states_for_imagination_are_detached),
-        (with_a_view_handed_out, replay_tests.test_a_sample_owns_its_memory),
-        (with_a_ring_that_is_touched_later, replay_tests.test_a_ring_has_its_whole_size_from_the_start),
-        (without_unlinking, replay_tests.test_the_disk_holds_no_more_than_the_capacity_and_two_parts),
-        (with_a_second_load, replay_tests.test_what_is_read_back_is_what_was_in_memory),
-        (without_removing_what_is_newer, replay_tests.test_what_was_written_after_a_checkpoint_is_gone_after_it),
+        (with_samples_that_are_views, replay_tests.test_a_sample_owns_its_memory),
+        (with_a_buffer_whose_memory_comes_later, replay_tests.test_a_buffer_takes_its_whole_memory_from_the_start),
+        (without_eviction, replay_tests.test_the_replay_on_disk_is_at_most_the_capacity_and_two_parts),
+        (with_a_second_load, replay_tests.test_a_restored_buffer_equals_the_one_that_was_written),
+        (without_removing_newer_parts, replay_tests.test_restoring_removes_parts_newer_than_the_checkpoint),
     ],
 )
-def test_without_the_safeguard_its_test_goes_red(
-    broken: Break, watch: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_without_the_safeguard_its_test_fails(
+    remove: Removal, test: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    arguments = (tmp_path,) if "tmp_path" in watch.__annotations__ else ()
-    broken(monkeypatch)
+    arguments = (tmp_path,) if "tmp_path" in test.__annotations__ else ()
+    remove(monkeypatch)
     with pytest.raises((AssertionError, RuntimeError, pytest.fail.Exception)):
-        watch(*arguments)
+        test(*arguments)

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from tests.models.test_dreamer import made
+from tests.models.test_dreamer import dreamer
 from wm.actions import ActionSpace
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
@@ -60,7 +60,7 @@ def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
 
 def test_a_dreamer_serves_and_its_world_model_receives_the_serve() -> None:
     for serve in (0, 1, 2):  # at least two of them differ from its own action
-        agent = DreamerAgent(made(), SPACE, 2, serve)
+        agent = DreamerAgent(dreamer(), SPACE, 2, serve)
         agent.begin(0, EpisodeJob(0, 0))
         frames = np.zeros((2, 32, 32, 1), np.uint8)
         lives = [5] * 4 + [4] * 4

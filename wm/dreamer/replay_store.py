@@ -1,53 +1,52 @@
-"""A Dreamer's replay: where it lies, what it takes, and what it begins with."""
+"""A Dreamer's replay: its size in memory and on disk, its dataset, and a replay of collected episodes."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from stages import console
-from stages.session import Session, stage_name
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset, read_root
-from wm.episodes.replay import Ring, fill
+from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
 from wm.models.dreamer.config import DreamerConfig
-from wm.settings import DreamerSettings
 from wm.units import format_size
 
-
-def replay_path(session: Session) -> Path:
-    """Where what is played is written behind the play."""
-    name = stage_name(session, "dreamer")
-    return Path("data") / f"{session.run_path.name}.{name.replace('/', '-')}.zarr"
+ROW_BYTES = 64  # at most, of a step on disk without its frame
 
 
-def ring_bytes(settings: DreamerSettings, form: DreamerConfig) -> int:
-    """Memory that the ring takes."""
-    return settings.capacity * (form.size**2 * form.channels + 40)
+def replay_buffer(num_envs: int, capacity: int, config: DreamerConfig, space: ActionSpace) -> ReplayBuffer:
+    """An empty replay for the frames of this Dreamer."""
+    return ReplayBuffer(num_envs, capacity, (config.size, config.size, config.channels), space)
 
 
-def disk_bound(settings: DreamerSettings, form: DreamerConfig) -> int:
-    """Bytes on disk that the replay cannot exceed: frames that do not compress at all."""
-    parts = -(-settings.capacity // settings.part_rows) + 2
-    return parts * settings.part_rows * (form.size**2 * form.channels + 64)
+def replay_bytes(capacity: int, config: DreamerConfig) -> int:
+    """Memory of a replay."""
+    return capacity * (config.size**2 * config.channels + STEP_BYTES)
 
 
-def require_memory(settings: DreamerSettings, form: DreamerConfig) -> None:
-    """Raise MemoryProblem if the ring would not fit into what is free."""
-    need, free = ring_bytes(settings, form), psutil.virtual_memory().available
+def disk_bound(capacity: int, part_rows: int, config: DreamerConfig) -> int:
+    """The largest size of a replay on disk: frames that do not compress, one part beyond the capacity, and the one that
+    is being written."""
+    parts = -(-capacity // part_rows) + 2
+    return parts * part_rows * (config.size**2 * config.channels + ROW_BYTES)
+
+
+def require_memory(capacity: int, config: DreamerConfig) -> None:
+    """Raise MemoryProblem if the replay does not fit into free memory."""
+    need, free = replay_bytes(capacity, config), psutil.virtual_memory().available
     if need > free:
         raise MemoryProblem(
-            f"--capacity is {settings.capacity}, which takes {format_size(need)} of memory, and "
-            f"{format_size(free)} are "
-            "free; give a smaller one."
+            f"--capacity is {capacity}, which takes {format_size(need)} of memory, and {format_size(free)} are free; "
+            "give a smaller one."
         )
 
 
-def recipe_of(session: Session, env: EnvConfig, space: ActionSpace) -> dict[str, Any]:
+def replay_recipe(env: EnvConfig, space: ActionSpace, seed: int) -> dict[str, Any]:
     """The recipe of the replay as a dataset."""
     spec = env.spec()
     return {
@@ -59,46 +58,55 @@ def recipe_of(session: Session, env: EnvConfig, space: ActionSpace) -> dict[str,
         "labels": [],
         "policy": "dreamer",
         "max_steps": 0,
-        "seed": session.seed,
+        "seed": seed,
         "evicts": True,
     }
 
 
-def open_replay(path: Path, recipe: dict[str, Any], resumed: bool) -> None:
-    """A dataset for the replay; one that another training left is replaced. Raises UsageProblem if it is none."""
+def open_replay(path: Path, recipe: dict[str, Any], resumed: bool, log: Callable[[str], None]) -> None:
+    """Create the dataset of a replay; another training's replay is replaced. Raises UsageProblem if `path` is not a
+    replay."""
     if path.exists():
         try:
-            found = read_root(path)
+            existing = read_root(path)
         except WmError:
-            found = {}
-        if not found.get("evicts"):
-            raise UsageProblem(f"{path} is no replay; move it away, or give --name.")
-        if resumed and found == recipe:
+            existing = {}
+        if not existing.get("evicts"):
+            raise UsageProblem(f"{path} is not a replay; move it away, or give --name.")
+        if resumed and existing == recipe:
             return
-        console.say(f"{path}: the replay of another training is replaced")
+        log(f"{path}: the replay of another training is replaced")
         durable.remove_folder(path)
     create(path, recipe)
 
 
-def collected(session: Session, settings: DreamerSettings, form: DreamerConfig, space: ActionSpace) -> Ring:
-    """The newest steps of --data, up to the capacity."""
-    datasets = [Dataset.open(path) for path in session.data]
+def load_collected(
+    paths: Sequence[Path], capacity: int, config: DreamerConfig, space: ActionSpace, log: Callable[[str], None]
+) -> ReplayBuffer:
+    """A replay with the newest `capacity` steps of collected datasets. Raises RecipeMismatch if their frames or actions
+    are not this Dreamer's."""
+    datasets = [Dataset.open(path) for path in paths]
     for dataset in datasets:
-        if dataset.frame_shape != (form.size, form.size, form.channels) or dataset.actions != space:
-            raise RecipeMismatch(
-                f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions.width} actions; expected "
-                f"{(form.size, form.size, form.channels)} and {space.width}. Collect it with --size {form.size}"
-                f"{' --gray' if form.channels == 1 else ''}, or give --set gray=... and size=... to suit it."
-            )
-        if (observation := dataset.recipe["env"]["observation"]) != "rgb":
-            raise RecipeMismatch(
-                f"{dataset.path} has observation={observation}; a Dreamer takes rgb. Collect without --observation."
-            )
+        _check(dataset, config, space)
     rows = sum(dataset.rows for dataset in datasets)
-    if rows > settings.capacity:
-        console.say(f"train-dreamer {session.env}: of {rows:,} collected steps the last {settings.capacity:,} are used")
-    ring = Ring(1, min(rows, settings.capacity), (form.size, form.size, form.channels), space)
+    if rows > capacity:
+        log(f"the newest {capacity:,} of {rows:,} collected steps are used")
+    buffer = replay_buffer(1, min(rows, capacity), config, space)
     for dataset in datasets:
         for part in dataset.parts:
-            fill(ring, dataset, part, {})
-    return ring
+            load_part(buffer, dataset, part, {})
+    return buffer
+
+
+def _check(dataset: Dataset, config: DreamerConfig, space: ActionSpace) -> None:
+    expected = (config.size, config.size, config.channels)
+    if dataset.frame_shape != expected or dataset.actions != space:
+        raise RecipeMismatch(
+            f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions.width} actions; expected "
+            f"{expected} and {space.width}. Collect it with --size {config.size}"
+            f"{' --gray' if config.channels == 1 else ''}, or give --set gray=... and size=... that match it."
+        )
+    if (observation := dataset.recipe["env"]["observation"]) != "rgb":
+        raise RecipeMismatch(
+            f"{dataset.path} has observation={observation}; a Dreamer takes rgb. Collect without --observation."
+        )

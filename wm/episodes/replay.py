@@ -1,9 +1,10 @@
-"""A replay: the newest steps of a few environments that are played side by side, in memory and on disk.
+"""A replay: the newest steps of a few environments, in memory and on disk.
 
-In memory it is a ring of fixed arrays, touched at once, so that filling it costs nothing later. A step is stored as it
-arrives: a frame, the action that led to it and the reward that came with it. On disk it is a dataset like any other,
-written a part at a time behind the play and evicted part by part. A part may end within an episode: the piece is then
-neither terminated nor truncated, and the next piece has the same seed and begins with the frame this one ends with.
+In memory it is a ring buffer of fixed arrays, written once at construction, so that filling it takes no more memory. A
+step is stored as it arrives: a frame, the action that led to it and the reward that came with it. On disk it is a
+dataset like any other, written a part at a time and evicted part by part. A part may end within an episode: that piece
+is neither terminated nor truncated, and the next piece has the same seed and begins with the frame the previous one
+ended with.
 """
 
 import shutil
@@ -22,10 +23,13 @@ from wm.episodes.dataset import Dataset, Part, committed_parts
 from wm.episodes.parts import STAGING, PartBuilder
 from wm.episodes.schema import Episode
 
+STEP_BYTES = 40  # at most, of a step without its frame: action, reward, flags and seed
+
 
 @dataclass(frozen=True)
-class Steps:
-    """(B, T) steps in memory of their own; `frames` (B, T, H, W, C * stack) have the newest frame last."""
+class ReplayBatch:
+    """(B, T) steps that own their memory. `frames` are (B, T, H, W, C); `first` marks an episode's first frame,
+    `terminal` the frame at which one terminated."""
 
     frames: NDArray[np.uint8]
     actions: NDArray[np.float32]
@@ -34,30 +38,24 @@ class Steps:
     terminal: NDArray[np.bool_]
 
 
-class Ring:
-    """The newest steps of `lanes` environments, `capacity` in all.
+class ReplayBuffer:
+    """The newest steps of `num_envs` environments, `capacity` in all; `seeds` name the episode of each step."""
 
-    `first` marks an episode's first frame, `terminal` the frame at which one terminated, `ages` how many steps of the
-    episode came before, `seeds` which episode it is.
-    """
-
-    def __init__(self, lanes: int, capacity: int, frame: tuple[int, int, int], space: ActionSpace) -> None:
-        self.lanes, self.rows, self.space = lanes, capacity // lanes, space
-        shape = (lanes, self.rows)
+    def __init__(self, num_envs: int, capacity: int, frame: tuple[int, int, int], space: ActionSpace) -> None:
+        self.num_envs, self.rows, self.space = num_envs, capacity // num_envs, space
+        shape = (num_envs, self.rows)
         self.columns: dict[str, NDArray[Any]] = {
             "frames": np.empty((*shape, *frame), np.uint8),
             "actions": np.empty((*shape, *space.column(1).shape[1:]), space.column(1).dtype),
             "rewards": np.empty(shape, np.float32),
             "first": np.empty(shape, np.bool_),
             "terminal": np.empty(shape, np.bool_),
-            "ages": np.empty(shape, np.uint32),
             "seeds": np.empty(shape, np.int64),
         }
         for column in self.columns.values():
             column.fill(0)
-        self.heads = np.zeros(lanes, np.int64)  # where the next step goes
-        self.lengths = np.zeros(lanes, np.int64)
-        self._scratch = np.empty(0, np.uint8)
+        self.heads = np.zeros(num_envs, np.int64)  # where the next step goes
+        self.lengths = np.zeros(num_envs, np.int64)
 
     @property
     def nbytes(self) -> int:
@@ -67,83 +65,64 @@ class Ring:
     def __len__(self) -> int:
         return int(self.lengths.sum())
 
-    def add(self, lane: int, frame: NDArray[np.uint8], action: Any, reward: float, terminal: bool) -> None:
-        """The step that follows in a lane."""
-        before = (self.heads[lane] - 1) % self.rows
-        age, seed = self.columns["ages"][lane, before] + 1, self.columns["seeds"][lane, before]
-        self._put(lane, frame, action, reward, False, terminal, age, seed)
+    def start_episode(self, env_index: int, frame: NDArray[np.uint8], seed: int) -> None:
+        """Add an episode's first frame."""
+        self._put(env_index, frame, 0, 0.0, True, False, seed)
 
-    def begin(self, lane: int, frame: NDArray[np.uint8], seed: int) -> None:
-        """An episode's first frame."""
-        self._put(lane, frame, 0, 0.0, True, False, 0, seed)
+    def add_step(self, env_index: int, frame: NDArray[np.uint8], action: Any, reward: float, terminal: bool) -> None:
+        """Add the next step of an environment's episode."""
+        self._put(env_index, frame, action, reward, False, terminal, self.newest_seed(env_index))
 
-    def _put(self, lane: int, *values: Any) -> None:
-        place = self.heads[lane]
+    def newest_seed(self, env_index: int) -> Any:
+        """The seed of an environment's newest episode."""
+        return self.columns["seeds"][env_index, (self.heads[env_index] - 1) % self.rows]
+
+    def _put(self, env_index: int, *values: Any) -> None:
+        row = self.heads[env_index]
         for column, value in zip(self.columns.values(), values, strict=True):
-            column[lane, place] = value
-        self.heads[lane] = (place + 1) % self.rows
-        self.lengths[lane] = min(self.lengths[lane] + 1, self.rows)
+            column[env_index, row] = value
+        self.heads[env_index] = (row + 1) % self.rows
+        self.lengths[env_index] = min(self.lengths[env_index] + 1, self.rows)
 
-    def window(self, lane: int, count: int) -> dict[str, NDArray[Any]]:
-        """Copies of a lane's newest `count` steps, oldest first."""
-        places = (self.heads[lane] - count + np.arange(count)) % self.rows
-        return {name: column[lane, places] for name, column in self.columns.items()}
+    def newest(self, env_index: int, count: int) -> dict[str, NDArray[Any]]:
+        """Copies of an environment's newest `count` steps, oldest first."""
+        rows = (self.heads[env_index] - count + np.arange(count)) % self.rows
+        return {name: column[env_index, rows] for name, column in self.columns.items()}
 
-    def starts(self, steps: int) -> NDArray[np.int64]:
-        """How many windows of so many steps each lane holds."""
+    def windows(self, steps: int) -> NDArray[np.int64]:
+        """How many windows of this length each environment has."""
         return np.maximum(self.lengths - steps + 1, 0)
 
     def sample(
-        self, count: int, steps: int, random: np.random.Generator, stack: int = 1, out: NDArray[np.uint8] | None = None
-    ) -> Steps:
-        """`count` windows of `steps`, every start alike; a window may go on into the next episode. `out` (B, T, H, W,
-        C * stack) takes the frames."""
-        room = np.cumsum(self.starts(steps))
-        drawn = random.integers(0, room[-1], count)
-        lanes = np.searchsorted(room, drawn, side="right")
-        offsets = drawn - np.concatenate([[0], room])[lanes]
-        oldest = self.heads[lanes] - self.lengths[lanes]
-        since = offsets[:, None] + np.arange(steps)  # steps since the oldest
-        places = (lanes * self.rows)[:, None] + (oldest[:, None] + since) % self.rows
-        found = {name: column.reshape(-1, *column.shape[2:])[places] for name, column in self._small()}
-        frames = self._frames(lanes, oldest, since, np.minimum(found["ages"], since), stack, out)
-        encoded = self.space.encode(found["actions"])
-        return Steps(frames, encoded, found["rewards"], found["first"], found["terminal"])
+        self, count: int, steps: int, random: np.random.Generator, out: NDArray[np.uint8] | None = None
+    ) -> ReplayBatch:
+        """`count` windows of `steps`, uniform over all; a window may continue into the next episode. `out` (B, T, H, W,
+        C) receives the frames."""
+        ends = np.cumsum(self.windows(steps))
+        windows = random.integers(0, ends[-1], count)
+        envs = np.searchsorted(ends, windows, side="right")
+        offsets = windows - np.concatenate([[0], ends])[envs]
+        oldest = self.heads[envs] - self.lengths[envs]
+        rows = (oldest[:, None] + offsets[:, None] + np.arange(steps)) % self.rows
+        rows += (envs * self.rows)[:, None]
+        small = {name: self._flat(name)[rows] for name in ("actions", "rewards", "first", "terminal")}
+        actions = self.space.encode(small["actions"])
+        return ReplayBatch(self._frames(rows, out), actions, small["rewards"], small["first"], small["terminal"])
 
-    def _small(self) -> list[tuple[str, NDArray[Any]]]:
-        return [(name, column) for name, column in self.columns.items() if name not in ("frames", "seeds")]
+    def _flat(self, name: str) -> NDArray[Any]:
+        column = self.columns[name]
+        return column.reshape(-1, *column.shape[2:])
 
-    def _frames(
-        self,
-        lanes: NDArray[np.int64],
-        oldest: NDArray[np.int64],
-        since: NDArray[np.int64],
-        back: NDArray[np.int64],
-        stack: int,
-        out: NDArray[np.uint8] | None,
-    ) -> NDArray[np.uint8]:
-        """Stacks of frames; one that would reach beyond its episode's first frame, or the oldest, repeats that one."""
-        source = self.columns["frames"].reshape(-1, *self.columns["frames"].shape[2:])
-        shape = (*since.shape, *source.shape[1:-1], source.shape[-1] * stack)
-        out = np.empty(shape, np.uint8) if out is None else out
-        for number in range(stack):
-            behind = np.minimum(stack - 1 - number, back)
-            places = (lanes * self.rows)[:, None] + (oldest[:, None] + since - behind) % self.rows
-            if stack == 1:
-                np.take(source, places, axis=0, out=out, mode="clip")
-                break
-            planes = slice(number * source.shape[-1], (number + 1) * source.shape[-1])
-            if self._scratch.shape != (*since.shape, *source.shape[1:]):
-                self._scratch = np.empty((*since.shape, *source.shape[1:]), np.uint8)
-            np.take(source, places, axis=0, out=self._scratch, mode="clip")
-            out[..., planes] = self._scratch
-        return out
+    def _frames(self, rows: NDArray[np.int64], out: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
+        """Copies of the frames at flat rows."""
+        frames = self._flat("frames")
+        return np.take(frames, rows, axis=0, out=out, mode="clip")
 
 
 class ReplayWriter:
-    """Writes a ring's steps behind the play: parts of `part_rows` steps, of which the newest that hold `keep` stay.
+    """Writes the steps of a replay buffer to disk: parts of `part_rows` steps; `evict` keeps the newest `keep_rows`.
 
-    `lanes` says of every piece on disk which environment played it; it belongs into a checkpoint. `allow` is told the
+    `envs` maps every piece on disk to the environment that played it, and belongs into a checkpoint. `allow` gets the
     bytes of every part before it is written, and may raise DiskProblem.
     """
 
@@ -151,109 +130,115 @@ class ReplayWriter:
         self,
         path: Path,
         recipe: dict[str, Any],
-        ring: Ring,
+        buffer: ReplayBuffer,
         part_rows: int,
-        keep: int,
+        keep_rows: int,
         allow: Callable[[int], None] | None = None,
     ) -> None:
-        self.path, self.recipe, self.ring, self.part_rows, self.keep = path, recipe, ring, part_rows, keep
-        self._allow = allow
-        self.pending = np.zeros(ring.lanes, np.int64)  # steps of each lane that are not on disk
-        self.lanes: dict[int, int] = {}
-        self.next = 0
-        self.held: list[tuple[Path, int, int]] = []  # parts on disk: folder, steps, index of the piece after
+        self.path, self.recipe, self.buffer = path, recipe, buffer
+        self.part_rows, self.keep_rows, self._allow = part_rows, keep_rows, allow
+        self.pending = np.zeros(buffer.num_envs, np.int64)  # steps of each environment that are not on disk
+        self.envs: dict[int, int] = {}
+        self.next_piece = 0
+        self.parts: list[tuple[Path, int, int]] = []  # on disk: folder, steps, index of the next part's first piece
 
     @property
-    def due(self) -> bool:
-        """Whether a part is full."""
+    def part_is_full(self) -> bool:
+        """Whether enough steps are pending for a part."""
         return int(self.pending.sum()) >= self.part_rows
 
-    def noted(self, lane: int) -> None:
-        """The ring has taken a step of this lane."""
-        self.pending[lane] += 1
+    def start_episode(self, env_index: int, frame: NDArray[np.uint8], seed: int) -> None:
+        """Add an episode's first frame to the buffer."""
+        self.buffer.start_episode(env_index, frame, seed)
+        self.pending[env_index] += 1
+
+    def add_step(self, env_index: int, frame: NDArray[np.uint8], action: Any, reward: float, terminal: bool) -> None:
+        """Add the next step of an environment's episode to the buffer."""
+        self.buffer.add_step(env_index, frame, action, reward, terminal)
+        self.pending[env_index] += 1
 
     def commit(self) -> None:
-        """Write what is pending as a part."""
-        builder, pieces = PartBuilder(self.path, self.recipe, self.next), dict[int, int]()
-        for lane in range(self.ring.lanes):
-            for piece in self._pieces(lane, builder.last):
-                pieces[piece.index] = lane
+        """Write the pending steps as a part."""
+        builder, envs = PartBuilder(self.path, self.recipe, self.next_piece), dict[int, int]()
+        for env_index in range(self.buffer.num_envs):
+            for piece in self._pieces(env_index, builder.last):
+                envs[piece.index] = env_index
                 builder.add(piece)
-        if not pieces:
+        if not envs:
             return
         rows = int(self.pending.sum())
         folder = builder.commit(self._allow)
-        self.lanes |= pieces
-        self.next = builder.last
-        self.held.append((folder, rows, self.next))
+        self.envs |= envs
+        self.next_piece = builder.last
+        self.parts.append((folder, rows, self.next_piece))
         self.pending[:] = 0
 
-    def _pieces(self, lane: int, index: int) -> list[Episode]:
-        """A lane's pending steps as pieces of episodes, the first one with the frame the piece before ended with."""
-        count = int(self.pending[lane])
-        if not count:
+    def _pieces(self, env_index: int, index: int) -> list[Episode]:
+        """An environment's pending steps as pieces of episodes. A piece that continues an episode begins with the last
+        frame that is on disk."""
+        pending = int(self.pending[env_index])
+        if not pending:
             return []
-        before = min(count + 1, int(self.ring.lengths[lane]))
-        steps = self.ring.window(lane, before)
-        begin = 0 if before == count or not steps["first"][before - count] else 1
-        cuts = [begin, *(np.flatnonzero(steps["first"][begin + 1 :]) + begin + 1), before]
-        found: list[Episode] = []
+        count = min(pending + 1, int(self.buffer.lengths[env_index]))
+        steps = self.buffer.newest(env_index, count)
+        begin = 0 if count == pending or not steps["first"][count - pending] else 1
+        cuts = [begin, *(np.flatnonzero(steps["first"][begin + 1 :]) + begin + 1), count]
+        pieces: list[Episode] = []
         for start, end in pairwise(cuts):
-            over = end < before
+            ended = end < count
             terminated = bool(steps["terminal"][end - 1])
-            found.append(
+            pieces.append(
                 Episode(
-                    index=index + len(found),
+                    index=index + len(pieces),
                     seed=int(steps["seeds"][start]),
                     frames=steps["frames"][start:end],
                     actions=_shifted(steps["actions"][start:end]),
                     rewards=_shifted(steps["rewards"][start:end]),
                     labels=np.zeros((end - start, 0), np.float32),
                     terminated=terminated,
-                    truncated=over and not terminated,
+                    truncated=ended and not terminated,
                 )
             )
-        return found
+        return pieces
 
     def evict(self) -> None:
-        """Remove the oldest parts that nobody needs any more; call it when a checkpoint that does without is safe."""
-        while len(self.held) > 1 and sum(rows for _, rows, _ in self.held[1:]) >= self.keep:
-            folder, _, last = self.held.pop(0)
+        """Remove the oldest parts beyond `keep_rows`; call it after the checkpoint that needs them no more."""
+        while len(self.parts) > 1 and sum(rows for _, rows, _ in self.parts[1:]) >= self.keep_rows:
+            folder, _, end = self.parts.pop(0)
             durable.remove_folder(folder)
-            for index in [index for index in self.lanes if index < last]:
-                del self.lanes[index]
+            for index in [index for index in self.envs if index < end]:
+                del self.envs[index]
 
-    def restore(self, upto: int, lanes: Mapping[int, int]) -> None:
-        """Fill the ring from the pieces before `upto`, and remove what was written after. Every step is read once. A
-        replay that is gone leaves the ring empty."""
-        self.next = upto
+    def restore(self, next_piece: int, envs: Mapping[int, int]) -> None:
+        """Fill the buffer from the pieces before `next_piece`, and remove later ones. Every step is read once. Without
+        a replay on disk the buffer stays empty."""
+        self.next_piece = next_piece
         if not self.path.exists():
             return
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         durable.sweep(self.path)
         for part in committed_parts(self.path):
-            if part.first >= upto:
+            if part.first >= next_piece:
                 durable.remove_folder(part.folder)
         dataset = Dataset.open(self.path)
-        self.lanes, self.held = {int(index): lane for index, lane in lanes.items()}, []
+        self.envs, self.parts = dict(envs), []
         for part in dataset.parts:
-            self.held.append((part.folder, fill(self.ring, dataset, part, self.lanes), part.last))
+            self.parts.append((part.folder, load_part(self.buffer, dataset, part, self.envs), part.last))
 
 
-def fill(ring: Ring, dataset: Dataset, part: Part, lanes: Mapping[int, int]) -> int:
-    """Add a part's steps to the ring, each piece to its lane (0 if nothing is known); returns how many there were. A
-    piece that goes on with an episode brings no step with its first frame."""
+def load_part(buffer: ReplayBuffer, dataset: Dataset, part: Part, envs: Mapping[int, int]) -> int:
+    """Add a part's steps to the buffer, each piece to its environment (0 if unknown); returns their number. The first
+    frame of a piece that continues an episode is not a step."""
     added = 0
     for episode in dataset.episodes_of(part):
-        lane = lanes.get(episode.index, 0)
-        place = (ring.heads[lane] - 1) % ring.rows
-        goes_on = ring.lengths[lane] > 0 and ring.columns["seeds"][lane, place] == episode.seed
-        if not goes_on:
-            ring.begin(lane, episode.frames[0], episode.seed)
+        env_index = envs.get(episode.index, 0)
+        if not buffer.lengths[env_index] or buffer.newest_seed(env_index) != episode.seed:
+            buffer.start_episode(env_index, episode.frames[0], episode.seed)
             added += 1
         for row in range(1, episode.rows):
-            ended = episode.terminated and row == episode.rows - 1
-            ring.add(lane, episode.frames[row], episode.actions[row - 1], float(episode.rewards[row - 1]), ended)
+            terminal = episode.terminated and row == episode.rows - 1
+            reward = float(episode.rewards[row - 1])
+            buffer.add_step(env_index, episode.frames[row], episode.actions[row - 1], reward, terminal)
             added += 1
     return added
 

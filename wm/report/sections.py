@@ -123,8 +123,8 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
             f"{metrics['parameters']:,} parameters, {metrics['env_steps']:,} environment steps, "
             f"{metrics['updates']:,} updates, a replay of {metrics['capacity']:,} steps."
         )
-        if metrics["first_picture"] is not None:
-            error = f"{metrics['picture']:.1f} a frame, {metrics['first_picture']:.1f} at first"
+        if metrics["first_squared_error"] is not None:
+            error = f"{metrics['squared_error']:.1f} a frame, {metrics['first_squared_error']:.1f} at first"
             text += f" The world model's squared error is {error}."
         yield Paragraph(text)
         if (strip := artifact.folder / "open-loop.png").is_file():
@@ -132,16 +132,16 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
             yield Picture(strip, alt, "Open-loop prediction of real actions.")
     returns = [_curve(log, "episode_return", "mean of the last 100 training episodes")]
     yield _chart("environment step", "return", returns, "The return of training episodes.")
-    curves = [_curve(log, name, name, relative=True) for name in ("picture", "reward", "end", "kl")]
+    curves = [_curve(log, name, name, relative=True) for name in ("squared_error", "reward", "continue", "kl")]
     caption = "The terms of the world model's loss, each relative to its first value."
     yield _chart("environment step", "share of the first", curves, caption)
     if dream:
         rows = [
-            [ahead, _number(errors["dream"], ".1f"), _number(errors["persistence"], ".1f"), str(errors["starts"])]
+            [ahead, _number(errors["dream"], ".1f"), _number(errors["persistence"], ".1f"), str(errors["windows"])]
             for ahead, errors in sorted(dream.metrics["open_loop"].items(), key=lambda pair: int(pair[0]))
             if errors
         ]
-        yield Table(["steps ahead", "squared error a pixel", "persistence", "initial states"], rows)
+        yield Table(["steps ahead", "squared error a pixel", "persistence", "windows"], rows)
         if (animation := dream.folder / "dream.gif").is_file():
             alt = f"{run}, moving: the real environment, and the Dreamer's open-loop prediction"
             yield Picture(animation, alt, "The same actions: the real environment, the Dreamer's prediction.")

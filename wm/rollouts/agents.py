@@ -109,10 +109,9 @@ class DreamerAgent:
 
     def __init__(self, model: Dreamer, space: ActionSpace, num_envs: int, serve: int | None = None) -> None:
         self.num_envs, self.space, self._model = num_envs, space, model
-        self._state, self._actions = model.begin(num_envs)
+        self._state, self._actions = model.initial(num_envs)
         self._device = self._actions.device
         self._first = torch.ones(num_envs, device=self._device)
-        self._frames: NDArray[np.uint8] | None = None
         self._auto_fire = auto_fire_for(serve, num_envs)
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
@@ -123,14 +122,8 @@ class DreamerAgent:
 
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Actions for (num_envs, S, S, C) uint8 frames."""
-        stacked = np.concatenate([frames] * self._model.form.stack, -1)
-        if self._frames is None:
-            self._frames = stacked
-        new = self._first.cpu().numpy().astype(bool)
-        self._frames = np.concatenate([self._frames[..., frames.shape[-1] :], frames], -1)
-        self._frames[new] = stacked[new]
-        seen = torch.from_numpy(self._frames).to(self._device)
-        self._actions, self._state = self._model.act(seen, self._state, self._actions, self._first, None)
+        inputs = torch.from_numpy(frames).to(self._device)
+        self._actions, self._state = self._model.act(inputs, self._state, self._actions, self._first, None)
         self._first.zero_()
         actions = self.space.decode(self._actions.cpu().numpy())
         if self._auto_fire is not None:

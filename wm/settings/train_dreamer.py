@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from wm.errors import UsageProblem
 from wm.settings.base import Settings, setting
 
+# Limits that a small replay divides, so that it, too, is filled in many parts and measured many times.
+PREFILL = 256  # steps before the first update: more than a window of each environment
+PART_ROWS = 4096  # steps between checkpoints, which a kill loses; each checkpoint writes a part of the replay
+LOG_EVERY = 500  # environment steps between lines of metrics: hundreds of lines in a training
+
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerSettings(Settings):
@@ -44,18 +49,12 @@ class DreamerSettings(Settings):
     entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
     world_learning_rate: float = setting(1e-3, "Adam's step size for the world model.", low=1e-8, high=1)
     actor_learning_rate: float = setting(3e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
-    prefill: int = setting(256, "Environment steps before the first update.", low=1)
-    pixel_weighting: float = setting(0.5, "Exponent by which rare colours weigh more; 0: all alike.", low=0, high=2)
-    size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 84, 96, 128))
-    stack: int = setting(1, "Newest frames that are seen at once.", low=1, high=8)
-    encoder: str = setting("conv", "conv halves frames; nature is Mnih's, for 84 pixels.", choices=("conv", "nature"))
-    part_rows: int = setting(4096, "Steps between checkpoints; each writes a part of the replay.", low=16, result=False)
-    log_every: int = setting(500, "Environment steps between lines of metrics.jsonl.", low=1, result=False)
+    size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 96, 128))
     gray: bool = setting(True, "Frames have one gray channel instead of three colours.")
     deter: int = setting(256, "Units of the GRU's state.", low=8)
     hidden: int = setting(128, "Units between the parts of the recurrent model.", low=8)
     stoch: int = setting(32, "Categorical latents.", low=1)
-    classes: int = setting(16, "Categories of each latent; 0: Gaussian ones.", low=0)
+    classes: int = setting(16, "Categories of each latent.", low=2)
     depth: int = setting(16, "Channels of the first convolution.", low=2)
     units: int = setting(128, "Units of a head's layers.", low=8)
     layers: int = setting(2, "Layers of a head.", low=1, high=8)
@@ -63,14 +62,25 @@ class DreamerSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.size == 84) != (self.encoder == "nature"):
-            raise UsageProblem(
-                f"size is {self.size} and encoder {self.encoder!r}; nature is for 84 pixels, conv for the other sizes."
-            )
         if self.bins % 2 == 0:
-            raise UsageProblem(f"bins is {self.bins}; expected an odd number, so that one of them is 0.")
+            raise UsageProblem(f"--set bins is {self.bins}; expected an odd number, so that one bin is 0.")
         if self.capacity < self.num_envs * self.seq_len:
             raise UsageProblem(
                 f"--capacity is {self.capacity}; expected at least a window of {self.seq_len} steps for each of "
                 f"{self.num_envs} environments."
             )
+
+    @property
+    def prefill(self) -> int:
+        """Environment steps before the first update."""
+        return min(PREFILL, self.capacity // 8)
+
+    @property
+    def part_rows(self) -> int:
+        """Steps of a part of the replay; a checkpoint is saved with each."""
+        return min(PART_ROWS, self.capacity // 4)
+
+    @property
+    def log_every(self) -> int:
+        """Steps between lines of metrics."""
+        return min(LOG_EVERY, max(self.capacity // 16, 1))

@@ -1,8 +1,8 @@
-"""The recurrent state-space model: what is carried on, what is guessed, and what is learned from seeing.
+"""The recurrent state-space model (RSSM): a deterministic recurrent state h and categorical latents z.
 
-h = GRU(h, z, a)          carried on
-z ~ p(z | h)              the prior: what is guessed without looking
-z ~ q(z | h, frame)       the posterior: what a frame makes of it
+h = GRU(h, z, a)          the recurrent step
+z ~ p(z | h)              the prior: the prediction without a frame
+z ~ q(z | h, frame)       the posterior: given a frame
 """
 
 from typing import NamedTuple
@@ -14,8 +14,7 @@ from torch.nn import functional
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.dreamer.layers import EPS, dense
 
-UNIMIX = 0.01  # of a uniform distribution, so that no category's log-probability runs away
-LEAST_STD = 0.1  # of Gaussian latents
+UNIMIX = 0.01  # share of a uniform distribution, so that no category's log-probability diverges
 
 
 class State(NamedTuple):
@@ -26,16 +25,16 @@ class State(NamedTuple):
 
     @property
     def features(self) -> Tensor:
-        """What the heads see."""
+        """Input of the heads."""
         return torch.cat([self.deter, self.stoch], -1)
 
     def detach(self) -> "State":
-        """The same without its history."""
+        """The same without its graph."""
         return State(self.deter.detach(), self.stoch.detach())
 
 
 class NormGru(nn.Module):
-    """A GRU whose three gates are one normalised matrix product; the update is biased towards keeping."""
+    """A GRU whose three gates are one normalised matrix product; its update gate is biased towards keeping h."""
 
     def __init__(self, inputs: int, deter: int) -> None:
         super().__init__()
@@ -49,116 +48,108 @@ class NormGru(nn.Module):
 
 
 class Rssm(nn.Module):
-    """Distributions over z are told as `stats`: (..., S, K) log-probabilities, or (..., S, 2) mean and deviation."""
+    """Distributions over z are (..., S, K) log-probabilities."""
 
-    def __init__(self, form: DreamerConfig, embed: int) -> None:
+    def __init__(self, config: DreamerConfig, embed: int) -> None:
         super().__init__()
-        self.form = form
-        width = form.stoch * (form.classes or 2)
-        self.enter = dense(form.sample + form.action, form.hidden)
-        self.core = NormGru(form.hidden, form.deter)
-        self.guess = nn.Sequential(dense(form.deter, form.hidden), nn.Linear(form.hidden, width))
-        # The two halves of one layer: a frame's share of it is computed for all steps at once.
-        self.from_deter = nn.Linear(form.deter, form.hidden, bias=False)
-        self.from_frame = nn.Linear(embed, form.hidden, bias=False)
-        self.seen = nn.Sequential(nn.LayerNorm(form.hidden, EPS), nn.SiLU(), nn.Linear(form.hidden, width))
-        self.start = nn.Parameter(torch.zeros(form.deter))
+        self.config = config
+        self.input = dense(config.latent_width + config.action, config.hidden)
+        self.gru = NormGru(config.hidden, config.deter)
+        self.prior_head = nn.Sequential(
+            dense(config.deter, config.hidden), nn.Linear(config.hidden, config.latent_width)
+        )
+        # The two halves of one linear layer: the frames' half is computed for all steps at once.
+        self.from_deter = nn.Linear(config.deter, config.hidden, bias=False)
+        self.from_frame = nn.Linear(embed, config.hidden, bias=False)
+        self.posterior_head = nn.Sequential(
+            nn.LayerNorm(config.hidden, EPS), nn.SiLU(), nn.Linear(config.hidden, config.latent_width)
+        )
+        self.initial_deter = nn.Parameter(torch.zeros(config.deter))
 
     def initial(self, count: int) -> State:
-        """(count, ...) the state before anything was seen: a learned h and the likeliest z it guesses."""
-        deter = torch.tanh(self.start).expand(count, -1)
-        return State(deter, self._likeliest(self.prior(deter)))
+        """(count, ...) the state before the first frame: a learned h and the mode of its prior."""
+        deter = torch.tanh(self.initial_deter).expand(count, -1)
+        return State(deter, self._mode(self.prior(deter)))
 
     def prior(self, deter: Tensor) -> Tensor:
-        """Stats of p(z | h)."""
-        return self._stats(self.guess(deter))
+        """Log-probabilities of p(z | h)."""
+        return self._log_probs(self.prior_head(deter))
 
     def posterior(self, deter: Tensor, embed: Tensor) -> Tensor:
-        """Stats of q(z | h, frame); `embed` is the encoder's code."""
-        return self._stats(self.seen(self.from_deter(deter) + self.from_frame(embed)))
+        """Log-probabilities of q(z | h, frame); `embed` is the encoder's output."""
+        return self._log_probs(self.posterior_head(self.from_deter(deter) + self.from_frame(embed)))
 
-    def carry(self, state: State, action: Tensor) -> Tensor:
+    def step(self, state: State, action: Tensor) -> Tensor:
         """The next h."""
-        deter: Tensor = self.core(self.enter(torch.cat([state.stoch, action], -1)), state.deter)
+        deter: Tensor = self.gru(self.input(torch.cat([state.stoch, action], -1)), state.deter)
         return deter
 
-    def imagine(self, state: State, action: Tensor, source: torch.Generator) -> State:
-        """The next state, guessed."""
-        deter = self.carry(state, action)
-        return State(deter, self.draw(self.prior(deter), source))
+    def imagine_step(self, state: State, action: Tensor, noise: torch.Generator) -> State:
+        """The next state, sampled from the prior."""
+        deter = self.step(state, action)
+        return State(deter, self.sample(self.prior(deter), noise))
 
-    def look(self, state: State, action: Tensor, first: Tensor, embed: Tensor, source: torch.Generator | None) -> State:
-        """The next state (N, ...), seen. Where an episode is at its first frame, what came before is forgotten."""
-        state, action = self.forget(state, action, first, self.initial(len(first)))
-        deter = self.carry(state, action)
-        return State(deter, self.draw(self.posterior(deter, embed), source))
+    def observe_step(
+        self, state: State, action: Tensor, first: Tensor, embed: Tensor, noise: torch.Generator | None
+    ) -> State:
+        """The next state (N, ...) given a frame; where `first` marks an episode's first frame, the state is reset."""
+        state, action = self.reset(state, action, first, self.initial(len(first)))
+        deter = self.step(state, action)
+        return State(deter, self.sample(self.posterior(deter, embed), noise))
 
     def observe(
-        self, embeds: Tensor, actions: Tensor, first: Tensor, source: torch.Generator
+        self, embeds: Tensor, actions: Tensor, first: Tensor, noise: torch.Generator
     ) -> tuple[State, Tensor, Tensor]:
-        """States along (B, T) frames, with the stats of posterior and prior. `actions[:, t]` led to frame t."""
-        begin = state = self.initial(len(first))
-        shares = self.from_frame(embeds)
-        deters, stochs, stats = [], [], []
+        """States along (B, T) frames, with log-probabilities of posterior and prior. `actions[:, t]` led to frame t."""
+        initial = state = self.initial(len(first))
+        from_frames = self.from_frame(embeds)
+        deters, stochs, posteriors = [], [], []
         for step in range(embeds.shape[1]):
-            state, action = self.forget(state, actions[:, step], first[:, step], begin)
-            deter = self.carry(state, action)
-            told = self._stats(self.seen(self.from_deter(deter) + shares[:, step]))
-            state = State(deter, self.draw(told, source))
+            state, action = self.reset(state, actions[:, step], first[:, step], initial)
+            deter = self.step(state, action)
+            posterior = self._log_probs(self.posterior_head(self.from_deter(deter) + from_frames[:, step]))
+            state = State(deter, self.sample(posterior, noise))
             deters.append(state.deter)
             stochs.append(state.stoch)
-            stats.append(told)
+            posteriors.append(posterior)
         states = State(torch.stack(deters, 1), torch.stack(stochs, 1))
-        return states, torch.stack(stats, 1), self.prior(states.deter)
+        return states, torch.stack(posteriors, 1), self.prior(states.deter)
 
     @staticmethod
-    def forget(state: State, action: Tensor, first: Tensor, begin: State) -> tuple[State, Tensor]:
-        """`begin` and no action where an episode begins."""
+    def reset(state: State, action: Tensor, first: Tensor, initial: State) -> tuple[State, Tensor]:
+        """State and action, replaced by `initial` and zeros where `first` marks an episode's first frame."""
         new = first.unsqueeze(-1).bool()
-        state = State(torch.where(new, begin.deter, state.deter), torch.where(new, begin.stoch, state.stoch))
+        state = State(torch.where(new, initial.deter, state.deter), torch.where(new, initial.stoch, state.stoch))
         return state, torch.where(new, torch.zeros_like(action), action)
 
-    def draw(self, stats: Tensor, source: torch.Generator | None) -> Tensor:
-        """A sample (..., S * K), the likeliest one without a source of chance; gradients pass straight through a
-        category's one-hot to its probabilities."""
-        if source is None:
-            return self._likeliest(stats)
-        if not self.form.classes:
-            mean, deviation = stats.unbind(-1)
-            return mean + deviation * torch.randn(mean.shape, generator=source, device=mean.device)
-        place = choose(stats, source)
-        chances = stats.exp()
-        sample = functional.one_hot(place, self.form.classes).to(chances.dtype)
-        return (sample + chances - chances.detach()).flatten(-2)
+    def sample(self, log_probs: Tensor, noise: torch.Generator | None) -> Tensor:
+        """One-hot samples (..., S * K) with straight-through gradients; the mode without `noise`."""
+        if noise is None:
+            return self._mode(log_probs)
+        categories = sample_categories(log_probs, noise)
+        probs = log_probs.exp()
+        sample = functional.one_hot(categories, self.config.classes).to(probs.dtype)
+        return (sample + probs - probs.detach()).flatten(-2)
 
-    def divergence(self, stats: Tensor, other: Tensor) -> Tensor:
-        """KL(stats || other) in nats, summed over the latents."""
-        if self.form.classes:
-            return (stats.exp() * (stats - other)).sum((-1, -2))
-        (mean, deviation), (mean2, deviation2) = stats.unbind(-1), other.unbind(-1)
-        ratio = (deviation / deviation2).square()
-        return 0.5 * (((mean - mean2) / deviation2).square() + ratio - 1 - ratio.log()).sum(-1)
+    @staticmethod
+    def kl(log_probs: Tensor, other: Tensor) -> Tensor:
+        """KL(log_probs || other) in nats, summed over the latents."""
+        return (log_probs.exp() * (log_probs - other)).sum((-1, -2))
 
-    def _stats(self, x: Tensor) -> Tensor:
-        x = x.float().unflatten(-1, (self.form.stoch, -1))
-        if not self.form.classes:
-            mean, deviation = x.unbind(-1)
-            return torch.stack([mean, functional.softplus(deviation) + LEAST_STD], -1)
-        return mixed(x)
+    def _log_probs(self, logits: Tensor) -> Tensor:
+        return unimix(logits.float().unflatten(-1, (self.config.stoch, -1)))
 
-    def _likeliest(self, stats: Tensor) -> Tensor:
-        if not self.form.classes:
-            return stats[..., 0]
-        return functional.one_hot(stats.argmax(-1), self.form.classes).to(stats.dtype).flatten(-2)
+    def _mode(self, log_probs: Tensor) -> Tensor:
+        return functional.one_hot(log_probs.argmax(-1), self.config.classes).to(log_probs.dtype).flatten(-2)
 
 
-def mixed(logits: Tensor) -> Tensor:
+def unimix(logits: Tensor) -> Tensor:
     """Log-probabilities with `UNIMIX` of a uniform distribution mixed in."""
     return torch.log((1 - UNIMIX) * functional.softmax(logits, -1) + UNIMIX / logits.shape[-1])
 
 
-def choose(logs: Tensor, source: torch.Generator) -> Tensor:
-    """One category of each distribution, by inversion: a random number for each, not one for each category."""
-    reached = logs.detach().exp().cumsum(-1)
-    drawn = torch.rand(logs.shape[:-1], generator=source, device=logs.device).unsqueeze(-1)
-    return (reached[..., :-1] < drawn * reached[..., -1:]).sum(-1)
+def sample_categories(log_probs: Tensor, noise: torch.Generator) -> Tensor:
+    """One category of each distribution, by inversion: one random number a distribution, not one a category."""
+    cumulative = log_probs.detach().exp().cumsum(-1)
+    uniform = torch.rand(log_probs.shape[:-1], generator=noise, device=log_probs.device).unsqueeze(-1)
+    return (cumulative[..., :-1] < uniform * cumulative[..., -1:]).sum(-1)

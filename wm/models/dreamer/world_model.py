@@ -1,4 +1,4 @@
-"""The world model: encoder, RSSM, decoder, and heads for the reward and for whether it goes on."""
+"""The world model: encoder, RSSM, decoder, and heads for the reward and the continuation of the episode."""
 
 from typing import NamedTuple
 
@@ -11,15 +11,15 @@ from wm.models.dreamer.frame_norm import PLAIN, ReconstructionWeights, RunningFr
 from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, mlp
 from wm.models.dreamer.rssm import Rssm, State
 
-FREE = 1.0  # nats of KL that cost nothing
-DYNAMICS, REPRESENTATION = 0.5, 0.1  # how much the prior is drawn to the posterior, and the other way round
+FREE_NATS = 1.0  # of KL without a cost, as in DreamerV3
+DYNAMICS, REPRESENTATION = 0.5, 0.1  # weights of KL: of the prior towards the posterior, and the reverse; DreamerV3's
 
 
 class Batch(NamedTuple):
-    """(B, T) steps as the world tells them: a frame, the encoded action that led to it, the reward that came with it,
-    whether it is an episode's first, and whether the episode terminated there."""
+    """(B, T) steps: a frame, the encoded action that led to it, the reward that came with it, whether it is an
+    episode's first, and whether the episode terminated there."""
 
-    frames: Tensor  # (B, T, H, W, planes) uint8
+    frames: Tensor  # (B, T, H, W, C) uint8
     actions: Tensor  # (B, T, A)
     rewards: Tensor  # (B, T)
     first: Tensor  # (B, T)
@@ -27,62 +27,69 @@ class Batch(NamedTuple):
 
 
 class WorldModel(nn.Module):
-    """Everything but the behaviour."""
+    """Encoder, RSSM, decoder and heads."""
 
-    def __init__(self, form: DreamerConfig) -> None:
+    def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
-        self.form = form
-        self.sight = RunningFrameNorm(form)
-        self.encoder = Encoder(form)
-        self.rssm = Rssm(form, self.encoder.width)
-        self.decoder = Decoder(form)
-        self.reward = TwoHot(form.feature, form.units, form.layers, form.bins)
-        self.goes_on = mlp(form.feature, form.units, form.layers, 1)
+        self.config = config
+        self.frame_norm = RunningFrameNorm(config)
+        self.encoder = Encoder(config)
+        self.rssm = Rssm(config, self.encoder.width)
+        self.decoder = Decoder(config)
+        self.reward_head = TwoHot(config.feature_width, config.units, config.layers, config.bins)
+        self.continue_head = mlp(config.feature_width, config.units, config.layers, 1)
 
     def loss(
-        self, batch: Batch, source: torch.Generator, drawing: ReconstructionWeights = PLAIN
+        self, batch: Batch, noise: torch.Generator, weights: ReconstructionWeights = PLAIN
     ) -> tuple[Tensor, dict[str, Tensor], State]:
-        """The loss, its parts, and the states (B, T) without their history. Only a share of the frames, drawn anew
-        each time, goes through the decoder, which is most of the work on a CPU."""
-        self.sight.follow(batch.frames[:, :, ..., -self.form.channels :].flatten(0, 1), drawing)
-        embeds = self.see(batch.frames)
-        states, posterior, prior = self.rssm.observe(embeds, batch.actions, batch.first, source)
+        """The loss, its parts, and the states (B, T) without their graph.
+
+        Unlike DreamerV3, only a random share of the frames is decoded: the decoder is most of the work on a CPU.
+        """
+        self.frame_norm.update(batch.frames.flatten(0, 1), weights)
+        embeds = self.encode(batch.frames)
+        states, posterior, prior = self.rssm.observe(embeds, batch.actions, batch.first, noise)
         features = states.features
-        drawn, plain = self._drawn(features.flatten(0, 1), batch.frames.flatten(0, 1), source, drawing)
+        reconstruction, squared_error = self._reconstruction_loss(
+            features.flatten(0, 1), batch.frames.flatten(0, 1), noise, weights
+        )
         parts = {
-            "drawn": drawn,
-            "reward": self.reward.loss(self.reward(features), batch.rewards).mean(),
-            "end": functional.binary_cross_entropy_with_logits(
-                self.goes_on(features).float().squeeze(-1), 1 - batch.terminal
+            "reconstruction": reconstruction,
+            "reward": self.reward_head.loss(self.reward_head(features), batch.rewards).mean(),
+            "continue": functional.binary_cross_entropy_with_logits(
+                self.continue_head(features).float().squeeze(-1), 1 - batch.terminal
             ),
         }
-        dynamics = self.rssm.divergence(posterior.detach(), prior)
-        representation = self.rssm.divergence(posterior, prior.detach())
+        dynamics = self.rssm.kl(posterior.detach(), prior)
+        representation = self.rssm.kl(posterior, prior.detach())
         total = sum(parts.values(), torch.zeros((), device=features.device))
         total = (
-            total + DYNAMICS * dynamics.clamp(min=FREE).mean() + REPRESENTATION * representation.clamp(min=FREE).mean()
+            total
+            + DYNAMICS * dynamics.clamp(min=FREE_NATS).mean()
+            + REPRESENTATION * representation.clamp(min=FREE_NATS).mean()
         )
-        parts |= {"kl": dynamics.mean(), "picture": plain}
+        parts |= {"kl": dynamics.mean(), "squared_error": squared_error}
         return total, {name: part.detach() for name, part in parts.items()}, states.detach()
 
-    def _drawn(
-        self, features: Tensor, frames: Tensor, source: torch.Generator, drawing: ReconstructionWeights
+    def _reconstruction_loss(
+        self, features: Tensor, frames: Tensor, noise: torch.Generator, weights: ReconstructionWeights
     ) -> tuple[Tensor, Tensor]:
-        if drawing.share < 1:
-            count = max(int(drawing.share * len(features)), 1)
-            chosen = torch.randperm(len(features), generator=source, device=features.device)[:count]
-            features, frames = features[chosen], frames[chosen]
-        return self.sight.error(self.decoder(features).float(), frames[..., -self.form.channels :], drawing)
+        if weights.decoded_share < 1:
+            count = max(int(weights.decoded_share * len(features)), 1)
+            decoded = torch.randperm(len(features), generator=noise, device=features.device)[:count]
+            features, frames = features[decoded], frames[decoded]
+        return self.frame_norm.loss(self.decoder(features).float(), frames, weights)
 
-    def see(self, frames: Tensor) -> Tensor:
-        """(B, T, code) of frames (B, T, H, W, P)."""
-        embeds: Tensor = self.encoder(self.sight(frames.flatten(0, 1))).unflatten(0, frames.shape[:2])
+    def encode(self, frames: Tensor) -> Tensor:
+        """Embeddings (B, T, E) of frames (B, T, H, W, C)."""
+        embeds: Tensor = self.encoder(self.frame_norm(frames.flatten(0, 1))).unflatten(0, frames.shape[:2])
         return embeds
 
-    def outcome(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The expected reward and the probability of going on, for states (..., F)."""
-        return self.reward.value(self.reward(features)), torch.sigmoid(self.goes_on(features).float().squeeze(-1))
+    def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The expected reward and the probability that the episode continues, for features (..., F)."""
+        continues = torch.sigmoid(self.continue_head(features).float().squeeze(-1))
+        return self.reward_head.mean(self.reward_head(features)), continues
 
-    def picture(self, features: Tensor) -> Tensor:
-        """(N, H, W, C) uint8 of states (N, F)."""
-        return self.sight.picture(self.decoder(features).float())
+    def decode(self, features: Tensor) -> Tensor:
+        """(N, H, W, C) uint8 frames of features (N, F)."""
+        return self.frame_norm.to_frames(self.decoder(features).float())

@@ -1,0 +1,125 @@
+"""The loops around online training: progress, metrics, checkpoints, the memory guard, and a clean stop."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from wm.artifacts import durable
+from wm.dreamer.online import AVERAGED_EPISODES, OnlineTraining
+from wm.dreamer.open_loop import replay_strip
+from wm.episodes.replay import ReplayBuffer
+from wm.errors import MemoryProblem
+from wm.models.dreamer.agent import Dreamer
+from wm.report.plots import Curve, draw
+from wm.runtime import Progress, Runtime
+from wm.settings import DreamerSettings
+from wm.telemetry import metrics_log
+from wm.telemetry.memory_guard import MemoryGuard
+from wm.telemetry.metrics_log import MetricsLog
+
+SHOWN = ("episode_return", "squared_error", "kl")  # metrics in the progress line
+FINAL = ("squared_error", "reward", "continue", "kl")  # of the world model, in the artifact's metrics
+
+
+class TrainingLoop:
+    """Runs online training to its end. A stop request or an exceeded memory limit leaves a checkpoint."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        label: str,
+        training: OnlineTraining,
+        settings: DreamerSettings,
+        log: MetricsLog,
+        guard: MemoryGuard,
+    ) -> None:
+        self._runtime, self._label, self._training, self._settings = runtime, label, training, settings
+        self._log, self._guard = log, guard
+
+    def pretrain(self, collected: ReplayBuffer) -> None:
+        """Train the world model on collected episodes."""
+        training, total = self._training, self._settings.pretrain
+        label = f"{self._label} (collected)"
+        with self._runtime.progress(label, total, "updates", training.counts.pretrained) as progress:
+            for metrics in training.pretrain(collected):
+                done = training.counts.pretrained
+                due = done % self._settings.log_every == 0 or done == total
+                alarm = self._write(progress, done, _values(metrics)) if due else ""
+                self._checkpoint(due, alarm)
+
+    def train(self) -> None:
+        """Act and train until the steps are done or the target is reached."""
+        training, counts = self._training, self._training.counts
+        logged = counts.steps
+        with self._runtime.progress(self._label, self._settings.steps, "steps", counts.steps) as progress:
+            for metrics in training.train():
+                ended, alarm = bool(training.end_reason), ""
+                if ended or counts.steps - logged >= self._settings.log_every:
+                    logged = counts.steps
+                    alarm = self._write(progress, counts.steps, _values(metrics) | self._figures())
+                self._checkpoint(ended or training.writer.part_is_full, alarm, ended)
+
+    def _figures(self) -> dict[str, float]:
+        training = self._training
+        counts = training.counts
+        figures: dict[str, float] = {
+            "updates": counts.updates,
+            "episodes": counts.episodes,
+            "replay": len(training.writer.buffer),
+        }
+        if training.returns:
+            figures["episode_return"] = float(np.mean(training.returns))
+        return figures
+
+    def _write(self, progress: Progress, done: int, values: dict[str, float]) -> str:
+        """Write a line of metrics; returns why training must end, or an empty text."""
+        alarm = self._guard.look(self._log.write(self._training.position, values))
+        progress.update(done, **{name: f"{values[name]:.4g}" for name in SHOWN if name in values})
+        return alarm
+
+    def _checkpoint(self, due: bool, alarm: str, ended: bool = False) -> None:
+        """Save a checkpoint when it is due, and before an early end, which is raised."""
+        stopping = self._runtime.stop_requested() and not ended
+        if due or stopping or alarm:
+            self._training.checkpoint()
+        if alarm:
+            raise MemoryProblem(f"{self._label}: {alarm}")
+        if stopping:
+            self._runtime.raise_if_stopped()
+
+
+def _values(metrics: dict[str, Tensor]) -> dict[str, float]:
+    return {name: value.item() for name, value in metrics.items()}
+
+
+def save_pictures(folder: Path, title: str, model: Dreamer, buffer: ReplayBuffer) -> None:
+    """Write the curve of training returns, whose log is in `folder`, and a film strip of an open loop."""
+    lines = [line for line in metrics_log.read(folder) if "episode_return" in line]
+    steps, returns = ([line[name] for line in lines] for name in ("step", "episode_return"))
+    curve = Curve(f"mean of the last {AVERAGED_EPISODES} training episodes", steps, returns)
+    durable.write_bytes(folder / "returns.png", draw([curve], title, "environment step", "return"))
+    if (strip := replay_strip(model, buffer)) is not None:
+        durable.write_bytes(folder / "open-loop.png", strip)
+
+
+def final_metrics(folder: Path, training: OnlineTraining, settings: DreamerSettings, precision: str) -> dict[str, Any]:
+    """The metrics of a finished training, whose log is in `folder`."""
+    counts, returns = training.counts, training.returns
+    lines = [line for line in metrics_log.read(folder) if "squared_error" in line]
+    return {
+        "env_steps": counts.steps,
+        "updates": counts.updates,
+        "episodes": counts.episodes,
+        "ended": training.end_reason,
+        "training_return": float(np.mean(returns)) if returns else None,
+        "training_episodes": len(returns),
+        "validation_return": training.validation,
+        "validation_episodes": settings.validation_episodes if training.validation is not None else 0,
+        **{name: lines[-1][name] for name in FINAL if lines},
+        "first_squared_error": lines[0]["squared_error"] if lines else None,
+        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+        "precision": precision,
+        "capacity": settings.capacity,
+    }
