@@ -20,7 +20,7 @@ from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world_model import Batch
 
 SMALL = DreamerConfig(32, 1, 3, True, deter=16, hidden=12, stoch=4, classes=4, depth=4, units=12, bins=31)
-CONTINUOUS = replace(SMALL, channels=3, action=2, discrete=False)
+CONTINUOUS = replace(SMALL, action=2, discrete=False)
 
 
 def dreamer(config: DreamerConfig = SMALL) -> Dreamer:

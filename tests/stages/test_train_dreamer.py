@@ -87,6 +87,7 @@ def test_a_disk_budget_ends_training_with_a_usable_replay(tmp_path: Path, monkey
     from stages import cli, train_dreamer
 
     monkeypatch.setattr(train_dreamer, "disk_bound", lambda *_: 0)
+    monkeypatch.setattr(train_dreamer, "_weight_bytes", lambda _: 0)
     monkeypatch.chdir(tmp_path)
     assert cli.run(list(words("--disk-budget", "14kB", steps=900))) == 74
     assert Dataset.open(tmp_path / REPLAY).rows > 0
@@ -263,7 +264,7 @@ def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> N
 
 def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "2", "--size", "32", "--observation", "motion")
-    offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", steps=0)
+    offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", "--set", "gray=false", steps=0)
     assert "has observation=motion; a Dreamer takes rgb" in refused(tmp_path, 78, *offline)
 
 
