@@ -170,7 +170,7 @@ def test_every_line_of_metrics_has_the_memory_and_it_is_judged(trained: Path) ->
     names = {"rss_anon_mb", "rss_file_mb", "children_mb", "buffers_mb", "unexplained_mb", "disk_mb", "disk_free_mb"}
     assert all(names <= set(line) for line in lines)
     (told,) = json.loads(run(trained, "memory", f"runs/{SLUG}/dreamer", "--json").stdout)["trainings"]
-    assert {row["phase"] for row in told["growth"]} == {"filling", "full"}
+    assert {row["phase"] for row in told["trends"]} == {"filling", "full"}
     assert (trained / told["plot"]).exists()
 
 
