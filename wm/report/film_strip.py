@@ -12,12 +12,12 @@ _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _TEXT = 14
 
 
-def _colour(frame: Frames) -> Frames:
+def _rgb(frame: Frames) -> Frames:
     return np.repeat(frame, 3, axis=-1) if frame.shape[-1] == 1 else frame
 
 
 def _enlarged(frame: Frames, side: int) -> Image.Image:
-    return Image.fromarray(_colour(frame)).resize((side, side), Image.Resampling.NEAREST)
+    return Image.fromarray(_rgb(frame)).resize((side, side), Image.Resampling.NEAREST)
 
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
@@ -49,8 +49,8 @@ Panels = Sequence[tuple[str, Frames]]
 
 
 def sheets(panels: Panels, captions: Sequence[str], side: int = 144) -> Iterator[Image.Image]:
-    """Labelled panels of (N, S, S, C) frames side by side with a caption below, one sheet per time step. A panel that
-    is over shows its last frame."""
+    """Labelled panels of (N, S, S, C) frames side by side with a caption below, one sheet per time step. A shorter
+    panel repeats its last frame."""
     gap, head = 8, _TEXT + 12
     width = len(panels) * (side + gap) + gap
     for step, caption in enumerate(captions):
@@ -66,13 +66,16 @@ def sheets(panels: Panels, captions: Sequence[str], side: int = 144) -> Iterator
 
 def animation(panels: Panels, captions: Sequence[str], fps: int) -> bytes:
     """The sheets as a GIF."""
-    first, *others = [sheet.quantize(colors=64, dither=Image.Dither.NONE) for sheet in sheets(panels, captions)]
+    # Median cut loses small things: on CarRacing's red car 64 colours are off by 55 of 255, an octree's 256 by 0.2, in
+    # half the bytes and a third of the time.
+    octree = Image.Quantize.FASTOCTREE
+    first, *others = [sheet.quantize(256, octree, dither=Image.Dither.NONE) for sheet in sheets(panels, captions)]
     buffer = io.BytesIO()
     first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0, optimize=True)
     return buffer.getvalue()
 
 
-def error_map(real: Frames, drawn: Frames) -> Frames:
-    """Absolute difference of frames, brightened four times, as gray pictures."""
-    difference = np.abs(real.astype(np.int16) - drawn.astype(np.int16)).max(axis=-1, keepdims=True)
+def error_map(real: Frames, reconstructed: Frames) -> Frames:
+    """Absolute difference of frames, brightened four times, as gray frames."""
+    difference = np.abs(real.astype(np.int16) - reconstructed.astype(np.int16)).max(axis=-1, keepdims=True)
     return np.minimum(difference * 4, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A window on the screen, in a process of its own: environments draw with the same library, but off the screen."""
+"""A window on the screen, in a process of its own: environments render with the same library, but off the screen."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def why_no_window() -> str:
-    """Why no window can be opened here; empty if one can."""
+    """Why no window can be opened on this machine; empty if one can."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
     return ""
@@ -27,10 +27,10 @@ def _serve(pipe: Connection, title: str) -> None:
     while True:
         if pipe.poll(0.05):
             try:
-                picture = pipe.recv()
+                frame = pipe.recv()
             except EOFError:
                 return
-            surface = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
+            surface = pygame.surfarray.make_surface(frame.swapaxes(0, 1))
             if screen is None:
                 screen = pygame.display.set_mode(surface.get_size())
                 pygame.display.set_caption(title)
@@ -41,24 +41,24 @@ def _serve(pipe: Connection, title: str) -> None:
 
 
 class Window:
-    """Shows pictures until it is closed, by us or by whoever looks at it."""
+    """Shows frames until it is closed, by this process or by the user."""
 
     def __init__(self, title: str) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, title), daemon=True)
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other_end, title), daemon=True)
         self._process.start()
-        theirs.close()
+        other_end.close()
 
     @property
     def open(self) -> bool:
-        """Whether it is still there."""
+        """Whether it has not been closed."""
         return self._process.is_alive()
 
-    def show(self, picture: NDArray[np.uint8]) -> None:
-        """(H, W, 3). A window that has been closed shows nothing."""
+    def show(self, frame: NDArray[np.uint8]) -> None:
+        """Show an (H, W, 3) frame; a closed window ignores it."""
         try:
-            self._pipe.send(picture)
+            self._pipe.send(frame)
         except OSError:
             self._process.join(timeout=1)
 
