@@ -47,5 +47,5 @@ def command(paths: tuple[Path, ...], dry_run: bool, as_json: bool, **requested: 
         click.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
 
 
-def _size(some: "Sequence[Leftover]") -> int:
-    return sum(leftover.bytes for leftover in some)
+def _size(leftovers: "Sequence[Leftover]") -> int:
+    return sum(leftover.bytes for leftover in leftovers)

@@ -102,13 +102,13 @@ def _room() -> Iterator[Check]:
     little = memory.available < LITTLE_MEMORY
     finding = f"{format_size(memory.available)} of {format_size(memory.total)} free"
     yield Check("memory", "problem" if little else "ok", finding, "close other programs" if little else "")
-    here = Path.cwd()
-    usage = shutil.disk_usage(here)
+    folder = Path.cwd()
+    usage = shutil.disk_usage(folder)
     state, remedy = "ok", ""
     if usage.free < LITTLE_DISK:
         state, remedy = "problem", "free some space, or work on another volume"
-    if not os.access(here, os.W_OK):
-        state, remedy = "problem", f"{here} cannot be written to; change to a folder of your own"
+    if not os.access(folder, os.W_OK):
+        state, remedy = "problem", f"{folder} cannot be written to; change to a folder of your own"
     yield Check("disk", state, f"{format_size(usage.free)} of {format_size(usage.total)} free here", remedy)
 
 

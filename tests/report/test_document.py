@@ -18,13 +18,13 @@ class Outline(HTMLParser):
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self._open: list[str] = []
         self.feed(page.decode())
         assert not self._open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "img", "line", "circle", "polyline"):
             self._open.append(tag)
 
@@ -49,7 +49,7 @@ def test_the_page_loads_nothing_and_every_picture_has_words(tmp_path: Path, pict
     page = to_html("Title", blocks, tmp_path)
     outline = Outline(page)
     assert not re.search(rb'(src|href)="(?!data:|#)', page)
-    assert [attributes["alt"] for tag, attributes in outline.found if tag == "img"] == ['a "strip"']
+    assert [attributes["alt"] for tag, attributes in outline.tags if tag == "img"] == ['a "strip"']
     assert b'href="#pong"' in page
     assert b'id="pong"' in page
 

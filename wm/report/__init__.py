@@ -1,1 +1,1 @@
-"""Pictures: film strips, animations, curves."""
+"""Film strips, animations, plots and pages."""

@@ -90,7 +90,7 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
             data = block.path.read_bytes()
             room -= len(data)
             picture = _picture(block, data if room >= 0 else None, folder)
-            if block.path.suffix == ".gif":  # beside charts; a strip has a line to itself
+            if block.path.suffix == ".gif":  # in the grid of charts; a strip has the page's width
                 figures.append(picture)
             else:
                 flush()

@@ -35,7 +35,7 @@ def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _position(below: Path) -> tuple[Any, ...]:
-    """Sorts runs by name, and a run's artifacts by stage: `controller-untrained` beside `controller`."""
+    """Sorts runs by name, and a run's artifacts by stage: `controller-untrained` next to `controller`."""
     ranks = {piece: [k for k, name in enumerate(ORDER) if piece.startswith(name)] for piece in below.parts}
     return tuple((max(ranks[piece], default=len(ORDER)), piece) for piece in below.parts)
 

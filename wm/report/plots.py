@@ -136,37 +136,48 @@ def short(value: float) -> str:
 
 
 def _draw(axes: Any, plot: Plot, size: float) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-
-    histograms = [series for series in plot.series if isinstance(series, Histogram)]
-    names = 0
     for number, series in enumerate(map(_finite, plot.series)):
-        colour = _SERIES[number % len(_SERIES)]
-        if isinstance(series, Curve) and series.x:
-            names += 1
-            marker = "o" if len(series.x) < MARKED else ""
-            width = 1.8 if marker else 1.2
-            axes.plot(series.x, series.y, label=series.name, color=colour, marker=marker, markersize=4, linewidth=width)
-            if series.low:
-                axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
-        elif isinstance(series, Scatter) and series.x:
-            last = max(len(series.x) - 1, 1)
-            alpha = [0.25 + 0.75 * k / last for k in range(len(series.x))] if series.ordered else 0.8
-            axes.scatter(series.x, series.y, s=26, color=colour, alpha=alpha, linewidth=0)
-        elif isinstance(series, Histogram) and series.values:
-            names += 1
-            share = [1 / len(series.values)] * len(series.values)
-            axes.hist(series.values, _edges(histograms), weights=share, alpha=0.55, color=colour, label=series.name)
+        _draw_series(axes, series, _SERIES[number % len(_SERIES)], plot)
     if plot.level:
-        names += 1
         axes.axhline(plot.level[1], color=_FAINT, linewidth=1.5, linestyle=(0, (4, 3)), label=plot.level[0])
     if plot.diagonal:
         top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=1.0)
         axes.plot([0, top], [0, top], color=_FAINT, linewidth=1)
         axes.set(xlim=(0, top), ylim=(0, top))
+    _style(axes, plot, size)
+    names = len(axes.get_legend_handles_labels()[1])
+    if plot.title:
+        axes.set_title(plot.title, color=_INK, fontsize=size + 2, pad=22 if names else 8)
+    if names:  # above the axes, where it covers no curve
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0}
+        spacing = {"handlelength": 1.2, "columnspacing": 1, "handletextpad": 0.5}
+        axes.legend(frameon=False, fontsize=size, labelcolor=_FAINT, ncols=names, **spacing, **place)
+    for artist in axes.findobj():  # the limits hold everything, and clip paths are a fifth of an SVG
+        artist.set_clip_on(False)
+
+
+def _draw_series(axes: Any, series: Curve | Scatter | Histogram, colour: str, plot: Plot) -> None:
+    match series:
+        case Curve(name, x, y, low, high) if x:
+            marker = "o" if len(x) < MARKED else ""
+            width = 1.8 if marker else 1.2
+            axes.plot(x, y, label=name, color=colour, marker=marker, markersize=4, linewidth=width)
+            if low:
+                axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+        case Scatter(x, y, ordered) if x:
+            last = max(len(x) - 1, 1)
+            alpha = [0.25 + 0.75 * k / last for k in range(len(x))] if ordered else 0.8
+            axes.scatter(x, y, s=26, color=colour, alpha=alpha, linewidth=0)
+        case Histogram(name, values) if values:
+            share = [1 / len(values)] * len(values)
+            axes.hist(values, _edges(plot), weights=share, alpha=0.55, color=colour, label=name)
+
+
+def _style(axes: Any, plot: Plot, size: float) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
     axes.set_xlabel(plot.x_label, color=_INK, fontsize=size)
     axes.set_ylabel(plot.y_label, color=_INK, fontsize=size)
-    number_of_ticks = FuncFormatter(lambda value, _: short(value).replace("-", "\N{MINUS SIGN}"))
     if plot.x_ticks:
         axes.set_xscale("log")
         axes.set_xticks(list(plot.x_ticks))
@@ -175,25 +186,17 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(number_of_ticks)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value).replace("-", "\N{MINUS SIGN}")))
     axes.tick_params(colors=_FAINT, labelsize=size, length=0)
     axes.grid(color=_LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.patch.set_visible(False)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(_FAINT)
-    if plot.title:
-        axes.set_title(plot.title, color=_INK, fontsize=size + 2, pad=22 if names else 8)
-    if names:  # above the axes, where it covers no curve
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0}
-        axes.legend(frameon=False, fontsize=size, labelcolor=_FAINT, ncols=names, handlelength=1.2, columnspacing=1,
-                    handletextpad=0.5, **place)  # fmt: skip
-    for artist in axes.findobj():  # the limits hold everything, and clip paths are a fifth of an SVG
-        artist.set_clip_on(False)
 
 
-def _edges(histograms: Sequence[Histogram]) -> list[float]:
-    values = [value for series in histograms for value in series.values]
+def _edges(plot: Plot) -> list[float]:
+    values = [value for series in plot.series if isinstance(series, Histogram) for value in series.values]
     low, high = min(values), max(values) + 1e-6
     return [low + (high - low) * k / 15 for k in range(16)]
 

@@ -1,0 +1,18 @@
+from typing import Any
+
+import pytest
+
+from stages.compare import _table
+
+
+def test_runs_that_do_not_fit_the_terminal_get_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[dict[str, Any]] = [
+        {"name": f"Pong.round{number}", "figures": {"test return": f"-{number}.0 ± 0.7"}} for number in range(9)
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    text = _table(runs)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("test return") == 2
+    assert all(run["name"] in text for run in runs)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert _table(runs).count("test return") == 1

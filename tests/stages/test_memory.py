@@ -1,0 +1,30 @@
+"""`wm memory`, on a chain that was really run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG
+from tests.stages.conftest import Output
+
+
+def test_every_training_has_a_verdict_and_a_plot(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(chain)
+    trainings = json.loads(output("memory", f"runs/{SLUG}", "--json"))["trainings"]
+    assert [Path(one["training"]).name for one in trainings] == ["controller", "mdnrnn", "vae"]
+    for one in trainings:
+        assert one["verdict"]
+        assert Path(one["plot"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_text_fits_80_columns(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(chain)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = output("memory", f"runs/{SLUG}")
+    assert "kB a step" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_folder_without_a_training_is_one_sentence(tmp_path: Path, output: Output) -> None:
+    assert "has no metrics.jsonl" in output("memory", str(tmp_path), code=66)
