@@ -110,6 +110,9 @@ def page(rows: list[dict[str, Any]]) -> str:
         "learning.json has the commit of each row; all are older than version 0.3.0.\n",
         "## Overview\n",
         summary(trained),
+        "![Reconstructions of Breakout](../images/reconstructions-breakout.png)\n",
+        "*Breakout's foreground observations and V's reconstructions, laptop preset. The reconstruction weight is low, "
+        "so the ball is barely visible, but its position can be decoded from z.*\n",
         "## V: linear probes of a sampled z\n",
         "R2 on validation episodes; untrained is the same network before training. Labels marked * describe motion, "
         "which a single RGB frame does not show.\n",

@@ -136,11 +136,13 @@ def page(rows: list[Row]) -> str:
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
                         "training", "commit", "digest"], every),
         "## Dream and real environment\n",
+        "![A real episode of CarRacing and M's dream](../images/dream-carracing.png)\n",
+        "*CarRacing, laptop preset. The dream follows the real car for about 40 steps, then diverges.*\n",
         "`wm dream` evaluates 32 means of a search, from its first generation to its last, in the dream and in the "
         "real environment. The columns are: the rank correlation of the returns with its bootstrap interval; return "
         "and length of the controller's own episodes, truncated at 500 steps; the variance of the latents in the dream "
-        "as a share of the real one (median over latents); and the squared error after 15 open-loop steps, as a share of "
-        "the better of persistence and the mean latent.\n",
+        "as a share of the real one (median over latents); and the squared error after 15 open-loop steps, as a share "
+        "of the better of persistence and the mean latent.\n",
         markdown_table(["environment", "agent", "training seed", "rank correlation", "last third",
                 "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
