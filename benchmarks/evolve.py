@@ -10,7 +10,8 @@ from benchmarks.measure import one_core, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES
 from benchmarks.rollouts import lockstep
 from wm.actions import ActionSpace
-from wm.dreams.env import InitialStates, imagine
+from wm.dreams.env import InitialStates
+from wm.dreams.rollout import rollout_dreams
 from wm.evolution.cma_es import Search
 from wm.models.controller import Controller
 from wm.models.mdnrnn.network import MdnRnn
@@ -31,11 +32,11 @@ def main() -> None:
 
     def dream(candidates: np.ndarray, dreams: int, steps: int) -> float:
         count = len(candidates) * dreams
-        starts = InitialStates(torch.zeros(count, LATENT), model.start(count), -bound, bound)
+        initial = InitialStates(torch.zeros(count, LATENT), model.start(count), -bound, bound)
         policies = torch.from_numpy(np.repeat(candidates, dreams, axis=0))
         dtype = pick("auto", torch.device("cpu")).dtype if count > 1 else torch.float32
         began = time.perf_counter()
-        imagine(model, controller, policies, starts, 1.0, steps, 0, dtype=dtype)
+        rollout_dreams(model, controller, policies, initial, 1.0, steps, 0, dtype=dtype)
         return (time.perf_counter() - began) / (count * steps)
 
     search = Search(np.zeros(controller.parameters, np.float32), CANDIDATES, 0.1, 0)

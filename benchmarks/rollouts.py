@@ -41,7 +41,7 @@ def lockstep(env: str, num_envs: int, render: str = "exact", vae: str = "small")
 
     def step() -> int:
         jobs = [EpisodeJob(number, next(seeds), number) for number in range(CANDIDATES)]
-        return sum(outcome.length for outcome in play(agent, envs, jobs, STEPS))
+        return sum(result.length for result in play(agent, envs, jobs, STEPS))
 
     return step
 

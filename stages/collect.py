@@ -33,7 +33,7 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
 
 def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and its dataset's recipe."""
-    controller = trained_policy(session) if settings.policy == "controller" else None
+    controller = trained_policy(session.workspace) if settings.policy == "controller" else None
     config = env_config(session.env, settings)
     return describe(config, settings.policy, session.seed, settings.max_steps, controller)
 

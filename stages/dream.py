@@ -1,31 +1,22 @@
-"""`wm dream`: V + M (+ C) -> how far the dream can be trusted, and a dream beside reality in pictures."""
+"""`wm dream`: dreams of V + M + C, or of a Dreamer, compared with real episodes in figures and pictures."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from stages import console
 from stages.encode import check_frames
 from stages.session import Session, stage_name
-from stages.stage import Plan, Result, made, plan_stage, run_stage, up_to_date
+from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, manifest
-from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, HORIZONS, compare_open_loop, open_loop_strip
-from wm.dreams.env import Dreams
-from wm.dreams.initial_states import initial_states_at, load_latents
+from wm.dreams.initial_states import load_latents
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import FrameReader, held_out
-from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
-from wm.evaluation.dream_fidelity import REAL_EPISODES, Policies, measure
+from wm.evaluation.dream_fidelity import REAL_EPISODES, Policies, measure_fidelity
 from wm.models.controller import pick_head
-from wm.models.vae.networks import to_frames
 from wm.pretrained import (
     ControllerConfig,
     TrainedController,
@@ -38,38 +29,37 @@ from wm.pretrained import (
     load_all,
     load_pair,
 )
+from wm.report.dream_pictures import CONTEXT, FPS, FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
-from wm.report.film_strip import animation, film_strip
-from wm.report.video import can_film, film
-from wm.rollouts.players import PolicySpec
-from wm.rollouts.workers import playing_memory
-from wm.seeding import generator, integer
+from wm.report.film_strip import animation
+from wm.rollouts.players import policy_spec
+from wm.rollouts.workers import open_workers, playing_memory
+from wm.seeding import generator
 from wm.settings import DreamSettings
 from wm.stats import Score
 from wm.telemetry.metrics_log import show_picture
 
 RECIPE = 3
-CONTEXT, FRAMES, FPS = 16, 120, 15  # real steps before the pictured dream, its steps, frames per second
-MEANS = 32  # of the search, equally spaced
+MEANS = 32  # of the search, equally spaced, whose returns are compared
 FIDELITY = "fidelity.json"
-STRIP = 10
+BYTES = 4_000_000  # of the pictures
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class _Models:
     vae: TrainedVae
     mdnrnn: TrainedMdnRnn
     controller: TrainedController | None
     dataset: Dataset
 
 
-def _open(session: Session, settings: DreamSettings) -> _Inputs:
+def _open(session: Session, settings: DreamSettings) -> _Models:
     folder = session.run_path / settings.agent
     controller = None
     if (folder / manifest.NAME).is_file() or settings.agent != "controller":
         vae, mdnrnn, controller = load_all(session.workspace, settings.agent)
         if controller.config.memory == "untrained":
-            raise UsageProblem(f"{folder} has an untrained memory and cannot dream; give another with --agent.")
+            raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
     else:
         vae, mdnrnn = load_pair(session.workspace)
     dataset = Dataset.open(session.data_paths[0])
@@ -77,18 +67,18 @@ def _open(session: Session, settings: DreamSettings) -> _Inputs:
     if used < dataset.episodes:
         dataset = Dataset.open(session.data_paths[0], used)
     check_frames(dataset, vae)
-    return _Inputs(vae, mdnrnn, controller, dataset)
+    return _Models(vae, mdnrnn, controller, dataset)
 
 
-def _run(session: Session, settings: DreamSettings, inputs: _Inputs) -> Run:
-    prints = {
-        "vae": inputs.vae.artifact.fingerprint,
-        "mdnrnn": inputs.mdnrnn.artifact.fingerprint,
-        "episodes": inputs.dataset.fingerprint,
-        "controller": inputs.controller.artifact.fingerprint if inputs.controller else "none",
+def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
+    inputs = {
+        "vae": models.vae.artifact.fingerprint,
+        "mdnrnn": models.mdnrnn.artifact.fingerprint,
+        "episodes": models.dataset.fingerprint,
+        "controller": models.controller.artifact.fingerprint if models.controller else "none",
     }
     default = "dream" if settings.agent == "controller" else f"dream-{settings.agent}"
-    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), prints)
+    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), inputs)
 
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
@@ -96,180 +86,116 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     if is_dreamer(session.run_path / settings.agent):
         return _plan_dreamer(session, settings)
     run = _run(session, settings, _open(session, settings))
-    done = run.current() is not None
-    episodes = MEANS * REAL_EPISODES + settings.dreams
-    what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
-    steps = episodes * settings.max_steps / session.processes
-    span = (0.0, 0.0) if done else (3.0 + steps / 3000, 20.0 + steps / 500)
-    what = "up to date" if done else what
-    return Plan("dream", run.folder, what, 0 if done else 4_000_000, playing_memory(session.processes), span)
+
+    def estimate() -> Plan:
+        workers = open_workers(session.runtime).count
+        episodes = MEANS * REAL_EPISODES + settings.dreams
+        steps = episodes * settings.max_steps / workers
+        what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
+        return Plan("dream", run.folder, what, BYTES, playing_memory(workers), (3.0 + steps / 3000, 20.0 + steps / 500))
+
+    return plan_stage("dream", run, estimate)
 
 
 def dream(session: Session, settings: DreamSettings) -> Result:
-    """Compare the dream with reality, draw it beside reality from the same start with the same actions, publish."""
+    """Compare dreams with real episodes, picture a dream next to the real episode, publish."""
     if is_dreamer(session.run_path / settings.agent):
         return _dream_with_dreamer(session, settings)
-    began = time.monotonic()
-    inputs = _open(session, settings)
-    run = _run(session, settings, inputs)
-    if (current := run.current()) is not None:
-        return up_to_date("dream", current, _summary(current))
-    session.budget(run.folder).require(4_000_000, 0, "the dream's pictures")
-    with run.build(session.keep_current, console.say) as builder:
-        if builder.restored is not None:
-            return up_to_date("dream", builder.restored, _summary(builder.restored), "restored")
-        policies = _policies(session, settings, inputs)
-        console.say(
-            f"dream {session.env}: {len(policies.means)} policies, {settings.dreams} dreams of up to "
-            f"{settings.max_steps} steps and {REAL_EPISODES} real episodes of each"
+    models = _open(session, settings)
+    run = _run(session, settings, models)
+
+    def work(builder: Builder) -> dict[str, Any]:
+        policies = _policies(session, models)
+        runtime, label = session.runtime, f"dream {session.env}"
+        runtime.log(
+            f"{label}: {len(policies.means)} policies; of each {settings.dreams} dreams and {REAL_EPISODES} real "
+            f"episodes of up to {settings.max_steps} steps"
         )
-        found = measure(session, settings, inputs.mdnrnn, policies)
-        session.stop.raise_if_stopped()
-        durable.write_json(builder.folder / FIDELITY, found)
-        durable.write_bytes(builder.folder / "fidelity.png", draw(found, f"{session.env}: the dream beside reality"))
-        start, real, seen, dreamt = _beside_reality(session, settings, inputs)
-        metrics = _metrics(settings, found) | {
-            "episode": start,
-            "pixel_error": _error(real, dreamt),
-            "pixel_error_reconstruction": _error(real, seen),
-            "pixel_error_frozen": _error(real, np.repeat(real[:1], len(real), axis=0)),
-        }
-        panels = [("reality", real), ("V's view of it", seen), ("M's dream", dreamt)]
-        captions = [f"step {step} of the dream" for step in range(len(real))]
-        durable.write_bytes(builder.folder / "dream.gif", animation(panels, captions, FPS))
-        if can_film():
-            film(builder.folder / "dream.mp4", panels, captions, FPS)
-        shown = np.unique(np.linspace(0, len(real) - 1, STRIP).astype(int))
-        strip = film_strip(
-            [(label.replace(" view", "\nview"), frames[shown]) for label, frames in panels],
-            [f"step {step}" for step in shown],
-            f"{session.env}: a dream beside reality, same start, same actions "
-            f"(temperature {settings.temperature:g}, after {CONTEXT} real steps)",
-        )
-        durable.write_bytes(builder.folder / "dream.png", strip)
-        show_picture(builder.folder, 0, "dream", strip)
-        artifact = builder.publish(metrics, session.provenance(began, inputs.vae.env))
-    if not _ranks(metrics):
-        console.say(
-            f"warning: the dream does not rank {policies.called} as reality does; do not train in it without looking "
-            f"at {artifact.folder / 'fidelity.png'}"
-        )
-    return made("dream", builder, artifact, _summary(artifact))
+        latents = load_latents(session.workspace, models.mdnrnn)
+        fidelity = measure_fidelity(runtime, settings, session.seed, models.mdnrnn, latents, policies, label)
+        runtime.raise_if_stopped()
+        durable.write_json(builder.folder / FIDELITY, fidelity)
+        durable.write_bytes(builder.folder / "fidelity.png", draw(fidelity, f"{session.env}: dreams and real episodes"))
+        dataset, temperature = models.dataset, settings.temperature
+        picture = picture_dream(models.vae, models.mdnrnn, latents, dataset, temperature, session.seed)
+        title = f"{session.env}: a dream and the real episode, same initial state, same actions "
+        title += f"(temperature {temperature:g}, after {CONTEXT} real steps)"
+        show_picture(builder.folder, 0, "dream", picture.write(builder.folder, title))
+        return _metrics(settings, fidelity) | {"episode": picture.episode, **picture.errors()}
+
+    result = run_stage(session, "dream", run, (BYTES, "the dream's pictures"), _summary, work, models.vae.env)
+    return replace(result, table=_table(result.metrics))
 
 
-def _policies(session: Session, settings: DreamSettings, inputs: _Inputs) -> Policies:
-    """The means of the search that found C, or random linear policies if there is no C yet."""
-    vae, mdnrnn, controller = inputs.vae, inputs.mdnrnn, inputs.controller
-    form = controller.config if controller else ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+def _policies(session: Session, models: _Models) -> Policies:
+    """The means of the search that evolved C, or random linear policies if there is no C yet."""
+    vae, mdnrnn, controller = models.vae, models.mdnrnn, models.controller
     if controller is not None:
-        chosen = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
-        means, ours = controller.means[chosen], controller.parameters
-        generations = [int(controller.artifact.metrics["means"][place]) for place in chosen]
-    else:
-        shape = MEANS, build_controller(mdnrnn, form, vae.env).parameters
-        means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
-        ours, generations = means[0], [0] * len(means)
-    prints = sha256_json([vae.artifact.fingerprint, mdnrnn.artifact.fingerprint, ours.tolist()])
-    player = PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, prints, tuple(ours.tolist()))
-    called = "the controllers of its search" if controller else "random linear policies"
-    return Policies(player, means, generations, called)
+        rows = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
+        generations = [int(controller.artifact.metrics["means"][row]) for row in rows]
+        spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
+        return Policies(spec, controller.means[rows], generations, "the controllers of its search")
+    config = ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+    shape = MEANS, build_controller(mdnrnn, config, vae.env).parameters
+    means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
+    return Policies(policy_spec(vae, mdnrnn, config, means[0]), means, [0] * len(means), "random linear policies")
 
 
-def _metrics(settings: DreamSettings, found: dict[str, Any]) -> dict[str, Any]:
+def _metrics(settings: DreamSettings, fidelity: dict[str, Any]) -> dict[str, Any]:
     scores = {
-        f"{where}_{what}": Score.of(np.array(found[f"{where}_{what}s"], np.float64))
-        for where in ("dream", "real")
-        for what in ("return", "length")
+        f"{place}_{name}": Score.of(np.array(fidelity[f"{place}_{name}s"], np.float64))
+        for place in ("dream", "real")
+        for name in ("return", "length")
     }
-    ratio = np.array(found["z_variance"]["dream"]) / np.array(found["z_variance"]["real"])
+    ratio = np.array(fidelity["z_variance"]["dream"]) / np.array(fidelity["z_variance"]["real"])
     return {
-        "agent": found["policies"],
-        "policies": len(found["dream"]),
+        "agent": fidelity["policies"],
+        "policies": len(fidelity["dream"]),
         "temperature": settings.temperature,
-        **{name: found[name] for name in ("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")},
+        **{name: fidelity[name] for name in ("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")},
         **{name: score.mean for name, score in scores.items()},
         **{f"{name}_ci95": score.ci95 for name, score in scores.items()},
-        "dream_ended": found["dream_ended"],
-        "real_ended": found["real_ended"],
+        "dream_ended": fidelity["dream_ended"],
+        "real_ended": fidelity["real_ended"],
         "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist(),
-        "open_loop": found["open_loop"],
+        "open_loop": fidelity["open_loop"],
     }
-
-
-def _ranks(found: dict[str, Any]) -> bool:
-    """Whether the rank correlation is above zero by its interval."""
-    return found["rho_ci95"] is not None and found["rho_ci95"][0] > 0
-
-
-def _told(rho: float | None, span: Sequence[float] | None) -> str:
-    return "undefined" if rho is None else f"{rho:.2f}" + (f" ({span[0]:.2f} to {span[1]:.2f})" if span else "")
 
 
 def _summary(artifact: Artifact) -> str:
-    found = artifact.metrics
-    return (
-        f"rank correlation of dream and real return {_told(found['rho'], found['rho_ci95'])} over {found['policies']} "
-        f"policies, {_told(found['rho_last_third'], found['rho_last_third_ci95'])} over the last third; return "
-        f"{found['dream_return']:.1f} ± {found['dream_return_ci95']:.1f} in the dream, {found['real_return']:.1f} ± "
-        f"{found['real_return_ci95']:.1f} in reality; length {found['dream_length']:.0f} and "
-        f"{found['real_length']:.0f}; variance of latents {found['z_variance_ratio'][1]:.2f} of reality's"
-    )
+    metrics = artifact.metrics
+    returns = [
+        f"{metrics[f'{place}_return']:.1f} ± {metrics[f'{place}_return_ci95']:.1f}" for place in ("dream", "real")
+    ]
+    return f"return {returns[0]} in the dream, {returns[1]} in real episodes"
 
 
-@torch.inference_mode()
-def _beside_reality(
-    session: Session, settings: DreamSettings, inputs: _Inputs
-) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """(episode, real, reconstructed, dreamt frames) from the middle of a held-out episode on."""
-    dataset, model = inputs.dataset, inputs.mdnrnn.model
-    latents = load_latents(session, inputs.mdnrnn)
-    # M's latents begin with those of the first dataset, whose frames are shown.
-    held = held_out(latents.seeds, 0.1) & (latents.ends <= dataset.rows)
-    lengths = latents.ends - latents.starts
-    candidates = np.flatnonzero(held & (lengths > CONTEXT + 2))
-    if len(candidates) == 0:
-        candidates = np.flatnonzero((lengths > CONTEXT + 2) & (latents.ends <= dataset.rows))
-    if len(candidates) == 0:
-        raise UsageProblem(
-            f"no episode has more than {CONTEXT + 2} steps, as the pictured dream needs; collect longer ones."
-        )
-    episode, begin, stop = _lively(latents, candidates, settings)
-    rows = np.arange(begin - CONTEXT, stop)
-    z = torch.from_numpy(latents.means[rows])
-    actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
-    starts = initial_states_at(latents, inputs.mdnrnn, np.array([begin]), CONTEXT)
-    dreams = Dreams(model, starts, settings.temperature, integer(session.seed, "pictured dream"))
-    dreamt = [starts.z[0]]
-    for step in range(CONTEXT, len(rows) - 1):
-        dreams.step(actions[:, step])
-        dreamt.append(dreams.z[0])
-    decode = inputs.vae.model.decode
-    real = FrameReader(dataset).read(begin, stop)
-    return (
-        episode,
-        real,
-        to_frames(decode(z[CONTEXT:])).numpy(),
-        to_frames(decode(torch.stack(dreamt))).numpy(),
-    )
+def _table(metrics: dict[str, Any]) -> str:
+    """One figure a line, none longer than 80 columns."""
+    lines = [
+        f"  {'':30}{'dream':>14}  {'real':>14}",
+        _line("return", metrics, "return", 1),
+        _line("length", metrics, "length", 0),
+        f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
+        f"  {'variance of z, dream / real':30}{metrics['z_variance_ratio'][1]:>14.2f}  (median over dimensions)",
+        f"  {'rank correlation of returns':30}{_rho(metrics['rho'], metrics['rho_ci95'])}",
+        f"    over {metrics['policies']} policies: {metrics['agent']}",
+        f"  {'  of the last third':30}{_rho(metrics['rho_last_third'], metrics['rho_last_third_ci95'])}",
+    ]
+    return "\n".join(lines)
 
 
-def _lively(latents: Latents, candidates: NDArray[np.int64], settings: DreamSettings) -> tuple[int, int, int]:
-    """(episode, first row, end) of what is shown: the middle of one of the longer episodes, in which more moves than in
-    three quarters of them, because a car in the grass shows nothing."""
-    lengths = latents.ends - latents.starts
-    longer = candidates[lengths[candidates] >= np.median(lengths[candidates])]
-    spare = np.maximum(lengths[longer] - CONTEXT - FRAMES - 1, 0)
-    begins = latents.starts[longer] + spare // 2 + CONTEXT
-    stops = np.minimum(begins + FRAMES, latents.ends[longer])
-    moved = [np.square(np.diff(latents.means[a:b], axis=0)).mean() for a, b in zip(begins, stops, strict=True)]
-    place = np.argsort(moved, kind="stable")[len(longer) * 3 // 4]
-    return int(longer[place]), int(begins[place]), int(stops[place])
+def _line(label: str, metrics: dict[str, Any], name: str, digits: int) -> str:
+    cells = [
+        f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}"
+        for place in ("dream", "real")
+    ]
+    return f"  {label:30}{cells[0]:>14}  {cells[1]:>14}"
 
 
-def _error(real: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Mean summed squared error per frame, in V's units."""
-    difference = (real.astype(np.float32) - other.astype(np.float32)) / 255
-    return float(np.square(difference).sum(axis=(1, 2, 3)).mean())
+def _rho(rho: float | None, interval: Sequence[float] | None) -> str:
+    span = f"  ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+    return f"{'undefined':>14}" if rho is None else f"{rho:>14.2f}{span}"
 
 
 def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
@@ -281,7 +207,7 @@ def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDrea
 def _plan_dreamer(session: Session, settings: DreamSettings) -> Plan:
     _, run = _dreamer_run(session, settings)
     what = f"open-loop predictions of {EPISODES} episodes, an animation and a film strip"
-    return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, 4_000_000, 700_000_000, (5, 60)))
+    return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, BYTES, 700_000_000, (5, 60)))
 
 
 def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
@@ -297,7 +223,7 @@ def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
         durable.write_bytes(builder.folder / "dream.gif", frames)
         return {"agent": "dreamer", **compared.metrics}
 
-    need = 4_000_000, "the dream's pictures"
+    need = BYTES, "the dream's pictures"
     return run_stage(session, "dream", run, need, _dreamer_summary, work, trained.env)
 
 

@@ -1,25 +1,26 @@
 """`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both."""
 
-import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stages import console
 from stages.session import Session, stage_name
-from stages.stage import Plan, Result, made, up_to_date
+from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable
-from wm.artifacts.runs import Artifact, Run
-from wm.dreams.initial_states import load_latents, load_newest_latents, newest_frames
+from wm.artifacts.runs import Artifact, Builder, Run
+from wm.dreams.initial_states import early_initial_states, load_latents, load_newest_latents
 from wm.evolution.cma_es import Search
-from wm.evolution.evolve import BASIS, Evolution, keep_basis, load_basis
+from wm.evolution.evolve import WHITENER, Evolution, load_whitener, save_whitener
 from wm.evolution.fitness import Fitness, most_steps
 from wm.evolution.history import History
 from wm.evolution.stopping import LOG, resume_from_other_limits
 from wm.evolution.temperature import choose_temperature
-from wm.evolution.transfer import TransferSource, load_transfer_source, transferred_weights
-from wm.models.controller import pick_head
+from wm.evolution.transfer import load_transfer_source, transferred_weights
+from wm.evolution.whitening import Matrix
+from wm.models.controller import Controller, pick_head
 from wm.pretrained import (
     ControllerConfig,
     TrainedMdnRnn,
@@ -28,14 +29,14 @@ from wm.pretrained import (
     load_pair,
     save_controller,
 )
-from wm.report.plots import Curve, draw
-from wm.rollouts.players import PolicySpec
-from wm.rollouts.workers import playing_memory
+from wm.report.returns_plot import draw_returns
+from wm.rollouts.players import PolicySpec, policy_spec
+from wm.rollouts.workers import open_workers, playing_memory
 from wm.settings import ControllerSettings
-from wm.stats import Score
 
 RECIPE = 6
-MEANS = 64  # of the search's means, equally spaced, that are kept for the fidelity report
+MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
+_STOPPED = {"hours": "time limit reached", "steps": "step limit reached", "target": "target reached"}
 
 
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
@@ -46,161 +47,142 @@ def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn
     return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 
 
-def _player(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> PolicySpec:
+def _config(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> ControllerConfig:
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
-    form = ControllerConfig(head, settings.hidden, settings.memory, session.seed)
-    fingerprint = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
-    return PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, form, fingerprint)
+    return ControllerConfig(head, settings.hidden, settings.memory, session.seed)
 
 
 def plan(session: Session, settings: ControllerSettings) -> Plan:
     """What `train_controller` would do. Episodes differ in length, so the time is a range."""
     vae, mdnrnn = load_pair(session.workspace)
     run = _run(session, settings, vae, mdnrnn)
-    controller = build_controller(mdnrnn, _player(session, settings, vae, mdnrnn).form, vae.env)
-    workers = session.open_workers().count
-    steps = most_steps(settings, vae.env.random_steps)
-    done = run.current() is not None
-    what = "up to date" if done else f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
-    if not done and (why := run.why_stale()):
-        what += f" ({why})"
-    span = (0.0, 0.0) if done else (steps / 1500 / workers / 3, steps / 150 / workers)
-    disk = 0 if done else (MEANS + 2) * controller.parameters * 4 + 200_000
-    return Plan("train-controller", run.folder, what, disk, playing_memory(workers), span)
+
+    def estimate() -> Plan:
+        controller = build_controller(mdnrnn, _config(session, settings, vae, mdnrnn), vae.env)
+        workers = open_workers(session.runtime).count
+        steps = most_steps(settings, vae.env.random_steps)
+        what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
+        disk = (MEANS + 2) * controller.parameters * 4 + 200_000
+        seconds = (steps / 1500 / workers / 3, steps / 150 / workers)
+        return Plan("train-controller", run.folder, what, disk, playing_memory(workers), seconds)
+
+    return plan_stage("train-controller", run, estimate)
 
 
 def train_controller(session: Session, settings: ControllerSettings) -> Result:
     """Evolve C; validate the distribution's mean every few generations; publish the best mean by validation.
 
-    Killed anywhere, the log of fitness values is replayed and the same candidates follow. So they do where nothing but
-    limits was changed: what was played under others is taken over, and the result is that of one go.
+    After a kill the log of fitness values is replayed, and the same candidates follow. If only limits have changed, the
+    generations that both searches share are replayed too, and the result is that of one uninterrupted search.
     """
-    began = time.monotonic()
     vae, mdnrnn = load_pair(session.workspace)
     run = _run(session, settings, vae, mdnrnn)
-    if (current := run.current()) is not None:
-        return up_to_date("train-controller", current, _summary(current))
-    session.budget(run.folder).require(2_000_000, 0, "evolving C")
-    player = _player(session, settings, vae, mdnrnn)
-    controller = build_controller(mdnrnn, player.form, player.env)
-    start, before = np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
-    if settings.init_from:
-        previous = load_transfer_source(settings.init_from)
-        if previous.same_vae(mdnrnn):
-            start = transferred_weights(previous, mdnrnn, player.form, controller, load_latents(session, mdnrnn))
-        else:
-            frames, latents = newest_frames(session, mdnrnn), load_newest_latents(session, mdnrnn)
-            start = transferred_weights(previous, mdnrnn, player.form, controller, latents, frames)
-        before = _spent_on(previous, mdnrnn)
-    with run.build(session.keep_current, console.say) as builder:
-        if builder.restored is not None:
-            return up_to_date("train-controller", builder.restored, _summary(builder.restored), "restored")
-        taken, source = resume_from_other_limits(run, settings, builder.folder)
-        with session.open_workers() as workers:
-            evaluation = Fitness(session, settings, player, workers, mdnrnn)
-            temperature, sought = choose_temperature(session, settings, evaluation, start, builder.folder)
-            basis = None
-            if settings.whitened_from_start:
-                if not (builder.folder / BASIS.format(0)).exists():
-                    keep_basis(builder.folder, 0, evaluation.basis_at_the_start(load_newest_latents(session, mdnrnn)))
-                basis = load_basis(builder.folder, 0)
-            begin = partial(Search, start, settings.popsize, settings.sigma, session.seed, settings.algo, basis)
-            evolve = partial(Evolution, session, settings, evaluation, temperature, builder.folder)
-            if source is not None:
-                if evolve().agrees(begin()):
-                    console.say(f"train-controller {session.env}: the first {taken} generations are those of {source}")
-                else:
-                    (builder.folder / LOG).unlink()
-            evolution = evolve()
-            evolution.run(begin(), warm=bool(settings.init_from))
-            history = evolution.history
-            assert history.best is not None
-            dreamt = evaluation.validation(history.best) if settings.in_ == "dream" else None
+
+    def work(builder: Builder) -> dict[str, Any]:
+        policy = policy_spec(vae, mdnrnn, _config(session, settings, vae, mdnrnn))
+        controller = build_controller(mdnrnn, policy.controller, policy.env)
+        start, before = _start(session, settings, mdnrnn, policy, controller)
+        evolution, figures = _evolve(session, settings, mdnrnn, policy, start, builder)
+        history = evolution.history
+        assert history.best is not None
         generations, means = history.spaced_means(MEANS)
-        save_controller(builder.folder, player.form, controller, history.best, means)
-        durable.write_bytes(builder.folder / "returns.png", _curve(history, session.env, settings))
-        metrics = (
-            _metrics(history, settings, dreamt, sought)
-            | before
-            | {
-                "parameters": controller.parameters,
-                "head": controller.head,
-                "means": generations,
-                "temperature": temperature,
-                "trusted": evolution.trusted,
-                "ended": evolution.ended(),
-            }
+        save_controller(builder.folder, policy.controller, controller, history.best, means)
+        durable.write_bytes(
+            builder.folder / "returns.png",
+            draw_returns(history, session.env, "dream" if settings.in_ == "dream" else "real"),
         )
-        artifact = builder.publish(metrics, session.provenance(began, vae.env))
-    return made("train-controller", builder, artifact, _summary(artifact))
+        return {
+            **figures,
+            **before,
+            "parameters": controller.parameters,
+            "head": controller.head,
+            "means": generations,
+            "trusted": evolution.trusts_dream,
+            "ended": evolution.stop_reason(),
+        }
+
+    return run_stage(session, "train-controller", run, (2_000_000, "evolving C"), _summary, work, vae.env)
 
 
-def _spent_on(previous: TransferSource, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
-    """Real steps of all searches before this one, and what they and their Ms took, but for this M."""
-    found = previous.controller.artifact.metrics
-    seconds = found["seconds"] + found.get("seconds_before", 0.0)
-    for there, same in (
-        (previous.vae, previous.same_vae(mdnrnn)),
-        (previous.mdnrnn, previous.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint),
-    ):
-        seconds += 0.0 if same else there.artifact.manifest["provenance"]["wall_seconds"]
-    return {"env_steps_before": found["env_steps"] + found.get("env_steps_before", 0), "seconds_before": seconds}
+def _start(
+    session: Session, settings: ControllerSettings, mdnrnn: TrainedMdnRnn, policy: PolicySpec, controller: Controller
+) -> tuple[NDArray[np.float32], dict[str, float]]:
+    """The parameters the search starts from, and the cost of earlier searches and their Ms."""
+    if not settings.init_from:
+        return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
+    source = load_transfer_source(settings.init_from)
+    latents = load_latents(session.workspace, mdnrnn)
+    start = transferred_weights(source, mdnrnn, policy.controller, controller, latents)
+    return start, source.cost(mdnrnn)
 
 
-def _metrics(
-    history: History, settings: ControllerSettings, after: tuple[Any, int] | None, sought: int
-) -> dict[str, Any]:
-    """What is recorded of a search; `after` are the returns, and their steps, of the best mean's only real episodes,
-    `sought` the steps it took to choose a temperature."""
-    returns, steps = after if after is not None else (None, 0)
-    found = {
+def _evolve(
+    session: Session,
+    settings: ControllerSettings,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    start: NDArray[np.float32],
+    builder: Builder,
+) -> tuple[Evolution, dict[str, Any]]:
+    """The finished search, and its figures."""
+    runtime, label, folder = session.runtime, f"train-controller {session.env}", builder.folder
+    initial = None
+    if settings.in_ != "real":
+        initial = early_initial_states(load_newest_latents(session.workspace, mdnrnn), mdnrnn)
+    shared, source = resume_from_other_limits(builder.run, settings, folder)
+    with open_workers(runtime) as workers:
+        fitness = Fitness(settings, session.seed, policy, mdnrnn, workers, initial)
+        temperature, sweep_steps = choose_temperature(runtime, settings, session.seed, fitness, start, folder, label)
+        whitener = _initial_whitener(session, mdnrnn, fitness, folder) if settings.whitened_from_start else None
+        search = partial(Search, start, settings.popsize, settings.sigma, session.seed, settings.algo, whitener)
+        evolve = partial(Evolution, runtime, settings, fitness, temperature, folder, label)
+        if source is not None:
+            if evolve().log_fits(search()):
+                runtime.log(f"{label}: the first {shared} generations are those of {source}")
+            else:
+                (folder / LOG).unlink()
+        evolution = evolve()
+        evolution.run(search(), validate_start=bool(settings.init_from))
+        figures = _figures(settings, evolution.history, fitness)
+    figures["env_steps"] += sweep_steps
+    return evolution, figures | {"temperature": temperature}
+
+
+def _initial_whitener(session: Session, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path) -> Matrix:
+    """By the inputs in the episodes of the newest dataset. A resumed search loads it."""
+    if not (folder / WHITENER.format(0)).exists():
+        save_whitener(folder, 0, fitness.initial_whitener(load_newest_latents(session.workspace, mdnrnn)))
+    return load_whitener(folder, 0)
+
+
+def _figures(settings: ControllerSettings, history: History, fitness: Fitness) -> dict[str, Any]:
+    """Figures of a search. One in the dream alone has no real validations, so its best mean plays one."""
+    figures = {
         "in": settings.in_,
         "generations": history.generation,
         "best_generation": history.best_generation,
-        "validation_return": history.best_score if returns is None else float(np.mean(returns)),
+        "validation_return": history.best_score,
         "validation_episodes": settings.validation_episodes,
-        "env_steps": history.env_steps + steps + sought,
+        "env_steps": history.env_steps,
         "seconds": history.seconds,
     }
-    return found if returns is None else found | {"dream_return": history.best_score}
+    if settings.in_ != "dream":
+        return figures
+    assert history.best is not None
+    returns, steps = fitness.validation_returns(history.best)
+    return figures | {
+        "validation_return": float(np.mean(returns)),
+        "env_steps": history.env_steps + steps,
+        "dream_return": history.best_score,
+    }
 
 
 def _summary(artifact: Artifact) -> str:
-    found = artifact.metrics
-    dreamt = f" (in the dream {found['dream_return']:.1f})" if "dream_return" in found else ""
-    limit = {
-        "hours": "; the clock ended it",
-        "steps": "; its steps are spent",
-        "target": "; the target is reached",
-    }.get(found["ended"], "")
+    metrics = artifact.metrics
+    dream = f" (in the dream {metrics['dream_return']:.1f})" if "dream_return" in metrics else ""
+    stopped = f"; {_STOPPED[metrics['ended']]}" if metrics["ended"] in _STOPPED else ""
     return (
-        f"best mean at generation {found['best_generation']} of {found['generations']}: validation return "
-        f"{found['validation_return']:.1f} over {found['validation_episodes']} episodes{dreamt}; "
-        f"{found['env_steps']:,} env steps, {found['parameters']} parameters ({found['head']}){limit}"
+        f"best mean at generation {metrics['best_generation']} of {metrics['generations']}: validation return "
+        f"{metrics['validation_return']:.1f} over {metrics['validation_episodes']} episodes{dream}; "
+        f"{metrics['env_steps']:,} env steps, {metrics['parameters']} parameters ({metrics['head']}){stopped}"
     )
-
-
-def _curve(history: History, env: str, settings: ControllerSettings) -> bytes:
-    curves = []
-    for where in ("dream", "real"):
-        played = [line for line in history.lines if line["in"] == where]
-        if played:
-            curves.append(
-                Curve(
-                    f"candidates, mean and range ({where})",
-                    [line["generation"] for line in played],
-                    [float(np.mean(line["returns"])) for line in played],
-                    [float(np.min(line["returns"])) for line in played],
-                    [float(np.max(line["returns"])) for line in played],
-                )
-            )
-    scores = [Score.of(np.array(line["validation"])) for line in history.validated]
-    where = "dream" if settings.in_ == "dream" else "real"
-    mean = Curve(
-        f"validated mean, 95 % interval ({where})",
-        [line["generation"] for line in history.validated],
-        [score.mean for score in scores],
-        [score.mean - score.ci95 for score in scores],
-        [score.mean + score.ci95 for score in scores],
-    )
-    return draw([*curves, mean], f"{env}: C", "generation", "return per episode")

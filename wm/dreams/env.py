@@ -1,4 +1,7 @@
-"""M as an environment. A dream starts from a real encoded frame, goes on by M's samples, and ends by M's end head."""
+"""M as an environment. A dream starts from a real encoded frame; M samples each next z, the reward and the end.
+
+`Dreams` is the vectorised core, `DreamEnv` and `DreamVectorEnv` are gymnasium's interfaces over it.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,22 +13,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
-from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.inference import MdnRnnCell
 from wm.models.mdnrnn.network import MdnRnn, State
-from wm.seeding import integer
+
+Info = dict[str, Any]
+Observation = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class InitialStates:
-    """Where dreams may begin: N real latents (N, Z) and the state M had reached there; and between which latents, `low`
-    and `high` (Z,), dreams stay. M knows nothing of latents that V never gave, and without bounds a dream that has left
-    them goes on and on (after 300 steps of CarRacing its latents had 150 times reality's variance; with them 2.6)."""
+    """States in which dreams start: N real latents z (N, Z) and M's state there. `low` and `high` (Z,) bound a dream's
+    latents. M was trained on real latents only: without bounds, after 300 steps of CarRacing latents had 150 times the
+    variance of real ones, with them 2.6 times."""
 
     z: Tensor
     state: State
     low: Tensor
     high: Tensor
+
+    def __len__(self) -> int:
+        return len(self.z)
 
     def take(self, rows: NDArray[np.int64]) -> "InitialStates":
         """A selection, with repetition allowed."""
@@ -33,8 +40,8 @@ class InitialStates:
 
 
 @torch.inference_mode()
-def warm_starts(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
-    """InitialStates after M has seen real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
+def warm_up(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
+    """InitialStates after M has processed real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
     cell, state = MdnRnnCell(mdnrnn, len(z)), mdnrnn.start(len(z))
     for step in range(actions.shape[1]):
         state = cell.step(z[:, step], actions[:, step], state)
@@ -42,199 +49,139 @@ def warm_starts(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: T
 
 
 class Dreams:
-    """N dreams at once. `step` advances all of them; the caller keeps account of which have ended. Products are in
-    `dtype`."""
+    """N dreams at a time. `step` advances all of them; the caller keeps track of those that have ended. Matrix products
+    are computed in `dtype`."""
 
     def __init__(
-        self, mdnrnn: MdnRnn, starts: InitialStates, temperature: float, seed: int, dtype: torch.dtype = torch.float32
+        self, mdnrnn: MdnRnn, initial: InitialStates, temperature: float, seed: int, dtype: torch.dtype = torch.float32
     ) -> None:
         self.temperature = temperature
-        self._cell = MdnRnnCell(mdnrnn, len(starts.z), dtype)
+        self._cell = MdnRnnCell(mdnrnn, len(initial), dtype)
         self._random = torch.Generator().manual_seed(seed)
-        self.z, self.state = starts.z, starts.state
-        self._low, self._high = starts.low, starts.high
+        self.z, self.state = initial.z, initial.state
+        self._low, self._high = initial.low, initial.high
 
     @property
     def hidden(self) -> Tensor:
-        """M's h, (N, H): what C sees beside z."""
+        """M's h, (N, H)."""
         return self.state[0]
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these dreams (N,) bool alone."""
+        """Drop all dreams but these, (N,) bool."""
         self.z, self.state = self.z[rows], (self.state[0][rows], self.state[1][rows])
 
-    def begin(self, rows: NDArray[np.int64], starts: InitialStates) -> None:
-        """Put dreams back to starts, one for each of the rows."""
+    def restart(self, rows: NDArray[np.int64], initial: InitialStates) -> None:
+        """Restart the dreams of these rows, one initial state each."""
         z, h, c = self.z.clone(), self.state[0].clone(), self.state[1].clone()
-        z[rows], h[rows], c[rows] = starts.z, *starts.state
+        z[rows], h[rows], c[rows] = initial.z, *initial.state
         self.z, self.state = z, (h, c)
 
     @torch.inference_mode()
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here (N,) bool. `z` moves on."""
+        """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here, (N,) bool. Updates `z`."""
         self.state = self._cell.step(self.z, actions, self.state)
         z, reward, end = self._cell.draw(self.z, self.hidden, self.temperature, self._random)
         self.z = torch.clamp(z, self._low, self._high)
         return reward, torch.rand(len(end), generator=self._random) < end
 
 
-class DreamEnv(gym.Env[NDArray[np.float32], Any]):
-    """One dream behind gymnasium's interface: observations are latents (Z,), actions those of the real environment.
+@dataclass(frozen=True)
+class DreamConfig:
+    """What the dreams of an environment have in common: M, the initial states, the encoding of actions, the
+    temperature, and the steps after which a dream is truncated."""
 
-    `info["hidden"]` is M's h. Dreams are truncated after `max_steps`.
-    """
+    mdnrnn: MdnRnn
+    initial_states: InitialStates
+    space: ActionSpace
+    temperature: float
+    max_steps: int
+    dtype: torch.dtype = torch.float32
 
-    def __init__(
-        self,
-        mdnrnn: MdnRnn,
-        starts: InitialStates,
-        space: ActionSpace,
-        action_space: gym.Space[Any],
-        temperature: float,
-        max_steps: int,
-    ) -> None:
-        self.action_space = action_space
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (mdnrnn.latent,), np.float32)
-        self._mdnrnn, self._starts, self._space = mdnrnn, starts, space
-        self._temperature, self._max_steps = temperature, max_steps
+    def reset(self, random: np.random.Generator, count: int) -> Dreams:
+        """`count` dreams from random initial states."""
+        initial = self.sample_states(random, count)
+        return Dreams(self.mdnrnn, initial, self.temperature, int(random.integers(1 << 62)), self.dtype)
+
+    def sample_states(self, random: np.random.Generator, count: int) -> InitialStates:
+        """Random initial states."""
+        return self.initial_states.take(random.integers(len(self.initial_states), size=count))
+
+    def encode(self, actions: Any) -> Tensor:
+        """Actions (N, ...) as M takes them, (N, A)."""
+        return torch.from_numpy(self.space.encode(np.asarray(actions)))
+
+    @property
+    def observation_space(self) -> gym.spaces.Box:
+        """Of one dream: z."""
+        return gym.spaces.Box(-np.inf, np.inf, (self.mdnrnn.latent,), np.float32)
+
+
+class DreamEnv(gym.Env[Observation, Any]):
+    """One dream as a gymnasium environment: observations are latents (Z,), `action_space` is the real environment's.
+    `info["hidden"]` is M's h."""
+
+    def __init__(self, config: DreamConfig, action_space: gym.Space[Any]) -> None:
+        self.action_space, self.observation_space = action_space, config.observation_space
+        self._config = config
         self._dreams: Dreams | None = None
         self._steps = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observation, Info]:
         super().reset(seed=seed)
-        row = self.np_random.integers(len(self._starts.z), size=1)
-        noise = int(self.np_random.integers(1 << 62))
-        self._dreams = Dreams(self._mdnrnn, self._starts.take(row), self._temperature, noise)
-        self._steps = 0
-        return self._observe()
+        self._dreams, self._steps = self._config.reset(self.np_random, 1), 0
+        return self._observe(self._dreams)
 
-    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
-        encoded = torch.from_numpy(self._space.encode(np.asarray(action)[None]))
-        reward, ended = self._dreams.step(encoded)
+        reward, ended = self._dreams.step(self._config.encode(np.asarray(action)[None]))
         self._steps += 1
         terminated = bool(ended[0])
-        observation, info = self._observe()
-        return observation, float(reward[0]), terminated, not terminated and self._steps >= self._max_steps, info
+        truncated = not terminated and self._steps >= self._config.max_steps
+        observation, info = self._observe(self._dreams)
+        return observation, float(reward[0]), terminated, truncated, info
 
-    def _observe(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        assert self._dreams is not None
-        return self._dreams.z[0].numpy().copy(), {"hidden": self._dreams.hidden[0].numpy().copy()}
+    def _observe(self, dreams: Dreams) -> tuple[Observation, Info]:
+        return dreams.z[0].numpy().copy(), {"hidden": dreams.hidden[0].numpy().copy()}
 
 
-class DreamVectorEnv(gym.vector.VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
-    """`num_envs` dreams behind gymnasium's vector interface, as `DreamEnv` is one. A dream that is over begins anew at
-    the next step, whose reward is 0 (gymnasium's NEXT_STEP)."""
+class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
+    """`num_envs` dreams as a gymnasium vector environment. A dream that has ended is reset by the next step, whose
+    reward is 0 (gymnasium's NEXT_STEP)."""
 
-    metadata: dict[str, Any] = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    metadata: Info = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
-    def __init__(
-        self,
-        mdnrnn: MdnRnn,
-        starts: InitialStates,
-        space: ActionSpace,
-        action_space: gym.Space[Any],
-        temperature: float,
-        max_steps: int,
-        num_envs: int,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: DreamConfig, action_space: gym.Space[Any], num_envs: int) -> None:
         self.num_envs = num_envs
-        self.single_action_space = action_space
+        self.single_action_space, self.single_observation_space = action_space, config.observation_space
         self.action_space = gym.vector.utils.batch_space(action_space, num_envs)
-        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (mdnrnn.latent,), np.float32)
         self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
-        self._mdnrnn, self._starts, self._space, self._dtype = mdnrnn, starts, space, dtype
-        self._temperature, self._max_steps = temperature, max_steps
+        self._config = config
         self._dreams: Dreams | None = None
         self._steps = np.zeros(num_envs, np.int64)
-        self._over = np.zeros(num_envs, bool)
+        self._ended = np.zeros(num_envs, bool)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observation, Info]:
         super().reset(seed=seed, options=options)
-        rows = self.np_random.integers(len(self._starts.z), size=self.num_envs)
-        noise = int(self.np_random.integers(1 << 62))
-        self._dreams = Dreams(self._mdnrnn, self._starts.take(rows), self._temperature, noise, self._dtype)
+        self._dreams = self._config.reset(self.np_random, self.num_envs)
         self._steps[:] = 0
-        self._over[:] = False
-        return self._observe()
+        self._ended[:] = False
+        return self._observe(self._dreams)
 
-    def step(
-        self, actions: Any
-    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
-        reward, ended = self._dreams.step(torch.from_numpy(self._space.encode(np.asarray(actions))))
-        rewards, terminated, begun = reward.numpy().astype(np.float64), ended.numpy(), np.flatnonzero(self._over)
+        reward, ended = self._dreams.step(self._config.encode(actions))
+        rewards, terminated, restarted = reward.numpy().astype(np.float64), ended.numpy(), np.flatnonzero(self._ended)
         self._steps += 1
-        if len(begun):
-            fresh = self._starts.take(self.np_random.integers(len(self._starts.z), size=len(begun)))
-            self._dreams.begin(begun, fresh)
-            rewards[begun], terminated[begun], self._steps[begun] = 0.0, False, 0
-        truncated = ~terminated & (self._steps >= self._max_steps)
-        self._over = terminated | truncated
-        observation, info = self._observe()
-        return observation, rewards, terminated, truncated, info
+        if len(restarted):
+            self._dreams.restart(restarted, self._config.sample_states(self.np_random, len(restarted)))
+            rewards[restarted], terminated[restarted], self._steps[restarted] = 0.0, False, 0
+        truncated = ~terminated & (self._steps >= self._config.max_steps)
+        self._ended = terminated | truncated
+        observations, info = self._observe(self._dreams)
+        return observations, rewards, terminated, truncated, info
 
-    def _observe(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        assert self._dreams is not None
-        info = {"hidden": self._dreams.hidden.numpy().copy(), "_hidden": np.ones(self.num_envs, bool)}
-        return self._dreams.z.numpy().copy(), info
-
-
-@dataclass(frozen=True)
-class DreamReturns:
-    """Returns and lengths of N dreams, whether each ended by itself rather than by the step limit, and mean and
-    variance of z per dimension, (Z,), over all their steps."""
-
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    ended: NDArray[np.bool_]
-    z_mean: NDArray[np.float64]
-    z_var: NDArray[np.float64]
-
-
-@torch.inference_mode()
-def imagine(
-    mdnrnn: MdnRnn,
-    controller: Controller,
-    weights: Tensor,
-    starts: InitialStates,
-    temperature: float,
-    max_steps: int,
-    *seed_path: int | str,
-    dtype: torch.dtype = torch.float32,
-) -> DreamReturns:
-    """Play N controllers, weights (N, parameters), in N dreams whose products are in `dtype`. A controller of Z inputs
-    sees no h. Where the player has to serve, dreams begin with a serve, as real episodes do."""
-    dreams = Dreams(mdnrnn, starts, temperature, integer(*seed_path), dtype)
-    count = len(weights)
-    returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-    over = torch.zeros(count, dtype=torch.bool)
-    sums = torch.zeros(2, mdnrnn.latent, dtype=torch.float64)
-    rows, alive = torch.arange(count), torch.ones(count, dtype=torch.bool)
-    for step in range(max_steps):
-        actions = controller.act(weights, torch.cat([dreams.z, dreams.hidden], 1)[:, : controller.inputs])
-        if controller.serve is not None and step < SERVE_STEPS:
-            actions[:] = controller.serve
-        reward, ended = dreams.step(torch.from_numpy(controller.space.encode(actions)))
-        returns[rows] += torch.where(alive, reward.double(), 0.0)
-        lengths[rows] += alive
-        seen = torch.where(alive[:, None], dreams.z, 0.0)
-        sums += torch.stack([seen.sum(0), seen.square().sum(0)])
-        alive &= ~ended
-        left = int(alive.sum())
-        if not left:
-            break
-        if 2 * left <= len(rows):  # those that are over need not be dreamt on
-            over[rows] = ~alive
-            dreams.keep(alive)
-            rows, weights, alive = rows[alive], weights[alive], alive[alive]
-    over[rows] = ~alive
-    mean, square = (sums / lengths.sum()).numpy()
-    return DreamReturns(returns.numpy(), lengths.numpy(), over.numpy(), mean, np.maximum(square - mean**2, 0))
+    def _observe(self, dreams: Dreams) -> tuple[Observation, Info]:
+        info = {"hidden": dreams.hidden.numpy().copy(), "_hidden": np.ones(self.num_envs, bool)}
+        return dreams.z.numpy().copy(), info

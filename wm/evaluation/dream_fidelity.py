@@ -1,9 +1,10 @@
-"""How far the dream can be trusted: the same policies in the dream and in reality.
+"""Dream fidelity: the same policies in the dream and in the real environment.
 
-- Whether it ranks: dream against real return over the means of a search, from its first generation to its last.
-- Whether it is alike: return and length of one policy's episodes, and the variance of every latent that C sees.
-- How soon it goes astray: the error of dreams that follow that policy's real episodes, action by action.
-Policies begin with the episode, in the dream a few steps later, and are cut at `max_steps`.
+- Rank correlation of dream and real returns, over the means of a search from its first generation to its last.
+- Returns and lengths of one policy's episodes, and the variance of every latent in them.
+- Open-loop error: dreams that are given the actions of that policy's real episodes.
+
+Dreams start a few steps into real episodes. Dreams and episodes are truncated after `max_steps`.
 """
 
 import itertools
@@ -14,10 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages import console
-from stages.session import Session
-from wm.dreams.env import DreamReturns, InitialStates, imagine
-from wm.dreams.initial_states import early_initial_states, load_latents
+from wm.dreams.env import InitialStates
+from wm.dreams.initial_states import early_initial_states
+from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents
 from wm.evaluation.baselines import rank_correlation, rank_interval
@@ -25,124 +25,144 @@ from wm.evaluation.prediction import fit_baselines, open_loop
 from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, split_jobs
-from wm.rollouts.workers import Workers
+from wm.rollouts.workers import Workers, open_workers
+from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
 from wm.settings import DreamSettings
 from wm.training.precision import pick
 
 REAL_EPISODES = 4  # of each policy
-SEEN = 8  # real episodes that are looked at latent by latent
+ENCODED_EPISODES = 8  # real episodes whose latents are compared
+STILL = 0.01  # of the largest variance: a latent that varies less is left out
 
 
 @dataclass(frozen=True)
 class Policies:
-    """Whom to compare: `means` (N, parameters) and what they are called, and the player whose parameters are `ours`."""
+    """The policies to compare: `means` (N, parameters) with their generations, and `policy`, whose own parameters are
+    compared episode by episode. `description` says what the means are."""
 
-    player: PolicySpec
+    policy: PolicySpec
     means: NDArray[np.float32]
     generations: list[int]
-    called: str
+    description: str
 
 
-def measure(session: Session, settings: DreamSettings, mdnrnn: TrainedMdnRnn, policies: Policies) -> dict[str, Any]:
-    """Everything above, by name."""
-    latents = load_latents(session, mdnrnn)
-    starts = early_initial_states(latents, mdnrnn)
-    ours = np.array(policies.player.parameters, np.float32)[None]
-    dreamt = _dream(session, settings, mdnrnn, policies.player, policies.means, starts)
-    alone = _dream(session, settings, mdnrnn, policies.player, ours, starts)
-    with session.open_workers() as workers:
-        played = _play(session, settings, workers, policies.player, np.concatenate([policies.means, ours]))
-        seen = _see(session, settings, workers, policies.player)
-    real = np.array([np.mean([outcome.episode_return for outcome in some]) for some in played[:-1]])
-    dream = dreamt.returns.reshape(len(policies.means), -1).mean(axis=1)
-    own = _latents(seen, latents)
-    guesses = fit_baselines(latents, held_out(latents.seeds, 0.1))
-    variance = own.means.astype(np.float64).var(axis=0)
-    shown = variance > 0.01 * variance.max()  # a latent that hardly moves says nothing
+def measure_fidelity(
+    runtime: Runtime,
+    settings: DreamSettings,
+    seed: int,
+    mdnrnn: TrainedMdnRnn,
+    latents: Latents,
+    policies: Policies,
+    label: str = "dream",
+) -> dict[str, Any]:
+    """All figures by name. `latents` are those M was trained on."""
+    initial = early_initial_states(latents, mdnrnn)
+    policy = policies.policy
+    parameters = np.array(policy.parameters, np.float32)[None]
+    dreams = _dream(settings, seed, mdnrnn, policy, policies.means, initial)
+    policy_dreams = _dream(settings, seed, mdnrnn, policy, parameters, initial)
+    with open_workers(runtime) as workers:
+        episodes = _play(runtime, settings, seed, workers, policy, np.concatenate([policies.means, parameters]), label)
+        trajectories = _encode(settings, seed, workers, policy)
+    real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
+    dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
+    encoded = _as_latents(trajectories, latents)
+    baselines = fit_baselines(latents, held_out(latents.seeds, 0.1))
+    variance = encoded.means.astype(np.float64).var(axis=0)
+    moving = variance > STILL * variance.max()
     return {
-        "policies": policies.called,
+        "policies": policies.description,
         "generations": policies.generations,
         "real": real.tolist(),
         "dream": dream.tolist(),
-        **_agreement(dream, real, session.seed),
-        "real_returns": [outcome.episode_return for outcome in played[-1]],
-        "dream_returns": alone.returns.tolist(),
-        "real_lengths": [outcome.length for outcome in played[-1]],
-        "dream_lengths": alone.lengths.tolist(),
-        "real_ended": float(np.mean([outcome.terminated for outcome in played[-1]])),
-        "dream_ended": float(alone.ended.mean()),
-        "z_variance": {"dream": alone.z_var[shown].tolist(), "real": variance[shown].tolist()},
-        "open_loop": open_loop(mdnrnn.model, guesses, own, np.ones(len(own.ends), bool)),
+        **_rank_correlations(dream, real, seed),
+        "real_returns": [result.episode_return for result in episodes[-1]],
+        "dream_returns": policy_dreams.returns.tolist(),
+        "real_lengths": [result.length for result in episodes[-1]],
+        "dream_lengths": policy_dreams.lengths.tolist(),
+        "real_ended": float(np.mean([result.terminated for result in episodes[-1]])),
+        "dream_ended": float(policy_dreams.terminated.mean()),
+        "z_variance": {"dream": policy_dreams.z_var[moving].tolist(), "real": variance[moving].tolist()},
+        "open_loop": open_loop(mdnrnn.model, baselines, encoded, np.ones(len(encoded.ends), bool)),
     }
 
 
-def _agreement(dream: NDArray[np.float64], real: NDArray[np.float64], seed: int) -> dict[str, Any]:
+def _rank_correlations(dream: NDArray[np.float64], real: NDArray[np.float64], seed: int) -> dict[str, Any]:
     """Spearman's rho with its interval, over all policies and over the last third of them."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, first in (("rho", 0), ("rho_last_third", len(dream) - len(dream) // 3)):
-        some = dream[first:], real[first:]
-        found[name] = rank_correlation(*some) if len(some[0]) > 2 else None
-        found[f"{name}_ci95"] = rank_interval(*some, generator(seed, name)) if found[name] is not None else None
-    return found
+        pairs = dream[first:], real[first:]
+        rho = rank_correlation(*pairs) if len(pairs[0]) > 2 else None
+        figures[name] = rho
+        figures[f"{name}_ci95"] = None if rho is None else rank_interval(*pairs, generator(seed, name))
+    return figures
 
 
 def _dream(
-    session: Session,
     settings: DreamSettings,
+    seed: int,
     mdnrnn: TrainedMdnRnn,
-    player: PolicySpec,
-    policies: NDArray[np.float32],
-    starts: InitialStates,
+    policy: PolicySpec,
+    parameters: NDArray[np.float32],
+    initial: InitialStates,
 ) -> DreamReturns:
-    """`dreams` of every policy, all from the same places."""
-    rows = generator(session.seed, "fidelity").integers(0, len(starts.z), settings.dreams)
-    return imagine(
+    """`settings.dreams` dreams with each row of parameters, from the same initial states."""
+    rows = generator(seed, "fidelity").integers(0, len(initial), settings.dreams)
+    return rollout_dreams(
         mdnrnn.model,
-        build_controller(mdnrnn, player.form, player.env),
-        torch.from_numpy(np.repeat(policies, settings.dreams, axis=0)),
-        starts.take(np.tile(rows, len(policies))),
+        build_controller(mdnrnn, policy.controller, policy.env),
+        torch.from_numpy(np.repeat(parameters, settings.dreams, axis=0)),
+        initial.take(np.tile(rows, len(parameters))),
         settings.temperature,
         settings.max_steps,
-        session.seed, "fidelity",
+        seed, "fidelity",
         dtype=pick("auto", torch.device("cpu")).dtype,
     )  # fmt: skip
 
 
 def _play(
-    session: Session, settings: DreamSettings, workers: Workers, player: PolicySpec, policies: NDArray[np.float32]
+    runtime: Runtime,
+    settings: DreamSettings,
+    seed: int,
+    workers: Workers,
+    policy: PolicySpec,
+    parameters: NDArray[np.float32],
+    label: str,
 ) -> list[list[EpisodeResult]]:
-    """Real episodes of every policy, on the same seeds; of the last one, ours, as many as it dreams."""
-    counts = [REAL_EPISODES] * (len(policies) - 1) + [settings.dreams]
-    seeds = [episode_seed("validation", session.seed, "fidelity", number) for number in range(max(counts))]
-    addresses = [(policy, episode) for policy, count in enumerate(counts) for episode in range(count)]
-    jobs = [EpisodeJob(key, seeds[episode], policy) for key, (policy, episode) in enumerate(addresses)]
-    tasks = [(player, policies, share, settings.max_steps) for share in split_jobs(jobs, workers.count * 4)]
-    found: dict[int, EpisodeResult] = {}
-    with console.progress(f"dream {session.env}: in reality", len(jobs), "episodes") as progress:
-        for _, outcomes in workers.map(play_jobs, tasks):
-            found |= {outcome.key: outcome for outcome in outcomes}
-            progress.update(len(found))
-    split = np.cumsum([0, *counts])
-    return [[found[key] for key in range(*span)] for span in itertools.pairwise(split)]
+    """Real episodes with each row of parameters, on the same seeds; with the last row as many as it has dreams."""
+    counts = [REAL_EPISODES] * (len(parameters) - 1) + [settings.dreams]
+    seeds = [episode_seed("validation", seed, "fidelity", number) for number in range(max(counts))]
+    pairs = [(row, episode) for row, count in enumerate(counts) for episode in range(count)]
+    jobs = [EpisodeJob(key, seeds[episode], row) for key, (row, episode) in enumerate(pairs)]
+    tasks = [(policy, parameters, portion, settings.max_steps) for portion in split_jobs(jobs, workers.count * 4)]
+    results: dict[int, EpisodeResult] = {}
+    with runtime.progress(f"{label}: real episodes", len(jobs), "episodes") as progress:
+        for _, portion in workers.map(play_jobs, tasks):
+            results |= {result.key: result for result in portion}
+            progress.update(len(results))
+    bounds = np.cumsum([0, *counts])
+    return [[results[key] for key in range(*span)] for span in itertools.pairwise(bounds)]
 
 
-def _see(session: Session, settings: DreamSettings, workers: Workers, player: PolicySpec) -> list[LatentTrajectory]:
-    jobs = [EpisodeJob(number, episode_seed("validation", session.seed, "seen", number)) for number in range(SEEN)]
-    tasks = [(player, [job], settings.max_steps) for job in jobs]
-    return [seen for _, found in sorted(workers.map(encode_rollouts, tasks)) for seen in found]
+def _encode(settings: DreamSettings, seed: int, workers: Workers, policy: PolicySpec) -> list[LatentTrajectory]:
+    """Real episodes with the policy's own parameters, encoded."""
+    jobs = [EpisodeJob(number, episode_seed("validation", seed, "seen", number)) for number in range(ENCODED_EPISODES)]
+    tasks = [(policy, [job], settings.max_steps) for job in jobs]
+    results = sorted(workers.map(encode_rollouts, tasks), key=lambda result: result[0])
+    return [trajectory for _, trajectories in results for trajectory in trajectories]
 
 
-def _latents(seen: list[LatentTrajectory], like: Latents) -> Latents:
-    """Episodes as C saw them, as latents without variance."""
-    means = np.concatenate([episode.means for episode in seen])
+def _as_latents(trajectories: list[LatentTrajectory], like: Latents) -> Latents:
+    """The trajectories as latents without variance."""
+    means = np.concatenate([episode.means for episode in trajectories])
     return replace(
         like,
         means=means,
         logvars=np.full_like(means, -np.inf),
-        actions=np.concatenate([episode.actions for episode in seen]),
-        rewards=np.concatenate([episode.rewards for episode in seen]),
-        ends=np.cumsum([len(episode.means) for episode in seen]),
-        terminated=np.array([episode.terminated for episode in seen]),
-        seeds=np.zeros(len(seen), np.int64),
+        actions=np.concatenate([episode.actions for episode in trajectories]),
+        rewards=np.concatenate([episode.rewards for episode in trajectories]),
+        ends=np.cumsum([len(episode.means) for episode in trajectories]),
+        terminated=np.array([episode.terminated for episode in trajectories]),
+        seeds=np.zeros(len(trajectories), np.int64),
     )

@@ -1,1 +1,1 @@
-"""CMA-ES search over controllers and the evaluation of candidates."""
+"""The evolution of C by CMA-ES: fitness, search, stopping criteria, whitening, and transfer between models."""

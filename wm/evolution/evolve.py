@@ -1,46 +1,50 @@
-"""The evolution of C, generation by generation, with a log from which it goes on after a kill."""
+"""The evolution of C, generation by generation, with a log from which it resumes after a kill."""
 
 import io
 import json
-import time
 from pathlib import Path
 
 import numpy as np
 
-from stages import console
-from stages.session import Session
 from wm.artifacts import durable
 from wm.errors import BadData, MemoryProblem
 from wm.evolution.cma_es import Search, digest, replay
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.stopping import LOG, Line, due, read_log, why_ended
+from wm.evolution.stopping import LOG, Line, read_log, stop_reason, validation_due
 from wm.evolution.whitening import Matrix
+from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 
-BASIS = "basis-{}.npy"  # after this generation
+WHITENER = "whitener-{}.npy"  # after this generation
 
 
 class Evolution:
-    """Evolves C until a limit of the settings is reached. `history` is what came of it, `trusted` whether candidates
-    play in the dream."""
+    """Evolves C until a stopping criterion of the settings is met. `label` names it in messages. `history` holds its
+    generations; `trusts_dream` says whether candidates play in the dream."""
 
     def __init__(
-        self, session: Session, settings: ControllerSettings, evaluation: Fitness, temperature: float, folder: Path
+        self,
+        runtime: Runtime,
+        settings: ControllerSettings,
+        fitness: Fitness,
+        temperature: float,
+        folder: Path,
+        label: str = "train-controller",
     ) -> None:
-        self.session, self.settings, self.folder = session, settings, folder
-        self.history, self.trusted = History(), settings.in_ != "real"
-        self._evaluation, self._temperature = evaluation, temperature
+        self.settings, self.folder = settings, folder
+        self.history, self.trusts_dream = History(), settings.in_ != "real"
+        self._runtime, self._fitness, self._temperature, self._label = runtime, fitness, temperature, label
 
-    def ended(self, more_seconds: float = 0.0, more_steps: int = 0) -> str:
-        """Why there is no further generation; empty if there is one."""
-        return why_ended(self.settings, self.history, more_seconds, more_steps)
+    def stop_reason(self, extra_seconds: float = 0.0, extra_steps: int = 0) -> str:
+        """The stopping criterion that is met; empty if none is."""
+        return stop_reason(self.settings, self.history, extra_seconds, extra_steps)
 
-    def agrees(self, search: Search) -> bool:
-        """Whether `search`, which is of no use afterwards, asks for the candidates that are logged. Others are asked
-        for by another version of cma or numpy."""
+    def log_fits(self, search: Search) -> bool:
+        """Whether `search` asks for the candidates in the log; another version of cma or numpy may not. Uses up the
+        search."""
         try:
             self._replay(search)
         except BadData:
@@ -51,106 +55,114 @@ class Evolution:
         for line in logged(self.folder):
             if line["generation"]:
                 replay(search, line["candidates"], line["returns"])
-            self._take(line, search)
+            self._update(line, search)
 
-    def run(self, search: Search, warm: bool) -> None:
-        """Replay what is logged and go on from there. A `warm` start is validated before it moves."""
+    def run(self, search: Search, validate_start: bool) -> None:
+        """Replay the log and continue from there. With `validate_start` the first mean is validated as generation 0."""
         self._replay(search)
-        label = f"train-controller {self.session.env}"
         self._metrics = MetricsLog(self.folder, self.history.generation)
-        self._guard = MemoryGuard(self.session.runtime, self.folder, self.settings.max_generations)
+        self._guard = MemoryGuard(self._runtime, self.folder, self.settings.max_generations)
         if self.history.lines:
-            console.say(f"{label}: goes on at generation {search.generation}")
-        elif warm:
-            self._log(search, {"generation": 0, "in": "none", "returns": [], "env_steps": 0})
-        with console.progress(label, self.settings.max_generations, "generations", search.generation) as progress:
-            while not self.ended():
-                self.session.stop.raise_if_stopped()
-                self._generation(search)
+            self._runtime.log(f"{self._label}: resumes at generation {search.generation}")
+        elif validate_start:
+            self._finish(search, {"generation": 0, "in": "none", "returns": [], "env_steps": 0}, self._runtime.clock())
+        total = self.settings.max_generations
+        with self._runtime.progress(self._label, total, "generations", search.generation) as progress:
+            while not self.stop_reason():
+                self._runtime.raise_if_stopped()
+                self._evolve_generation(search)
                 mean = float(np.mean(self.history.lines[-1]["returns"]))
                 best = "none yet" if self.history.best is None else f"{self.history.best_score:.1f}"
                 progress.update(search.generation, mean=f"{mean:.1f}", validated=best)
         self._metrics.close()
 
-    def _generation(self, search: Search) -> None:
-        began, number, candidates = time.monotonic(), search.generation, search.ask()
-        if self.trusted:
-            returns, steps = self._evaluation.dreamt(candidates, number, self._temperature), 0
+    def _evolve_generation(self, search: Search) -> None:
+        began, generation, candidates = self._runtime.clock(), search.generation, search.ask()
+        if self.trusts_dream:
+            returns, steps = self._fitness.dream_returns(candidates, generation, self._temperature), 0
         else:
-            returns, steps = self._evaluation.real(candidates, number)
+            returns, steps = self._fitness.real_returns(candidates, generation)
         search.tell(returns)
         line = {
             "generation": search.generation,
-            "in": "dream" if self.trusted else "real",
+            "in": "dream" if self.trusts_dream else "real",
             "candidates": digest(candidates),
             "returns": [float(value) for value in returns],
             "env_steps": steps,
         }
-        self._log(search, line, began)
+        self._finish(search, line, began)
 
-    def _log(self, search: Search, line: Line, began: float | None = None) -> None:
-        """Validate the mean if it is time to, write the line, and take it."""
-        began = time.monotonic() if began is None else began
-        ended = self.ended(time.monotonic() - began, line["env_steps"])
-        if due(self.settings, line["generation"]) or ended in ("hours", "steps"):
-            if self.settings.in_ == "dream":
-                validated, steps = self._evaluation.dreamt_validation(search.mean, self._temperature), 0
-            else:
-                validated, steps = self._evaluation.validation(search.mean)
-            line["validation"] = [float(value) for value in validated]
+    def _finish(self, search: Search, line: Line, began: float) -> None:
+        """Validate and whiten if they are due, write the log's line, and update the history and the search with it."""
+        generation = line["generation"]
+        reason = self.stop_reason(self._runtime.clock() - began, line["env_steps"])
+        if validation_due(self.settings, generation) or reason in ("hours", "steps"):
+            self._validate(search, line)
+        if generation in self.settings.whitened_later:
+            whitener, steps = self._fitness.whitener(search.mean)
             line["env_steps"] += steps
-        if line["generation"] in self.settings.whitened_later:
-            basis, steps = self._evaluation.basis(search.mean)
-            line["env_steps"] += steps
-            keep_basis(self.folder, line["generation"], basis)
-        line["seconds"] = round(time.monotonic() - began, 3)
+            save_whitener(self.folder, generation, whitener)  # before its line: a resumed search reads it
+        line["seconds"] = round(self._runtime.clock() - began, 3)
         durable.append_line(self.folder / LOG, json.dumps(line))
-        trusted = self.trusted
-        self._take(line, search)
-        if trusted and not self.trusted:
-            console.say(
-                f"warning: the dream is being exploited: what candidates return there has risen since generation "
-                f"{self.history.best_generation}, but in reality the mean got worse; the rest is evolved in reality."
+        trusted = self.trusts_dream
+        self._update(line, search)
+        if trusted and not self.trusts_dream:
+            self._runtime.log(
+                "warning: the search exploits the dream: returns there have risen since generation "
+                f"{self.history.best_generation}, but the mean's real returns have fallen. The remaining generations "
+                "are evolved in the real environment."
             )
-        told = {"env_steps": float(self.history.env_steps)}
-        for name in ("returns", "validation"):
-            if line.get(name):
-                told |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
-        if alarm := self._guard.look(self._metrics.write(line["generation"], told)):
-            self._metrics.close()
-            raise MemoryProblem(f"train-controller {self.session.env}: {alarm}")
+        self._write_metrics(line)
 
-    def _take(self, line: Line, search: Search) -> None:
+    def _validate(self, search: Search, line: Line) -> None:
+        if self.settings.in_ == "dream":
+            returns, steps = self._fitness.dream_validation_returns(search.mean, self._temperature), 0
+        else:
+            returns, steps = self._fitness.validation_returns(search.mean)
+        line["validation"] = [float(value) for value in returns]
+        line["env_steps"] += steps
+
+    def _update(self, line: Line, search: Search) -> None:
+        """Everything here follows from the log's lines, so a resumed search decides as the interrupted one."""
         self.history.add(line, search.mean)
         if line["generation"] in self.settings.whitened_later:
-            search.whiten(load_basis(self.folder, line["generation"]))
+            search.restart_whitened(load_whitener(self.folder, line["generation"]))
         ends = self.settings.restart_ends
         if line["generation"] in ends:
             if line["generation"] == ends[-1]:
-                search.continue_candidate_search(self.history.best_start(ends))
+                search.continue_candidate_search(self.history.best_candidate_search(ends))
             else:
                 search.restart()
-        if self.settings.in_ == "mixed" and self.trusted and self.history.exploited(max(ends, default=0)):
-            self.trusted = False
+        if self.settings.in_ == "mixed" and self.trusts_dream and self.history.exploited(max(ends, default=0)):
+            self.trusts_dream = False
+
+    def _write_metrics(self, line: Line) -> None:
+        figures = {"env_steps": float(self.history.env_steps)}
+        for name in ("returns", "validation"):
+            if line.get(name):
+                figures |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
+        if alarm := self._guard.look(self._metrics.write(line["generation"], figures)):
+            self._metrics.close()
+            raise MemoryProblem(f"{self._label}: {alarm}")
 
 
-def keep_basis(folder: Path, generation: int, basis: Matrix) -> None:
-    """Write what the search is evened out with after this generation: its bits are part of what it goes on from."""
+def save_whitener(folder: Path, generation: int, whitener: Matrix) -> None:
+    """Write the whitener after this generation. A resumed search needs its every bit, so it is not computed again."""
     file = io.BytesIO()
-    np.save(file, basis)
-    durable.write_bytes(folder / BASIS.format(generation), file.getvalue())
+    np.save(file, whitener)
+    durable.write_bytes(folder / WHITENER.format(generation), file.getvalue())
 
 
-def load_basis(folder: Path, generation: int) -> Matrix:
-    """What `keep_basis` wrote."""
-    found: Matrix = np.load(folder / BASIS.format(generation))
-    return found
+def load_whitener(folder: Path, generation: int) -> Matrix:
+    """What `save_whitener` wrote."""
+    whitener: Matrix = np.load(folder / WHITENER.format(generation))
+    return whitener
 
 
 def logged(folder: Path) -> list[Line]:
-    """The whole lines of the log, in a file that ends with a whole line."""
+    """The complete lines of the log; an incomplete last line is cut off the file."""
     path = folder / LOG
-    lines, whole = read_log(path)
-    if path.exists() and path.stat().st_size > len(whole):
-        durable.write_bytes(path, whole)
+    lines, complete = read_log(path)
+    if path.exists() and path.stat().st_size > len(complete):
+        durable.write_bytes(path, complete)
     return lines

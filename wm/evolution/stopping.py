@@ -1,4 +1,4 @@
-"""When a search of C ends, and how one whose limits are moved goes on from what was played under others."""
+"""Stopping criteria of a search, and how one with other limits resumes from the generations of an earlier one."""
 
 import json
 from dataclasses import replace
@@ -13,71 +13,75 @@ from wm.artifacts.runs import Run
 from wm.evolution.history import History
 from wm.settings import ControllerSettings
 
-LIMITS = ("max_generations", "max_hours", "budget_steps", "target_return")
+LIMITS = ("max_generations", "max_hours", "max_env_steps", "target_return")
 LOG = "generations.jsonl"
-BESIDE = ("metrics.jsonl", "temperature.json", "basis-*.npy")  # what a search that goes on reads beside its log
+OTHER_FILES = ("metrics.jsonl", "temperature.json", "whitener-*.npy")  # that a resumed search reads besides its log
 
 Line = dict[str, Any]
 
 
-def why_ended(settings: ControllerSettings, history: History, more_seconds: float = 0.0, more_steps: int = 0) -> str:
-    """Why there is no further generation: generations, hours, steps or target; empty if there is one."""
+def stop_reason(
+    settings: ControllerSettings, history: History, extra_seconds: float = 0.0, extra_steps: int = 0
+) -> str:
+    """The stopping criterion that is met: generations, hours, steps or target; empty if none is. The extra seconds and
+    steps are those of the current generation."""
     if history.generation >= settings.max_generations:
         return "generations"
-    if settings.max_hours and history.seconds + more_seconds >= settings.max_hours * 3600:
+    if settings.max_hours and history.seconds + extra_seconds >= settings.max_hours * 3600:
         return "hours"
-    if settings.max_env_steps and history.env_steps + more_steps >= settings.max_env_steps:
+    if settings.max_env_steps and history.env_steps + extra_steps >= settings.max_env_steps:
         return "steps"
     target = settings.target_return
     return "target" if target is not None and history.best_score >= target else ""
 
 
-def due(settings: ControllerSettings, generation: int) -> bool:
-    """Whether the mean is validated after this generation, whatever else ends with it."""
+def validation_due(settings: ControllerSettings, generation: int) -> bool:
+    """Whether the mean is validated after this generation, even if no time or step limit is reached."""
     regular = generation % settings.validate_every == 0 or generation in settings.restart_ends
     return regular or generation == settings.max_generations
 
 
 def read_log(path: Path) -> tuple[list[Line], bytes]:
-    """The whole lines of a log, none if there is no log, and the bytes they are in, without a torn last line."""
+    """The complete lines of a log, none if it does not exist, and their bytes without an incomplete last line."""
     if not path.exists():
         return [], b""
     data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    return [json.loads(line) for line in whole.splitlines()], whole
+    complete = data[: data.rfind(b"\n") + 1]
+    return [json.loads(line) for line in complete.splitlines()], complete
 
 
 def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Path) -> tuple[int, Path | None]:
-    """Copy into `folder`, unless it has a log, the generations that a search with other limits, finished or not, has
-    played just as this one would, and what it goes on from. Returns how many, and whose; (0, None) without any."""
+    """Copy into `folder`, unless it has a log, the longest prefix of generations that a search with other limits has
+    played as this one would; that search may be finished or not. Returns the number of generations and the folder of
+    that search; (0, None) if there is none."""
     if (folder / LOG).exists():
         return 0, None
-    most, log, source = 0, b"", None
-    for found, others in differing_only_in(LIMITS, run):
+    longest, log, source = 0, b"", None
+    for other, other_settings in differing_only_in(LIMITS, run):
         try:
-            lines, whole = read_log(found / LOG)
+            lines, complete = read_log(other / LOG)
         except ValueError:
-            continue  # what is unfinished has no checksum
-        before = replace(settings, **{name: others[name] for name in LIMITS if name in others})
-        if (count := _alike(lines, settings, before)) > most:
-            most, log, source = count, b"".join(whole.splitlines(keepends=True)[:count]), found
+            continue  # an unfinished search has no checksums
+        limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
+        if (count := _common_prefix(lines, settings, replace(settings, **limits))) > longest:
+            longest, log, source = count, b"".join(complete.splitlines(keepends=True)[:count]), other
     if source is not None:
-        for path in sorted(path for pattern in BESIDE for path in source.glob(pattern)):
+        for path in sorted(path for pattern in OTHER_FILES for path in source.glob(pattern)):
             durable.write_bytes(folder / path.name, path.read_bytes())
-        durable.write_bytes(folder / LOG, log)  # the last: without it nothing was taken over
-    return most, source
+        durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
+    return longest, source
 
 
-def _alike(lines: list[Line], settings: ControllerSettings, before: ControllerSettings) -> int:
-    """How many of the first lines, logged with the settings of `before`, are what `settings` make too."""
-    late = settings.final_phase_episodes > 1 or settings.final_phase_steps > 1
-    agree = min(settings.early, before.early) if late and settings.early != before.early else np.inf
-    history, nowhere = History(), np.zeros(1, np.float32)
+def _common_prefix(lines: list[Line], settings: ControllerSettings, earlier: ControllerSettings) -> int:
+    """How many of the first lines, logged with the settings `earlier`, `settings` would produce too."""
+    final_phase = settings.final_phase_episodes > 1 or settings.final_phase_steps > 1
+    last = min(settings.early, earlier.early) if final_phase and settings.early != earlier.early else np.inf
+    history, no_mean = History(), np.zeros(1, np.float32)
     for count, line in enumerate(lines):
         validated, generation = "validation" in line, line["generation"]
-        if generation > agree or validated != due(settings, generation) or why_ended(settings, history):
+        if generation > last or validated != validation_due(settings, generation) or stop_reason(settings, history):
             return count
-        history.add(line, nowhere)
-        if not validated and why_ended(settings, history):
+        history.add(line, no_mean)
+        if not validated and stop_reason(settings, history):
             return count
     return len(lines)

@@ -1,4 +1,4 @@
-"""`--temperature auto`: the temperature at which a few candidates rank in the dream as they do in reality."""
+"""`--temperature auto`: the temperature whose dream returns correlate best with real returns."""
 
 import json
 from pathlib import Path
@@ -7,57 +7,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages import console
-from stages.session import Session
 from wm.artifacts import durable
 from wm.evaluation.baselines import rank_correlation
 from wm.evolution.cma_es import Search
 from wm.evolution.fitness import Fitness
+from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 
-CHOICES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
+TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
 GENERATIONS, DREAMS = 3, 16
-FOUND = "temperature.json"
+FILE = "temperature.json"
 
 
 def choose_temperature(
-    session: Session,
+    runtime: Runtime,
     settings: ControllerSettings,
-    evaluation: Fitness,
+    seed: int,
+    fitness: Fitness,
     start: NDArray[np.float32],
     folder: Path,
+    label: str = "train-controller",
 ) -> tuple[float, int]:
-    """The temperature of the dream, and the real steps it cost to choose it. For `auto`, the candidates are those of a
-    short search in reality, so that some are better than others; what is found is kept in `folder`, for a training that
-    is resumed."""
+    """The temperature of the dream, and the environment steps of choosing it. For `auto` the candidates are those of a
+    short search in the real environment, so that they differ in quality; the result is written to `folder` for a search
+    that is resumed."""
     if settings.in_ == "real" or settings.temperature != "auto":
         return (1.0 if settings.temperature == "auto" else float(settings.temperature)), 0
-    place = folder / FOUND
-    if not place.exists():
-        console.say(f"train-controller {session.env}: choosing the temperature of the dream")
-        durable.write_json(place, _sweep(session, settings, evaluation, start))
-    found = json.loads(place.read_text())
-    agreement = {float(key): value for key, value in found["rank_correlation"].items()}
-    best = max(CHOICES, key=lambda temperature: agreement[temperature])
-    told = ", ".join(f"{key:g}: {agreement[key]:.2f}" for key in sorted(agreement))
-    console.say(f"train-controller {session.env}: temperature {best:g} (rank correlation with reality {told})")
-    return best, int(found["env_steps"])
+    path = folder / FILE
+    if not path.exists():
+        runtime.log(f"{label}: choosing the temperature of the dream")
+        durable.write_json(path, _compare_temperatures(runtime, settings, seed, fitness, start))
+    result = json.loads(path.read_text())
+    correlation = {float(key): value for key, value in result["rank_correlation"].items()}
+    best = max(TEMPERATURES, key=lambda temperature: correlation[temperature])
+    figures = ", ".join(f"{key:g}: {correlation[key]:.2f}" for key in sorted(correlation))
+    runtime.log(f"{label}: temperature {best:g} (rank correlation of dream and real returns {figures})")
+    return best, int(result["env_steps"])
 
 
-def _sweep(
-    session: Session, settings: ControllerSettings, evaluation: Fitness, start: NDArray[np.float32]
+def _compare_temperatures(
+    runtime: Runtime, settings: ControllerSettings, seed: int, fitness: Fitness, start: NDArray[np.float32]
 ) -> dict[str, Any]:
-    search = Search(start, settings.popsize, settings.sigma, session.seed + 1, settings.algo)
+    search = Search(start, settings.popsize, settings.sigma, seed + 1, settings.algo)
     candidates, real, steps = [], [], 0
-    for number in range(GENERATIONS):
-        session.stop.raise_if_stopped()
+    for generation in range(GENERATIONS):
+        runtime.raise_if_stopped()
         candidates.append(search.ask())
-        returns, taken = evaluation.real(candidates[-1], number)
+        returns, played = fitness.real_returns(candidates[-1], generation)
         search.tell(returns)
         real.append(returns)
-        steps += taken
-    agreement = {}
-    for temperature in CHOICES:
-        dreamt = [evaluation.dreamt(some, 0, temperature, DREAMS) for some in candidates]
-        agreement[str(temperature)] = rank_correlation(np.concatenate(dreamt), np.concatenate(real)) or 0.0
-    return {"rank_correlation": agreement, "env_steps": steps}
+        steps += played
+    correlation = {}
+    for temperature in TEMPERATURES:
+        dream = [fitness.dream_returns(population, 0, temperature, DREAMS) for population in candidates]
+        correlation[str(temperature)] = rank_correlation(np.concatenate(dream), np.concatenate(real)) or 0.0
+    return {"rank_correlation": correlation, "env_steps": steps}

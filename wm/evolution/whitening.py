@@ -1,10 +1,10 @@
-"""Evening out a search: steps of CMA-ES that change what C says by as much in every direction of what C is given.
+"""Whitening of the search space: a step of CMA-ES then changes C's output equally in every direction of its inputs.
 
-V makes its latents alike where it was trained, which is not where a C that has learned something plays: there some
-things move z several times as far as others, and a search that starts with equal steps in all weights finds out late.
-With x what C is given and 1 for the bias, the weights W = Y B^T with B B^T near the inverse of the mean of (x, 1)
-(x, 1)^T answer to steps of equal size in Y alike. Directions that hardly vary are left small: `RIDGE` of the whole
-variance is added to each.
+V's latents have equal variances on its training frames, not where a trained C acts. On LunarLander z was up to six
+times as sensitive to some of the lander's state as to other parts, and a search with equal steps in all weights adapts
+late. With inputs x and 1 for the bias, weights W = Y B^T with B B^T near the inverse of the mean of (x, 1) (x, 1)^T
+respond equally to equal steps in Y. Directions of little variance stay small: `RIDGE` of the whole variance is added to
+each.
 """
 
 from collections.abc import Sequence
@@ -13,37 +13,37 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+# Of the total variance. Noise that hardly varies would otherwise be amplified to the size of the rest.
 RIDGE = 0.0025
-LEAST = 1e-6  # added too, should C be given nothing but constants
+MINIMUM = 1e-6  # added as well, for inputs that are all constant
 
 Matrix = NDArray[np.float64]
 
 
-def whitener_of(episodes: Sequence[NDArray[np.float32]], inputs: int = 0) -> Matrix:
-    """B (N + 1, N + 1) of what C was given, (T, N) for each episode. If those are but the first of C's `inputs`, B is
-    (`inputs` + 1, N + 1) and leaves the weights on the others at zero. One thread, as in the search: its bits are part
-    of what a search resumes from."""
-    given = np.concatenate([np.asarray(each, np.float64) for each in episodes])
-    ridge = RIDGE * given.var(axis=0).sum() + LEAST
-    given = np.concatenate([given, np.ones((len(given), 1))], 1)
+def whitener_of(episodes: Sequence[NDArray[np.float32]]) -> Matrix:
+    """B (N + 1, N + 1) of C's inputs, (T, N) for each episode. Computed in one thread, as in the search: a resumed
+    search depends on its last bit."""
+    inputs = np.concatenate([np.asarray(each, np.float64) for each in episodes])
+    ridge = RIDGE * inputs.var(axis=0).sum() + MINIMUM
+    inputs = np.concatenate([inputs, np.ones((len(inputs), 1))], 1)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        variances, axes = np.linalg.eigh(given.T @ given / len(given))
-    found: Matrix = axes / np.sqrt(np.maximum(variances, 0) + ridge)
-    return np.insert(found, [len(found) - 1] * max(inputs - len(found) + 1, 0), 0.0, axis=0)
+        variances, axes = np.linalg.eigh(inputs.T @ inputs / len(inputs))
+    whitener: Matrix = axes / np.sqrt(np.maximum(variances, 0) + ridge)
+    return whitener
 
 
-def coordinates_of(parameters: NDArray[np.floating], basis: Matrix) -> NDArray[np.float64]:
-    """Y (outputs x columns of B,), whose weights are those of C's parameters; weights B leaves out are lost."""
-    columns, inputs = len(basis), len(basis) - 1
+def whiten(parameters: NDArray[np.floating], whitener: Matrix) -> NDArray[np.float64]:
+    """Y (outputs x (N + 1),) of C's parameters: the inverse of `unwhiten`."""
+    columns, inputs = len(whitener), len(whitener) - 1
     outputs = len(parameters) // columns
     weights = np.c_[parameters[: outputs * inputs].reshape(outputs, inputs), parameters[outputs * inputs :]]
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        found: NDArray[np.float64] = np.linalg.lstsq(basis, weights.T.astype(np.float64), rcond=None)[0].T.ravel()
-    return found
+        solution: NDArray[np.float64] = np.linalg.lstsq(whitener, weights.T.astype(np.float64), rcond=None)[0]
+    return solution.T.ravel()
 
 
-def weights_of(candidates: Matrix, basis: Matrix) -> Matrix:
-    """Candidates Y (M, outputs x columns of B) as C's parameters, (M, outputs x (N + 1)): the weights row by row, then
-    the biases."""
-    rows = candidates.reshape(len(candidates), -1, basis.shape[1]) @ basis.T
+def unwhiten(candidates: Matrix, whitener: Matrix) -> Matrix:
+    """C's parameters (M, outputs x (N + 1)) of candidates Y of the same shape: the weights row by row, then the
+    biases."""
+    rows = candidates.reshape(len(candidates), -1, len(whitener)) @ whitener.T
     return np.concatenate([rows[..., :-1].reshape(len(rows), -1), rows[..., -1]], 1)

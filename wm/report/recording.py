@@ -1,7 +1,6 @@
-"""Test episodes to look at: filmed, or played in a window."""
+"""Recorded test episodes: written as videos, or shown in a window while they are played."""
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages import console
-from stages.session import Session
 from wm.artifacts import durable
 from wm.models.vae.networks import to_frames
 from wm.report.film_strip import Panels, animation, sheets
@@ -20,44 +17,43 @@ from wm.report.video import can_film, film
 from wm.report.window import Window, why_no_window
 from wm.rollouts.loop import EpisodeJob, record
 from wm.rollouts.players import DreamerSpec, PolicySpec, build_env, build_vae, make_agent
-from wm.rollouts.workers import heartbeat
-from wm.settings import EvaluateSettings
+from wm.rollouts.workers import heartbeat, open_workers
+from wm.runtime import Runtime
 
-MOST_FRAMES = 600  # of an animation; of longer episodes every second, third, ... frame is shown
+MAX_FRAMES = 600  # of an animation; longer episodes are shown with every second, third, ... frame
 FPS = 30
+VIDEO_BYTES = 8_000_000  # at most, of one episode's GIF and MP4
 
 
 @dataclass(frozen=True)
-class Filmed:
-    """Some frames (N, S, S, C) of an episode, the steps they were seen at, and the return until then."""
+class Recording:
+    """Some frames (N, S, S, C) of an episode, their steps, and the return up to each."""
 
     frames: NDArray[np.uint8]
     steps: NDArray[np.int64]
     returns: NDArray[np.float64]
 
 
-def film_job(player: PolicySpec | DreamerSpec, job: EpisodeJob) -> Filmed:
-    """Play a job and keep what can be shown of it. Runs in a worker."""
-    agent, env = make_agent(player, num_envs=1), build_env(player)
-    played = record(agent, env, job, agent.space.column, heartbeat=heartbeat)
-    last = len(played.frames) - 1
-    every = max(-(-last // (MOST_FRAMES - 1)), 1)
+def record_job(spec: PolicySpec | DreamerSpec, job: EpisodeJob) -> Recording:
+    """Play a job and keep at most `MAX_FRAMES` of its frames. Runs in a worker."""
+    agent, env = make_agent(spec, num_envs=1), build_env(spec)
+    episode = record(agent, env, job, agent.space.column, heartbeat=heartbeat)
+    last = len(episode.frames) - 1
+    every = max(-(-last // (MAX_FRAMES - 1)), 1)
     steps = np.union1d(np.arange(0, last, every), last)
-    returns = np.concatenate([[0.0], np.cumsum(played.rewards[:-1], dtype=np.float64)])
-    return Filmed(played.frames[steps], steps, returns[steps])
+    returns = np.concatenate([[0.0], np.cumsum(episode.rewards[:-1], dtype=np.float64)])
+    return Recording(episode.frames[steps], steps, returns[steps])
 
 
-def film_episodes(
-    session: Session, settings: EvaluateSettings, player: PolicySpec | DreamerSpec, jobs: Sequence[EpisodeJob]
+def record_videos(
+    runtime: Runtime, folder: Path, spec: PolicySpec | DreamerSpec, jobs: Sequence[EpisodeJob]
 ) -> list[Path]:
-    """Write an animation of each job to `videos/<who plays>`; returns the files."""
-    folder = session.run_path / "videos" / settings.agent
+    """Write a GIF of each job into `folder`, and an MP4 where that is installed. Returns the files."""
     durable.make_folder(folder)
-    session.budget(folder).require(len(jobs) * 8_000_000, 0, f"{len(jobs)} films")
     written: list[Path] = []
-    with session.open_workers() as workers:
-        for number, filmed in workers.map(film_job, [(player, job) for job in jobs]):
-            panels, captions = _panels(player, filmed.frames), _captions(filmed.steps, filmed.returns)
+    with open_workers(runtime) as workers:
+        for number, recording in workers.map(record_job, [(spec, job) for job in jobs]):
+            panels, captions = _panels(spec, recording.frames), _captions(recording.steps, recording.returns)
             path = folder / f"episode-{number}.gif"
             durable.write_bytes(path, animation(panels, captions, FPS))
             written.append(path)
@@ -69,35 +65,35 @@ def film_episodes(
     return sorted(written)
 
 
-def show_episode(session: Session, player: PolicySpec | DreamerSpec, job: EpisodeJob) -> None:
-    """Play a job in a window, at most as fast as a film; where no window can be opened, say so."""
-    if why := why_no_window():
-        console.say(f"no window: {why}; --record-video makes films instead")
+def show_episode(runtime: Runtime, title: str, spec: PolicySpec | DreamerSpec, job: EpisodeJob) -> None:
+    """Play a job in a window, at most as fast as a video. Without a display, log that and return."""
+    if reason := why_no_window():
+        runtime.log(f"no window: {reason}; --record-video writes videos instead")
         return
-    agent, env = make_agent(player, num_envs=1), build_env(player)
+    agent, env = make_agent(spec, num_envs=1), build_env(spec)
     agent.begin(0, job)
     frame, info = env.reset(seed=job.seed)
-    step, total, over = 0, 0.0, False
-    with Window(f"{session.env}: {job.seed}") as window:
-        while not over and window.open:
-            session.stop.raise_if_stopped()
-            began = time.monotonic()
-            (sheet,) = sheets(_panels(player, frame[None]), _captions([step], [total]), side=288)
+    step, episode_return, ended = 0, 0.0, False
+    with Window(f"{title}: {job.seed}") as window:
+        while not ended and window.open:
+            runtime.raise_if_stopped()
+            began = runtime.clock()
+            (sheet,) = sheets(_panels(spec, frame[None]), _captions([step], [episode_return]), side=288)
             window.show(np.asarray(sheet))
             frame, reward, terminated, truncated, info = env.step(agent.act(frame[None], [info])[0])
-            step, total, over = step + 1, total + float(reward), bool(terminated or truncated)
-            time.sleep(max(1 / FPS - (time.monotonic() - began), 0))
-    console.say(f"shown: {step} steps, return {total:.1f}")
+            step, episode_return, ended = step + 1, episode_return + float(reward), bool(terminated or truncated)
+            window.wait(1 / FPS - (runtime.clock() - began))
+    runtime.log(f"shown: {step} steps, return {episode_return:.1f}")
 
 
 @torch.inference_mode()
-def _panels(player: PolicySpec | DreamerSpec, frames: NDArray[np.uint8]) -> Panels:
-    if isinstance(player, DreamerSpec):
-        return [("what the agent sees", frames)]
-    vae = build_vae(player)
-    seen = [to_frames(vae.decode(vae.encode(part)[0])).numpy() for part in torch.from_numpy(frames).split(64)]
-    return [("what the agent sees", frames), ("what V makes of it", np.concatenate(seen))]
+def _panels(spec: PolicySpec | DreamerSpec, frames: NDArray[np.uint8]) -> Panels:
+    if isinstance(spec, DreamerSpec):
+        return [("observation", frames)]
+    vae = build_vae(spec)
+    parts = [to_frames(vae.decode(vae.encode(part)[0])).numpy() for part in torch.from_numpy(frames).split(64)]
+    return [("observation", frames), ("V's reconstruction", np.concatenate(parts))]
 
 
 def _captions(steps: Sequence[int] | NDArray[Any], returns: Sequence[float] | NDArray[Any]) -> list[str]:
-    return [f"step {step}, return {total:.1f}" for step, total in zip(steps, returns, strict=True)]
+    return [f"step {step}, return {value:.1f}" for step, value in zip(steps, returns, strict=True)]

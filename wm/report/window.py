@@ -62,6 +62,10 @@ class Window:
         except OSError:
             self._process.join(timeout=1)
 
+    def wait(self, seconds: float) -> None:
+        """Return after this time, or when the window is closed."""
+        self._process.join(timeout=max(seconds, 0))
+
     def __enter__(self) -> "Window":
         return self
 

@@ -1,8 +1,8 @@
-"""Agents and environments as plain values, so that any process can build them and play."""
+"""Policies and environments as plain values, so that any process can build them and play."""
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.session import Session
+from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play, record
 from wm.rollouts.policies import RandomPolicy
@@ -18,7 +18,7 @@ from wm.rollouts.workers import heartbeat
 from wm.seeding import episode_seed
 
 if TYPE_CHECKING:
-    from wm.pretrained import ControllerConfig, TrainedDreamer
+    from wm.pretrained import ControllerConfig, TrainedDreamer, TrainedMdnRnn, TrainedVae
     from wm.rollouts.agents import DreamerAgent, VmcAgent
 
 NUM_ENVS = 8  # environments in lockstep per process; fixed, because the batch's shape could change a sum's last bit
@@ -26,109 +26,137 @@ NUM_ENVS = 8  # environments in lockstep per process; fixed, because the batch's
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """V and M in their folders, and the form of C. `fingerprint` names all that decides how it plays."""
+    """V and M by their folders, and C by its config and parameters. `fingerprint` identifies V and M, or also C."""
 
     env: EnvConfig
     vae: Path
     mdnrnn: Path
-    form: "ControllerConfig"
+    controller: "ControllerConfig"
     fingerprint: str
     parameters: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class DreamerSpec:
-    """A Dreamer in its folder."""
+    """A Dreamer by its folder."""
 
     env: EnvConfig
     folder: Path
     fingerprint: str
 
 
-def trained_policy(session: Session) -> PolicySpec:
-    """The trained player of an environment, for collecting with it."""
+@dataclass(frozen=True)
+class RandomSpec:
+    """The random policy, in the bare gymnasium environment."""
+
+    env: EnvConfig
+
+
+Spec = PolicySpec | DreamerSpec | RandomSpec
+
+
+def policy_spec(
+    vae: "TrainedVae",
+    mdnrnn: "TrainedMdnRnn",
+    controller: "ControllerConfig",
+    parameters: Sequence[float] | NDArray[np.float32] = (),
+    env: EnvConfig | None = None,
+) -> PolicySpec:
+    """V, M and a controller with these parameters (none: each job's candidate has its own), in V's environment or in
+    `env`."""
+    fingerprint = vae.artifact.fingerprint + mdnrnn.artifact.fingerprint
+    floats = tuple(np.asarray(parameters).tolist())
+    return PolicySpec(env or vae.env, vae.artifact.folder, mdnrnn.artifact.folder, controller, fingerprint, floats)
+
+
+def trained_policy(workspace: Workspace) -> PolicySpec:
+    """The trained V, M and C of an environment, for collecting with them."""
     from wm.artifacts.manifest import sha256_json
     from wm.pretrained import load_all
 
-    vae, mdnrnn, controller = load_all(session.workspace)
-    prints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]
-    return PolicySpec(
-        vae.env,
-        vae.artifact.folder,
-        mdnrnn.artifact.folder,
-        controller.config,
-        sha256_json(prints),
-        tuple(controller.parameters.tolist()),
-    )
+    vae, mdnrnn, controller = load_all(workspace)
+    fingerprints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]
+    spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
+    return replace(spec, fingerprint=sha256_json(fingerprints))
 
 
 @lru_cache(maxsize=2)
-def _models(player: PolicySpec) -> tuple[Any, Any, Any]:
+def _models(spec: PolicySpec) -> tuple[Any, Any, Any]:
     from wm.pretrained import build_controller, controller_memory, load_mdnrnn, load_vae
 
-    vae = load_vae(player.vae, "wm train-vae")
-    mdnrnn = load_mdnrnn(player.mdnrnn, "wm train-mdnrnn")
-    return vae.model, controller_memory(mdnrnn, player.form), build_controller(mdnrnn, player.form, player.env)
+    vae = load_vae(spec.vae, "wm train-vae")
+    mdnrnn = load_mdnrnn(spec.mdnrnn, "wm train-mdnrnn")
+    return vae.model, controller_memory(mdnrnn, spec.controller), build_controller(mdnrnn, spec.controller, spec.env)
 
 
 @lru_cache(maxsize=2)
-def _dreamer(player: DreamerSpec) -> "TrainedDreamer":
+def _dreamer(spec: DreamerSpec) -> "TrainedDreamer":
     from wm.pretrained import load_dreamer
 
-    return load_dreamer(player.folder, "wm train-dreamer")
+    return load_dreamer(spec.folder, "wm train-dreamer")
 
 
 def make_agent(
-    player: PolicySpec | DreamerSpec, num_envs: int, candidates: NDArray[np.float32] | None = None
+    spec: PolicySpec | DreamerSpec, num_envs: int, candidates: NDArray[np.float32] | None = None
 ) -> "VmcAgent | DreamerAgent":
-    """Who plays in `num_envs` environments: a Dreamer, or V + M + C with the player's own parameters or with
-    candidates' (N, P)."""
+    """An agent for `num_envs` environments: a Dreamer, or V + M + C with the spec's parameters or those of `candidates`
+    (N, P)."""
     from wm.rollouts.agents import DreamerAgent, VmcAgent
 
-    if isinstance(player, DreamerSpec):
-        trained = _dreamer(player)
-        return DreamerAgent(trained.model, trained.space, num_envs, player.env.spec().fire_action)
-    vae, mdnrnn, controller = _models(player)
+    if isinstance(spec, DreamerSpec):
+        trained = _dreamer(spec)
+        return DreamerAgent(trained.model, trained.space, num_envs, spec.env.spec().fire_action)
+    vae, mdnrnn, controller = _models(spec)
     if candidates is None:
-        candidates = np.array([player.parameters], np.float32)
+        candidates = np.array([spec.parameters], np.float32)
     return VmcAgent(vae, mdnrnn, controller, candidates, num_envs)
 
 
-@lru_cache(maxsize=2)  # candidates' and validations'
-def _envs(recipe: EnvConfig, count: int) -> list[Any]:
-    return [recipe.make() for _ in range(count)]
+@lru_cache(maxsize=2)  # one for candidates, one for validations
+def _envs(env: EnvConfig, count: int) -> list[Any]:
+    return [env.make() for _ in range(count)]
 
 
 def play_jobs(
-    player: PolicySpec,
-    candidates: NDArray[np.float32],
+    spec: Spec,
+    candidates: NDArray[np.float32] | None,
     jobs: Sequence[EpisodeJob],
     max_steps: int = 0,
     max_idle: int = 0,
 ) -> list[EpisodeResult]:
-    """Play jobs with candidates' parameters (N, P) in lockstep. Runs in a worker."""
-    agent = make_agent(player, NUM_ENVS, candidates)
-    return list(play(agent, _envs(player.env, NUM_ENVS), jobs, max_steps, max_idle, heartbeat))
+    """Play jobs in lockstep, with the parameters of `candidates` (N, P) or the spec's own. Runs in a worker."""
+    if isinstance(spec, RandomSpec):
+        return _play_random(spec.env, jobs, max_steps)
+    agent = make_agent(spec, NUM_ENVS, candidates)
+    return list(play(agent, _envs(spec.env, NUM_ENVS), jobs, max_steps, max_idle, heartbeat))
 
 
-def play_dreamer(player: DreamerSpec, jobs: Sequence[EpisodeJob]) -> list[EpisodeResult]:
-    """Play jobs with a Dreamer in lockstep. Runs in a worker."""
-    return list(play(make_agent(player, NUM_ENVS), _envs(player.env, NUM_ENVS), jobs, heartbeat=heartbeat))
+def _play_random(config: EnvConfig, jobs: Sequence[EpisodeJob], max_steps: int) -> list[EpisodeResult]:
+    """The random policy needs no frames, so nothing is rendered."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = config.make_unrendered()
+    from wm.actions import ActionSpace
+
+    policy = RandomPolicy(ActionSpace.of(env.action_space))
+    results = list(play(policy, [env], jobs, max_steps, heartbeat=heartbeat))
+    env.close()
+    return results
 
 
-def build_env(player: PolicySpec | DreamerSpec) -> Any:
-    """An environment of the player's, one of those kept in this process."""
-    return _envs(player.env, NUM_ENVS)[0]
+def build_env(spec: PolicySpec | DreamerSpec) -> Any:
+    """An environment of the policy's, one of those kept in this process."""
+    return _envs(spec.env, NUM_ENVS)[0]
 
 
-def build_vae(player: PolicySpec) -> Any:
-    """The player's V."""
-    return _models(player)[0]
+def build_vae(spec: PolicySpec) -> Any:
+    """The policy's V."""
+    return _models(spec)[0]
 
 
 @dataclass(frozen=True)
 class LatentTrajectory:
-    """An episode as C saw it: T + 1 mean latents, actions and rewards, as rows of wm/episodes/schema.py."""
+    """An episode as C received it: T + 1 mean latents, actions and rewards, as rows of wm/episodes/schema.py."""
 
     means: NDArray[np.float32]
     actions: NDArray[Any]
@@ -136,44 +164,27 @@ class LatentTrajectory:
     terminated: bool
 
 
-def encode_rollouts(player: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int) -> list[LatentTrajectory]:
-    """Play jobs with the player's own parameters, one after the other, and keep what was seen. Runs in a worker."""
+def encode_rollouts(spec: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int) -> list[LatentTrajectory]:
+    """Play jobs with the spec's parameters, one after the other, and encode their frames. Runs in a worker."""
     import torch
 
     from wm.models.vae.inference import InferenceEncoder
 
-    agent, env, eye, found = (
-        make_agent(player, num_envs=1),
-        build_env(player),
-        InferenceEncoder(build_vae(player), NUM_ENVS),
-        [],
-    )
+    agent, env = make_agent(spec, num_envs=1), build_env(spec)
+    encoder, trajectories = InferenceEncoder(build_vae(spec), NUM_ENVS), []
     for job in jobs:
-        played = record(agent, env, job, agent.space.column, max_steps, heartbeat)
-        parts = np.array_split(played.frames, max(len(played.frames) // NUM_ENVS, 1))
-        means = np.concatenate([eye.see(torch.from_numpy(part)).numpy() for part in parts])
-        found.append(LatentTrajectory(means, played.actions, played.rewards, played.terminated))
-    return found
-
-
-def play_random(recipe: EnvConfig, jobs: Sequence[EpisodeJob]) -> list[EpisodeResult]:
-    """The random policy's episodes, in the bare gymnasium environment: it does not look. Runs in a worker."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        env = recipe.make_unrendered()
-    from wm.actions import ActionSpace
-
-    policy = RandomPolicy(ActionSpace.of(env.action_space))
-    outcomes = list(play(policy, [env], jobs, heartbeat=heartbeat))
-    env.close()
-    return outcomes
+        episode = record(agent, env, job, agent.space.column, max_steps, heartbeat)
+        parts = np.array_split(episode.frames, max(len(episode.frames) // NUM_ENVS, 1))
+        means = np.concatenate([encoder.see(torch.from_numpy(part)).numpy() for part in parts])
+        trajectories.append(LatentTrajectory(means, episode.actions, episode.rewards, episode.terminated))
+    return trajectories
 
 
 def split_jobs(jobs: Sequence[EpisodeJob], workers: int) -> list[list[EpisodeJob]]:
-    """Jobs in as many equal portions as there are workers, dealt like cards so that candidates are spread."""
+    """Jobs in as many equal portions as there are workers, dealt in turn so that every portion has all candidates."""
     return [list(jobs[number::workers]) for number in range(min(workers, len(jobs)))]
 
 
 def evaluation_jobs(episodes: int) -> list[EpisodeJob]:
-    """The test episodes: the same seeds whoever plays, and whatever seed was trained with."""
+    """The test episodes: the same seeds for every agent and every training seed."""
     return [EpisodeJob(number, episode_seed("test", 0, "evaluate", number)) for number in range(episodes)]

@@ -1,0 +1,138 @@
+"""Scores on test episodes in the unmodified environment, and the facts that each is quoted with."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import Workspace
+from wm.envs.observation import OBSERVATIONS
+from wm.envs.registry import EnvConfig
+from wm.pretrained import find_dreamer, is_dreamer, load_all
+from wm.rollouts.loop import EpisodeJob, EpisodeResult
+from wm.rollouts.players import DreamerSpec, RandomSpec, Spec, evaluation_jobs, play_jobs, policy_spec, split_jobs
+from wm.rollouts.workers import open_workers
+from wm.runtime import Runtime
+from wm.stats import Score
+
+MIN_EPISODES = 100  # a score of fewer is a preview
+PORTION = 8  # episodes of a task, so that progress is reported
+
+
+@dataclass(frozen=True)
+class EvaluatedAgent:
+    """An agent with its policy in the unmodified environment. `kind` is vmc, dreamer or random, `env` the environment of
+    its training, `inputs` the fingerprints its score depends on, `facts` what is recorded with the score."""
+
+    kind: str
+    spec: Spec
+    env: EnvConfig
+    inputs: dict[str, str]
+    facts: dict[str, Any]
+
+
+def open_agent(workspace: Workspace, name: str) -> EvaluatedAgent:
+    """The controller or Dreamer of this name, or the random policy. Raises MissingInput if it is not trained."""
+    if name == "random":
+        return random_agent(EnvConfig(workspace.env))
+    return _dreamer(workspace, name) if is_dreamer(workspace.run / name) else _controller(workspace, name)
+
+
+def random_agent(env: EnvConfig) -> EvaluatedAgent:
+    """The random policy."""
+    return EvaluatedAgent("random", RandomSpec(env), env, {}, {"protocol": protocol_of(env)})
+
+
+def _controller(workspace: Workspace, name: str) -> EvaluatedAgent:
+    vae, mdnrnn, controller = load_all(workspace, name)
+    search = controller.artifact.metrics
+    collected = max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)) * vae.env.action_repeat
+    seconds = _wall_seconds(vae.artifact) + _wall_seconds(mdnrnn.artifact)
+    return EvaluatedAgent(
+        "vmc",
+        policy_spec(vae, mdnrnn, controller.config, controller.parameters, _unmodified(vae.env)),
+        vae.env,
+        {"controller": controller.artifact.fingerprint},
+        {
+            "env_steps": search["env_steps"] + search.get("env_steps_before", 0) + collected,
+            "protocol": protocol_of(vae.env),
+            "memory": controller.config.memory,
+            "training_wall_seconds": round(seconds + search["seconds"] + search.get("seconds_before", 0.0), 1),
+        },
+    )
+
+
+def _dreamer(workspace: Workspace, name: str) -> EvaluatedAgent:
+    dreamer = find_dreamer(workspace, name)
+    artifact = dreamer.artifact
+    return EvaluatedAgent(
+        "dreamer",
+        DreamerSpec(_unmodified(dreamer.env), artifact.folder, artifact.fingerprint),
+        dreamer.env,
+        {"dreamer": artifact.fingerprint},
+        {
+            "env_steps": artifact.metrics["env_steps"],
+            "protocol": protocol_of(dreamer.env) + ", likeliest actions",
+            "training_wall_seconds": round(_wall_seconds(artifact), 1),
+        },
+    )
+
+
+def _unmodified(env: EnvConfig) -> EnvConfig:
+    """The environment as gymnasium renders it, whatever rendered the training frames."""
+    return replace(env, render="gymnasium")
+
+
+def _wall_seconds(artifact: Artifact) -> float:
+    return float(artifact.manifest["provenance"]["wall_seconds"])
+
+
+def score_agent(runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes: int, label: str) -> dict[str, Any]:
+    """Play the test episodes. Returns the score, its returns, and the agent's facts."""
+    results = _play(runtime, agent.spec, evaluation_jobs(episodes), label)
+    score = Score.of(np.array([result.episode_return for result in results]))
+    repeat = 1 if agent.kind == "random" else agent.env.action_repeat
+    return {
+        "env": env_name,
+        "mean": score.mean,
+        "ci95": score.ci95,
+        "episodes": score.episodes,
+        "preview": episodes < MIN_EPISODES,
+        "mean_length": float(np.mean([result.length for result in results])) * repeat,
+        "returns": [result.episode_return for result in results],
+        "agent": agent.kind,
+        **agent.facts,
+    }
+
+
+def _play(runtime: Runtime, spec: Spec, jobs: list[EpisodeJob], label: str) -> list[EpisodeResult]:
+    results: list[EpisodeResult] = []
+    with open_workers(runtime) as workers, runtime.progress(label, len(jobs), "episodes") as progress:
+        tasks = [(spec, None, portion) for portion in _portions(jobs, workers.count)]
+        for _, portion in workers.map(play_jobs, tasks):
+            results += portion
+            progress.update(len(results))
+    return sorted(results, key=lambda result: result.key)
+
+
+def _portions(jobs: list[EpisodeJob], workers: int) -> Iterator[list[EpisodeJob]]:
+    for share in split_jobs(jobs, workers):
+        for start in range(0, len(share), PORTION):
+            yield share[start : start + PORTION]
+
+
+def protocol_of(env: EnvConfig) -> str:
+    """How the environment is played, in words that a score is quoted with."""
+    spec = env.spec()
+    notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
+    if spec.fire_action is not None:
+        notes.append("our agent presses FIRE after a reset and a lost life")
+    if OBSERVATIONS[env.observation]:
+        notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
+    if env.action_repeat > 1:
+        notes.append(f"our agent repeats each action for {env.action_repeat} steps")
+    if env.render == "fast":
+        notes.append("trained on --render fast")
+    return ", ".join(note for note in notes if note)
