@@ -5,8 +5,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from wm.actions import ActionSpace
-from wm.dreams.env import DreamEnv, Dreams, DreamVectorEnv, InitialStates, imagine, warm_starts
-from wm.models.controller import Controller
+from wm.dreams.env import DreamConfig, DreamEnv, Dreams, DreamVectorEnv, InitialStates, warm_up
 from wm.models.mdnrnn.network import MdnRnn
 
 SPACE = ActionSpace(count=3)
@@ -19,18 +18,26 @@ def mdnrnn() -> MdnRnn:
     return MdnRnn(4, 3, 8, 2, 10.0).requires_grad_(False)
 
 
-def starts(count: int = 6) -> InitialStates:
+def initial_states(count: int = 6) -> InitialStates:
     return InitialStates(torch.randn(count, 4), (torch.zeros(count, 8), torch.zeros(count, 8)), *FREE)
 
 
+def config(mdnrnn: MdnRnn, max_steps: int) -> DreamConfig:
+    return DreamConfig(mdnrnn, initial_states(), SPACE, 1.0, max_steps)
+
+
+def single(mdnrnn: MdnRnn, max_steps: int) -> DreamEnv:
+    return DreamEnv(config(mdnrnn, max_steps), gym.spaces.Discrete(3))
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_gymnasiums_own_checker_accepts_the_dream(mdnrnn: MdnRnn) -> None:
-    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 50)
+def test_gymnasiums_checker_accepts_the_dream(mdnrnn: MdnRnn) -> None:
+    env = single(mdnrnn, 50)
     check_env(env, skip_render_check=True)
 
 
 def test_a_seed_decides_a_dream(mdnrnn: MdnRnn) -> None:
-    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 20)
+    env = single(mdnrnn, 20)
 
     def play(seed: int) -> list[float]:
         env.reset(seed=seed)
@@ -43,7 +50,7 @@ def test_a_seed_decides_a_dream(mdnrnn: MdnRnn) -> None:
 def test_a_dream_is_truncated_at_its_limit_and_terminated_by_the_end_head(mdnrnn: MdnRnn) -> None:
     with torch.no_grad():
         mdnrnn.heads.bias[-1] = -60.0
-    env = DreamEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, 4)
+    env = single(mdnrnn, 4)
     env.reset(seed=0)
     assert [env.step(0)[2:4] for _ in range(4)] == [(False, False)] * 3 + [(False, True)]
     with torch.no_grad():
@@ -52,20 +59,11 @@ def test_a_dream_is_truncated_at_its_limit_and_terminated_by_the_end_head(mdnrnn
     assert env.step(0)[2:4] == (True, False)
 
 
-def test_a_start_remembers_its_context(mdnrnn: MdnRnn) -> None:
+def test_the_state_of_m_depends_on_the_context(mdnrnn: MdnRnn) -> None:
     z, actions = torch.randn(2, 4, 4), torch.eye(3)[torch.zeros(2, 3, dtype=torch.long)]
-    warm, cold = warm_starts(mdnrnn, z, actions, *FREE), warm_starts(mdnrnn, z[:, -1:], actions[:, :0], *FREE)
+    warm, cold = warm_up(mdnrnn, z, actions, *FREE), warm_up(mdnrnn, z[:, -1:], actions[:, :0], *FREE)
     assert torch.equal(warm.z, cold.z)
     assert not torch.equal(warm.state[0], cold.state[0])
-
-
-def test_many_dreams_are_played_at_once_and_account_stops_at_their_end(mdnrnn: MdnRnn) -> None:
-    with torch.no_grad():
-        mdnrnn.heads.bias[-1] = 60.0
-    controller = Controller(12, SPACE, "argmax")
-    found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), starts(), 1.0, 30, 0)
-    assert found.lengths.tolist() == [1] * 6
-    assert found.ended.all()
 
 
 def test_temperature_widens_the_dream(mdnrnn: MdnRnn) -> None:
@@ -79,10 +77,10 @@ def test_temperature_widens_the_dream(mdnrnn: MdnRnn) -> None:
 
 
 def vector(mdnrnn: MdnRnn, count: int, max_steps: int = 4) -> DreamVectorEnv:
-    return DreamVectorEnv(mdnrnn, starts(), SPACE, gym.spaces.Discrete(3), 1.0, max_steps, count)
+    return DreamVectorEnv(config(mdnrnn, max_steps), gym.spaces.Discrete(3), count)
 
 
-def test_many_dreams_behind_gymnasiums_vector_interface(mdnrnn: MdnRnn) -> None:
+def test_the_vector_environment_follows_its_spaces_and_its_seed(mdnrnn: MdnRnn) -> None:
     torch.manual_seed(1)
     env = vector(mdnrnn, 1000)
     observed, info = env.reset(seed=0)
@@ -97,7 +95,7 @@ def test_many_dreams_behind_gymnasiums_vector_interface(mdnrnn: MdnRnn) -> None:
     assert not np.array_equal(env.reset(seed=1)[0], first)
 
 
-def test_a_dream_that_is_over_begins_anew_at_the_next_step(mdnrnn: MdnRnn) -> None:
+def test_a_dream_that_has_ended_is_reset_by_the_next_step(mdnrnn: MdnRnn) -> None:
     with torch.no_grad():
         mdnrnn.heads.bias[-1] = -60.0
     env = vector(mdnrnn, 5, max_steps=3)
@@ -105,51 +103,33 @@ def test_a_dream_that_is_over_begins_anew_at_the_next_step(mdnrnn: MdnRnn) -> No
     truncated = [env.step(np.zeros(5, int))[3].all() for _ in range(3)]
     assert truncated == [False, False, True]
     observed, rewards, terminated, cut, _ = env.step(np.zeros(5, int))
-    known = env._starts.z.numpy()
+    known = env._config.initial_states.z.numpy()
     assert all((row == known).all(1).any() for row in observed)
     assert (rewards == 0).all()
     assert not terminated.any()
     assert not cut.any()
 
 
-def test_a_wrapper_of_gymnasiums_fits_over_the_vector_form(mdnrnn: MdnRnn) -> None:
+def test_a_gymnasium_wrapper_fits_the_vector_environment(mdnrnn: MdnRnn) -> None:
     env = gym.wrappers.vector.RecordEpisodeStatistics(vector(mdnrnn, 4, max_steps=2))
     env.reset(seed=0)
     env.step(np.zeros(4, int))
     assert (env.step(np.zeros(4, int))[4]["episode"]["l"] == 2).all()
 
 
-def test_dreams_that_are_over_are_left_out_of_the_account(mdnrnn: MdnRnn) -> None:
-    controller = Controller(12, SPACE, "argmax")
-    some = starts(64)
-    with torch.no_grad():  # every step is worth 1
-        mdnrnn.heads.weight[-2], mdnrnn.heads.bias[-2] = 0.0, 1.0
-    found = imagine(mdnrnn, controller, torch.zeros(64, controller.parameters), some, 1.0, 40, 0)
-    assert found.ended.any()
-    assert (found.lengths[~found.ended] == 40).all()
-    assert len(set(found.lengths)) > 3
-    assert found.returns == pytest.approx(found.lengths)
-    assert (found.z_var > 0).all()
-
-
-def test_a_dream_begins_with_a_serve_where_the_player_has_to(mdnrnn: MdnRnn) -> None:
-    played, some = [], starts()
-    for serve in (None, 2):
-        controller = Controller(12, SPACE, "argmax", serve=serve)
-        found = imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), some, 1.0, 1, 0)
-        played.append(found.returns.sum())
-    assert played[0] != played[1]
-
-
-def test_a_controller_of_the_latent_alone_sees_no_memory(mdnrnn: MdnRnn) -> None:
-    controller = Controller(4, SPACE, "argmax")
-    assert imagine(mdnrnn, controller, torch.zeros(6, controller.parameters), starts(), 1.0, 5, 0).lengths.all()
-
-
-def test_a_dream_stays_among_the_latents_that_v_gives(mdnrnn: MdnRnn) -> None:
+def test_the_latents_of_a_dream_stay_within_their_bounds(mdnrnn: MdnRnn) -> None:
     low, high = torch.full((4,), -0.5), torch.full((4,), 0.25)
     dreams = Dreams(mdnrnn, InitialStates(torch.zeros(50, 4), mdnrnn.start(50), low, high), 4.0, 0)
     for _ in range(10):
         dreams.step(torch.eye(3)[torch.zeros(50, dtype=torch.long)])
     assert float(dreams.z.min()) == -0.5
     assert float(dreams.z.max()) == 0.25
+
+
+def test_a_vector_of_one_dreams_as_the_single_environment_does(mdnrnn: MdnRnn) -> None:
+    torch.manual_seed(1)
+    dreams = config(mdnrnn, 50)
+    one, many = DreamEnv(dreams, gym.spaces.Discrete(3)), DreamVectorEnv(dreams, gym.spaces.Discrete(3), 1)
+    assert np.array_equal(one.reset(seed=3)[0], many.reset(seed=3)[0][0])
+    for _ in range(5):
+        assert np.array_equal(one.step(1)[0], many.step(np.array([1]))[0][0])

@@ -10,7 +10,7 @@ def sphere(candidates: np.ndarray) -> np.ndarray:
     return -np.square(candidates - 1.0).sum(axis=1).astype(np.float64)
 
 
-def test_it_finds_the_top_of_a_hill() -> None:
+def test_it_finds_the_maximum_of_a_sphere() -> None:
     search = Search(np.zeros(8, np.float32), 12, 0.3, seed=0)
     for _ in range(120):
         search.tell(sphere(search.ask()))
@@ -25,26 +25,26 @@ def test_replaying_the_log_brings_back_the_same_candidates_bit_for_bit() -> None
         search.tell(returns)
         log.append((digest(candidates), [float(value) for value in returns]))
     resumed = Search(np.zeros(20, np.float32), 8, 0.3, seed=3)
-    np.random.seed(99)  # the global generator has no say
+    np.random.seed(99)  # the global generator must not matter
     for name, returns in log:
         replay(resumed, name, returns)
     assert np.array_equal(search.ask(), resumed.ask())
     assert np.array_equal(search.mean, resumed.mean)
 
 
-def test_the_number_of_threads_has_no_say() -> None:
-    found = []
+def test_candidates_do_not_depend_on_the_number_of_threads() -> None:
+    means = []
     for threads in (1, 2):
         with threadpool_limits(threads, "blas"):
             search = Search(np.zeros(400, np.float32), 16, 0.3, seed=0)
             for _ in range(12):
                 search.tell(sphere(search.ask()))
-            found.append(search.mean)
-    assert np.array_equal(*found)
+            means.append(search.mean)
+    assert np.array_equal(*means)
 
 
 def test_a_log_of_other_candidates_is_refused() -> None:
-    with pytest.raises(BadData, match="belongs to other candidates"):
+    with pytest.raises(BadData, match="has other candidates than this search"):
         replay(Search(np.zeros(20, np.float32), 8, 0.3, seed=3), "0" * 16, [0.0] * 8)
 
 
@@ -60,7 +60,7 @@ def test_returns_that_are_not_finite_count_as_worse_than_the_worst(broken: float
     assert np.isfinite(means[0]).all()
 
 
-def test_a_flat_landscape_is_no_reason_to_stop() -> None:
+def test_a_flat_landscape_does_not_stop_it() -> None:
     search = Search(np.zeros(4, np.float32), 8, 0.3, seed=0)
     for _ in range(60):
         search.ask()
@@ -68,14 +68,14 @@ def test_a_flat_landscape_is_no_reason_to_stop() -> None:
     assert search.generation == 60
 
 
-def test_it_goes_on_from_where_it_is_told_to() -> None:
+def test_it_starts_from_the_given_parameters() -> None:
     start = np.linspace(-1, 1, 6).astype(np.float32)
     search = Search(start, 8, 0.01, seed=0)
     assert np.array_equal(search.mean, start)
     assert np.abs(search.ask() - start).max() < 0.1
 
 
-def test_the_diagonal_alone_finds_the_top_too() -> None:
+def test_sep_cma_finds_the_maximum_of_a_sphere() -> None:
     search = Search(np.zeros(8, np.float32), 12, 0.3, seed=0, algo="sep-cma")
     for _ in range(120):
         search.tell(sphere(search.ask()))

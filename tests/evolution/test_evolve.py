@@ -6,142 +6,150 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.session import Session
 from wm.evolution.cma_es import Search, replay
 from wm.evolution.evolve import Evolution, logged
 from wm.evolution.stopping import LOG
+from wm.runtime import Runtime
 from wm.settings import ControllerSettings
+from wm.settings import train_controller as settings_module
 
 
-def test_a_torn_line_of_the_log_is_dropped_from_the_file_too(tmp_path: Path) -> None:
-    whole = json.dumps({"generation": 1}) + "\n"
-    (tmp_path / LOG).write_text(whole + '{"generation": 2, "cand')
-    assert [found["generation"] for found in logged(tmp_path)] == [1]
-    assert (tmp_path / LOG).read_text() == whole
+def test_an_incomplete_last_line_is_cut_off_the_log(tmp_path: Path) -> None:
+    complete = json.dumps({"generation": 1}) + "\n"
+    (tmp_path / LOG).write_text(complete + '{"generation": 2, "cand')
+    assert [line["generation"] for line in logged(tmp_path)] == [1]
+    assert (tmp_path / LOG).read_text() == complete
     assert logged(tmp_path / "nowhere") == []
 
 
-class Hill:
-    """Candidates are worth what the dream or reality says of their first parameter."""
+class LinearFitness:
+    """A candidate's return is its first parameter; in the real environment times `real_scale`."""
 
-    def __init__(self, reality: float = 1.0, pause: float = 0.0) -> None:
-        self.reality, self.pause = reality, pause
+    def __init__(self, real_scale: float = 1.0, pause: float = 0.0) -> None:
+        self.real_scale, self.pause = real_scale, pause
 
-    def dreamt(self, candidates: Any, number: int, temperature: float, episodes: int = 0) -> Any:
+    def dream_returns(self, candidates: Any, generation: int, temperature: float) -> Any:
         return candidates[:, 0].astype(float)
 
-    def real(self, candidates: Any, number: int) -> Any:
+    def real_returns(self, candidates: Any, generation: int) -> Any:
         time.sleep(self.pause)
-        return candidates[:, 0] * self.reality, 10
+        return candidates[:, 0] * self.real_scale, 10
 
-    def validation(self, mean: Any) -> Any:
-        return np.array([1.0, 1.1]) * float(mean[0]) * self.reality, 20
+    def validation_returns(self, mean: Any) -> Any:
+        return np.array([1.0, 1.1]) * float(mean[0]) * self.real_scale, 20
 
-    def dreamt_validation(self, mean: Any, temperature: float) -> Any:
+    def dream_validation_returns(self, mean: Any, temperature: float) -> Any:
         return np.array([1.0, 1.1]) * float(mean[0])
 
 
-def evolve(folder: Path, hill: Hill, **chosen: Any) -> Evolution:
-    settings = ControllerSettings(**({"popsize": 6, "validate_every": 2, "validation_episodes": 2} | chosen))
-    evolution = Evolution(Session("Pong"), settings, hill, 1.0, folder)  # type: ignore[arg-type]
-    evolution.run(Search(np.zeros(3, np.float32), 6, 0.3, 0), warm=False)
+def evolve(folder: Path, fitness: LinearFitness, messages: list[str] | None = None, **values: Any) -> Evolution:
+    settings = ControllerSettings(**({"popsize": 6, "validate_every": 2, "validation_episodes": 2} | values))
+    runtime = Runtime(time.monotonic, log=(messages if messages is not None else []).append)
+    evolution = Evolution(runtime, settings, fitness, 1.0, folder)  # type: ignore[arg-type]
+    evolution.run(Search(np.zeros(3, np.float32), 6, 0.3, 0), validate_start=False)
     return evolution
 
 
-def test_a_dream_that_lies_is_no_longer_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evolution = evolve(tmp_path, Hill(reality=-1.0), in_="mixed", max_generations=20)
-    where = [line["in"] for line in evolution.history.lines]
-    assert not evolution.trusted
-    assert where == sorted(where)  # dreams first, and after the last of them reality
-    assert 4 < where.count("dream") < 20
-    assert "the dream is being exploited" in capsys.readouterr().err
-    assert evolve(tmp_path, Hill(), in_="mixed", max_generations=20).trusted is False  # replayed, it decides the same
+def test_candidates_play_in_the_real_environment_once_the_search_exploits_the_dream(tmp_path: Path) -> None:
+    messages: list[str] = []
+    evolution = evolve(tmp_path, LinearFitness(real_scale=-1.0), messages, in_="mixed", max_generations=20)
+    places = [line["in"] for line in evolution.history.lines]
+    assert not evolution.trusts_dream
+    assert places == sorted(places)  # dream, then real
+    assert 4 < places.count("dream") < 20
+    assert any("exploits the dream" in message for message in messages)
+    replayed = evolve(tmp_path, LinearFitness(), in_="mixed", max_generations=20)
+    assert not replayed.trusts_dream
 
 
-def test_a_dream_that_tells_the_truth_is_trusted_to_the_end(tmp_path: Path) -> None:
-    evolution = evolve(tmp_path, Hill(), in_="mixed", max_generations=20)
-    assert evolution.trusted
+def test_an_accurate_dream_is_used_to_the_end(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, LinearFitness(), in_="mixed", max_generations=20)
+    assert evolution.trusts_dream
     assert evolution.history.env_steps == 10 * 20  # the validations
 
 
-def test_in_the_dream_alone_reality_is_not_touched(tmp_path: Path) -> None:
-    assert evolve(tmp_path, Hill(), in_="dream", max_generations=6).history.env_steps == 0
+def test_a_search_in_the_dream_plays_no_real_step(tmp_path: Path) -> None:
+    assert evolve(tmp_path, LinearFitness(), in_="dream", max_generations=6).history.env_steps == 0
 
 
-def test_it_ends_when_the_target_is_reached(tmp_path: Path) -> None:
-    evolution = evolve(tmp_path, Hill(), max_generations=50, target_return=0.5)
-    assert evolution.ended() == "target"
+def test_it_stops_when_a_validation_reaches_the_target(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, LinearFitness(), max_generations=50, target_return=0.5)
+    assert evolution.stop_reason() == "target"
     assert evolution.history.generation < 50
-    assert evolution.history.generation % 2 == 0  # a validation said so
+    assert evolution.history.generation % 2 == 0  # a validated one
 
 
-def test_it_ends_when_its_time_is_over_with_a_validation(tmp_path: Path) -> None:
-    evolution = evolve(tmp_path, Hill(pause=0.05), max_generations=500, max_hours=0.3 / 3600, validate_every=100)
-    assert evolution.ended() == "hours"
+def test_it_stops_at_its_time_limit_with_a_validation(tmp_path: Path) -> None:
+    fitness = LinearFitness(pause=0.05)
+    evolution = evolve(tmp_path, fitness, max_generations=500, max_hours=0.3 / 3600, validate_every=100)
+    assert evolution.stop_reason() == "hours"
     assert "validation" in evolution.history.lines[-1]
     assert 2 < evolution.history.generation < 10
 
 
-class Uneven(Hill):
-    """A hill that also tells what evens it out; counts how often it was asked."""
+class WhiteningFitness(LinearFitness):
+    """Also computes a whitener, another one at each call."""
 
-    asked = 0
+    calls = 0
 
-    def basis(self, mean: Any) -> Any:
-        self.asked += 1
-        return np.random.default_rng(self.asked).normal(size=(3, 3)), 50
+    def whitener(self, mean: Any) -> Any:
+        self.calls += 1
+        return np.random.default_rng(self.calls).normal(size=(3, 3)), 50
 
 
-def test_a_search_that_was_evened_out_goes_on_with_the_same_candidates(tmp_path: Path) -> None:
-    chosen: dict[str, Any] = {"even_after": 3, "even_times": 2, "validate_every": 4}
-    whole, cut = Uneven(), Uneven()
+def test_a_resumed_search_uses_the_whiteners_it_has_written(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"whiten_at": "3,6", "validate_every": 4}
+    whole, cut = WhiteningFitness(), WhiteningFitness()
     (tmp_path / "whole").mkdir()
     (tmp_path / "cut").mkdir()
-    expected = evolve(tmp_path / "whole", whole, max_generations=10, **chosen)
-    evolve(tmp_path / "cut", cut, max_generations=7, **chosen)
-    cut.asked = 7  # asked again, it would tell something else
-    found = evolve(tmp_path / "cut", cut, max_generations=10, **chosen)
-    assert (whole.asked, cut.asked) == (2, 7)
-    assert [line["candidates"] for line in found.history.lines] == [
-        line["candidates"] for line in expected.history.lines
-    ]
-    assert np.array_equal(found.history.means[-1], expected.history.means[-1])
+    expected = evolve(tmp_path / "whole", whole, max_generations=10, **values)
+    evolve(tmp_path / "cut", cut, max_generations=7, **values)
+    cut.calls = 7  # another call would return another whitener
+    resumed = evolve(tmp_path / "cut", cut, max_generations=10, **values)
+    assert (whole.calls, cut.calls) == (2, 7)
+    assert candidates(resumed) == candidates(expected)
+    assert np.array_equal(resumed.history.means[-1], expected.history.means[-1])
     assert expected.history.env_steps == 10 * 10 + 3 * 20 + 2 * 50
 
 
-def test_candidates_are_others_once_the_search_is_evened_out(tmp_path: Path) -> None:
+def candidates(evolution: Evolution) -> list[str]:
+    return [line["candidates"] for line in evolution.history.lines]
+
+
+def test_candidates_differ_after_a_whitened_restart(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    (tmp_path / "evened").mkdir()
-    plain = evolve(tmp_path / "plain", Uneven(), max_generations=6)
-    evened = evolve(tmp_path / "evened", Uneven(), max_generations=6, even_after=4)
-    names = [[line["candidates"] for line in each.history.lines] for each in (plain, evened)]
-    assert names[0][:4] == names[1][:4]
-    assert names[0][4] != names[1][4]
+    (tmp_path / "whitened").mkdir()
+    plain = candidates(evolve(tmp_path / "plain", WhiteningFitness(), max_generations=6))
+    whitened = candidates(evolve(tmp_path / "whitened", WhiteningFitness(), max_generations=6, whiten_at="4"))
+    assert plain[:4] == whitened[:4]
+    assert plain[4] != whitened[4]
 
 
-def test_the_start_that_validates_best_goes_on_and_a_resumed_race_has_the_same_winner(tmp_path: Path) -> None:
-    race = {"starts": 3, "start_generations": 2, "validate_every": 100, "max_generations": 9}
-    whole = evolve(tmp_path, Hill(), **race).history
+def test_the_candidate_search_that_validates_best_continues_also_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings_module, "GENERATIONS_PER_RESTART", 2)
+    values = {"restarts": 3, "validate_every": 100, "max_generations": 9}
+    whole = evolve(tmp_path, LinearFitness(), **values).history
     scores = {line["generation"]: np.mean(line["validation"]) for line in whole.validated}
     assert list(scores) == [2, 4, 6, 9]
-    winner = max((2, 4, 6), key=lambda end: scores[end])
+    best = max((2, 4, 6), key=lambda end: scores[end])
     means = dict(zip([line["generation"] for line in whole.lines], whole.means, strict=True))
-    starts = [means[end - 1] for end in (2, 4, 6)]
-    assert len({mean.tobytes() for mean in starts}) == 3  # each by chance of its own
+    assert len({means[end - 1].tobytes() for end in (2, 4, 6)}) == 3  # their random seeds differ
 
-    alone = Search(np.zeros(3, np.float32), 6, 0.3, 0)
-    for start in range(3):
-        for line in whole.lines[2 * start : 2 * start + 2]:
-            replay(alone, line["candidates"], line["returns"])
-        if start < 2:
-            alone.restart()
-    assert winner != 6  # the last would go on anyway
-    alone.continue_candidate_search(winner // 2 - 1)
-    assert np.array_equal(alone.mean, means[winner])
-    replay(alone, whole.lines[6]["candidates"], whole.lines[6]["returns"])
+    search = Search(np.zeros(3, np.float32), 6, 0.3, 0)
+    for number in range(3):
+        for line in whole.lines[2 * number : 2 * number + 2]:
+            replay(search, line["candidates"], line["returns"])
+        if number < 2:
+            search.restart()
+    assert best != 6  # the last one would continue anyway
+    search.continue_candidate_search(best // 2 - 1)
+    assert np.array_equal(search.mean, means[best])
+    replay(search, whole.lines[6]["candidates"], whole.lines[6]["returns"])
 
     lines = (tmp_path / LOG).read_text().splitlines(keepends=True)
-    for kept in (3, 5, 7):
-        (tmp_path / LOG).write_text("".join(lines[:kept]))
-        again = evolve(tmp_path, Hill(), **race).history
-        assert [line["candidates"] for line in again.lines] == [line["candidates"] for line in whole.lines]
+    for length in (3, 5, 7):
+        (tmp_path / LOG).write_text("".join(lines[:length]))
+        resumed = evolve(tmp_path, LinearFitness(), **values).history
+        assert [line["candidates"] for line in resumed.lines] == [line["candidates"] for line in whole.lines]

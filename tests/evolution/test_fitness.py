@@ -9,178 +9,149 @@ import torch
 
 from stages.session import Session
 from tests.conftest import SLUG, TINY
-from wm.dreams.env import DreamReturns, imagine
-from wm.dreams.initial_states import CONTEXT
+from wm.dreams.initial_states import early_initial_states, load_newest_latents
+from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.envs.registry import EnvConfig, find_env
 from wm.episodes.latents import Latents
-from wm.evolution.fitness import Fitness, most_steps
+from wm.evolution.fitness import DREAMS_PER_CANDIDATE, Fitness, most_steps
 from wm.models.controller import Controller
-from wm.pretrained import ControllerConfig, load_pair
+from wm.pretrained import ControllerConfig, build_controller, load_pair
 from wm.rollouts.loop import EpisodeResult
-from wm.rollouts.players import PolicySpec
+from wm.rollouts.players import PolicySpec, policy_spec
 from wm.rollouts.workers import Workers
 from wm.settings import ControllerSettings
 
 
-def make(chain: Path, **settings: object) -> tuple[Fitness, int]:
+def make(chain: Path, **values: Any) -> tuple[Fitness, int]:
     session = Session(TINY, run=chain / "runs" / SLUG)
+    settings = ControllerSettings(**values)
     vae, mdnrnn = load_pair(session.workspace)
-    player = PolicySpec(vae.env, vae.artifact.folder, mdnrnn.artifact.folder, ControllerConfig("argmax"), "")
-    evaluation = Fitness(
-        session,
-        ControllerSettings(**settings),
-        player,
-        Workers(0, session.stop.raise_if_stopped, time.monotonic),
-        mdnrnn,  # type: ignore[arg-type]
-    )
-    return evaluation, 3 * (vae.model.latent + mdnrnn.model.hidden + 1)
+    spec = policy_spec(vae, mdnrnn, ControllerConfig("argmax", memory=settings.memory))
+    initial = None
+    if settings.in_ != "real":
+        initial = early_initial_states(load_newest_latents(session.workspace, mdnrnn), mdnrnn)
+    fitness = Fitness(settings, 0, spec, mdnrnn, Workers(0, lambda: None, time.monotonic), initial)
+    return fitness, build_controller(mdnrnn, spec.controller, vae.env).parameters
 
 
 def test_candidates_of_a_generation_share_their_episodes(chain: Path) -> None:
-    evaluation, parameters = make(chain, episodes_per_eval=2)
+    fitness, parameters = make(chain, episodes_per_eval=2)
     same = np.repeat(np.random.default_rng(0).normal(size=(1, parameters)), 4, axis=0).astype(np.float32)
-    returns, steps = evaluation.real(same, 0)
+    returns, steps = fitness.real_returns(same, 0)
     assert len(set(returns)) == 1
     assert steps > 0
-    later = {evaluation.real(same, generation)[0][0] for generation in range(1, 5)}
+    later = {fitness.real_returns(same, generation)[0][0] for generation in range(1, 5)}
     assert later != {returns[0]}  # other generations, other episodes
 
 
-def test_steps_are_counted_as_the_environment_takes_them(chain: Path) -> None:
-    evaluation, parameters = make(chain, max_steps=1)
+def test_repeated_actions_count_as_environment_steps(chain: Path) -> None:
+    fitness, parameters = make(chain, max_steps=1)
     candidates = np.zeros((2, parameters), np.float32)
-    assert evaluation.real(candidates, 0)[1] == 2
-    env = evaluation._candidate.env
-    evaluation._candidate = replace(evaluation._candidate, env=replace(env, action_repeat=2))
-    assert evaluation.real(candidates, 0)[1] == 2 * 2
+    assert fitness.real_returns(candidates, 0)[1] == 2
+    env = fitness._candidate_policy.env
+    fitness._candidate_policy = replace(fitness._candidate_policy, env=replace(env, action_repeat=2))
+    assert fitness.real_returns(candidates, 0)[1] == 2 * 2
 
 
 def test_validation_plays_the_same_episodes_every_time(chain: Path) -> None:
-    evaluation, parameters = make(chain, validation_episodes=3)
+    fitness, parameters = make(chain, validation_episodes=3)
     mean = np.zeros(parameters, np.float32)
-    one, two = evaluation.validation(mean)[0], evaluation.validation(mean)[0]
+    one, two = fitness.validation_returns(mean)[0], fitness.validation_returns(mean)[0]
     assert one.tolist() == two.tolist()
     assert len(one) == 3
 
 
-def test_a_dreamed_generation_plays_every_candidate(chain: Path) -> None:
-    evaluation, parameters = make(chain, in_="dream", max_steps=10)
-    returns = evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
+def test_every_candidate_has_a_return_in_the_dream(chain: Path) -> None:
+    fitness, parameters = make(chain, in_="dream", max_steps=10)
+    returns = fitness.dream_returns(np.zeros((4, parameters), np.float32), 0, 1.0)
     assert returns.shape == (4,)
     assert np.isfinite(returns).all()
 
 
-def test_candidates_dream_as_often_as_they_are_told_to(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dreamt: list[int] = []
+def test_candidates_share_the_initial_states_of_their_dreams(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    initial_z: list[torch.Tensor] = []
 
-    def watched(mdnrnn: Any, controller: Any, weights: Any, *rest: Any, **more: Any) -> DreamReturns:
-        dreamt.append(len(weights))
-        return imagine(mdnrnn, controller, weights, *rest, **more)
+    def spy(mdnrnn: Any, controller: Any, weights: Any, initial: Any, *rest: Any, **more: Any) -> DreamReturns:
+        initial_z.append(initial.z)
+        return rollout_dreams(mdnrnn, controller, weights, initial, *rest, **more)
 
-    monkeypatch.setattr("wm.evolution.fitness.imagine", watched)
-    for dreams in (0, 5):
-        evaluation, parameters = make(chain, in_="dream", max_steps=5, episodes_per_eval=2, dreams=dreams)
-        evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
-    assert dreamt == [4 * 2, 4 * 5]
+    monkeypatch.setattr("wm.evolution.fitness.rollout_dreams", spy)
+    fitness, parameters = make(chain, in_="dream", max_steps=5)
+    candidates = np.zeros((4, parameters), np.float32)
+    fitness.dream_returns(candidates, 0, 1.0)
+    fitness.dream_returns(candidates, 0, 1.0, dreams=5)
+    assert list(map(len, initial_z)) == [4 * DREAMS_PER_CANDIDATE, 4 * 5]
+    assert torch.equal(
+        initial_z[0][:DREAMS_PER_CANDIDATE], initial_z[0][DREAMS_PER_CANDIDATE : 2 * DREAMS_PER_CANDIDATE]
+    )
 
 
-def test_dreams_can_begin_early_in_the_last_episodes(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    began: list[torch.Tensor] = []
-
-    def watched(mdnrnn: Any, controller: Any, weights: Any, starts: Any, *rest: Any, **more: Any) -> DreamReturns:
-        began.append(starts.z)
-        return imagine(mdnrnn, controller, weights, starts, *rest, **more)
-
-    monkeypatch.setattr("wm.evolution.fitness.imagine", watched)
-    evaluation, parameters = make(chain, in_="dream", max_steps=5, dreams=16, dreams_from="early")
-    evaluation.dreamt(np.zeros((4, parameters), np.float32), 0, 1.0)
+def test_a_search_can_be_whitened_from_the_latents_of_a_dataset(chain: Path) -> None:
     latents = Latents.load(chain / "runs" / SLUG / "latents")
-    context = min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
-    early = {latents.means[first + context].tobytes() for first in latents.starts}
-    assert {z.numpy().tobytes() for z in began[0]} <= early
+    for memory in ("trained", "none"):
+        fitness, parameters = make(chain, memory=memory)
+        assert fitness.initial_whitener(latents).shape == (parameters // 3, parameters // 3)
 
 
-def test_a_search_can_be_evened_out_before_it_begins(chain: Path) -> None:
-    evaluation, parameters = make(chain)
-    latents = Latents.load(chain / "runs" / SLUG / "latents")
-    basis = evaluation.basis_at_the_start(latents)
-    assert basis.shape == (parameters // 3, parameters // 3)
-    over_z = make(chain, even_over="z")[0].basis_at_the_start(latents)
-    width = latents.means.shape[1]
-    assert over_z.shape == (parameters // 3, width + 1)
-    assert not over_z[width:-1].any()
-
-
-def test_a_dreamt_validation_is_the_same_every_time(chain: Path) -> None:
-    evaluation, parameters = make(chain, in_="dream", max_steps=10)
-    one, two = (evaluation.dreamt_validation(np.ones(parameters, np.float32), 1.0) for _ in range(2))
+def test_a_validation_in_dreams_plays_the_same_dreams_every_time(chain: Path) -> None:
+    fitness, parameters = make(chain, in_="dream", max_steps=10)
+    one, two = (fitness.dream_validation_returns(np.ones(parameters, np.float32), 1.0) for _ in range(2))
     assert np.array_equal(one, two)
 
 
-def test_the_last_third_plays_more_and_longer_episodes(chain: Path) -> None:
+def test_the_final_phase_is_the_last_third_and_has_more_and_longer_episodes(chain: Path) -> None:
     phase = {"final_phase_episodes": 3, "final_phase_steps": 2}
-    evaluation, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, **phase)
-    assert [evaluation.episodes(number) for number in (0, 5, 6, 8)] == [2, 2, 6, 6]
-    assert [evaluation.longest(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]
+    fitness, _ = make(chain, max_generations=9, episodes_per_eval=2, max_steps=10, **phase)
+    assert [fitness.episodes(number) for number in (0, 5, 6, 8)] == [2, 2, 6, 6]
+    assert [fitness.max_steps(number) for number in (0, 5, 6, 8)] == [10, 10, 20, 20]
 
 
-def test_the_late_generations_may_begin_earlier(chain: Path) -> None:
-    evaluation, _ = make(chain, max_generations=9, final_phase_after=2, final_phase_episodes=3)
-    assert [evaluation.episodes(number) for number in (1, 2, 8)] == [1, 3, 3]
+def test_the_final_phase_may_start_earlier(chain: Path) -> None:
+    fitness, _ = make(chain, max_generations=9, final_phase_after=2, final_phase_episodes=3)
+    assert [fitness.episodes(number) for number in (1, 2, 8)] == [1, 3, 3]
 
 
-def test_a_search_is_foreseen_with_its_late_generations_and_validations() -> None:
+def test_the_estimate_includes_the_final_phase_and_validations() -> None:
     settings = ControllerSettings(
         popsize=10, max_generations=9, max_steps=100, final_phase_episodes=2, final_phase_steps=3, validation_episodes=5
     )
-    validated = 2 * 5  # every five generations, and the last
-    assert most_steps(settings, 1000) == validated * 1000 + 10 * (6 * 100 + 3 * 2 * 300)
-    assert most_steps(settings, 200) == validated * 200 + 10 * (6 * 100 + 3 * 2 * 200)
+    validations = 2 * 5  # every five generations, and the last
+    assert most_steps(settings, 1000) == validations * 1000 + 10 * (6 * 100 + 3 * 2 * 300)
+    assert most_steps(settings, 200) == validations * 200 + 10 * (6 * 100 + 3 * 2 * 200)
     later = replace(settings, final_phase_after=8, max_steps=0)
-    assert most_steps(later, 200) == validated * 200 + 10 * (8 * 200 + 1 * 2 * 200)
-    assert most_steps(replace(settings, in_="dream"), 1000) == validated * 1000
+    assert most_steps(later, 200) == validations * 200 + 10 * (8 * 200 + 1 * 2 * 200)
+    assert most_steps(replace(settings, in_="dream"), 1000) == validations * 1000
 
 
-def test_candidates_may_be_drawn_fast_and_stopped_early_but_never_a_validation(
+def test_candidates_may_use_the_fast_renderer_and_truncation_and_validations_never_do(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = []
 
-    def play(player: PolicySpec, candidates: Any, jobs: Any, max_steps: int, max_idle: int) -> list[EpisodeResult]:
-        played.append((player.env.render, max_steps, max_idle))
+    def play(spec: PolicySpec, candidates: Any, jobs: Any, max_steps: int, max_idle: int) -> list[EpisodeResult]:
+        played.append((spec.env.render, max_steps, max_idle))
         return [EpisodeResult(job.key, 1.0, 1, True, False) for job in jobs]
 
     monkeypatch.setattr("wm.evolution.fitness.play_jobs", play)
-    monkeypatch.setattr(EnvConfig, "spec", lambda recipe: replace(find_env(recipe.name), max_idle=7))
-    evaluation, parameters = make(chain, render="fast", max_steps=9, validation_episodes=2)
-    evaluation.real(np.zeros((4, parameters), np.float32), 0)
-    evaluation.validation(np.zeros(parameters, np.float32))
+    monkeypatch.setattr(EnvConfig, "spec", lambda config: replace(find_env(config.name), max_idle=7))
+    fitness, parameters = make(chain, render="fast", max_steps=9, validation_episodes=2)
+    fitness.real_returns(np.zeros((4, parameters), np.float32), 0)
+    fitness.validation_returns(np.zeros(parameters, np.float32))
     assert played == [("fast", 9, 7), ("exact", 0, 0)]
 
 
-def test_what_c_is_given_is_what_the_agent_acted_on(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluation, parameters = make(chain, validation_episodes=2)
+def test_the_inputs_of_a_mean_are_those_the_agent_acted_on(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitness, parameters = make(chain, validation_episodes=2)
     mean = np.random.default_rng(0).normal(size=parameters).astype(np.float32)
-    acted: list[np.ndarray] = []
+    features_seen: list[np.ndarray] = []
     act = Controller.act
 
-    def watched(self: Controller, weights: Any, features: Any) -> Any:
-        acted.append(features.numpy().copy())
+    def spy(self: Controller, weights: Any, features: Any) -> Any:
+        features_seen.append(features.numpy().copy())
         return act(self, weights, features)
 
-    monkeypatch.setattr(Controller, "act", watched)
-    given, steps = evaluation.given(mean)
-    assert len(given) == 2
-    assert steps == sum(map(len, given)) == len(acted)
-    assert np.allclose(np.concatenate(given), np.concatenate(acted), atol=1e-5)
-
-
-def test_a_search_over_z_is_evened_out_by_z_alone(chain: Path) -> None:
-    evaluation, parameters = make(chain, validation_episodes=2, even_over="z")
-    mean = np.random.default_rng(0).normal(size=parameters).astype(np.float32)
-    given, _ = evaluation.given(mean)
-    latents, inputs = given[0].shape[1], parameters // 3 - 1
-    basis, _ = evaluation.basis(mean)
-    assert latents < inputs
-    assert basis.shape == (inputs + 1, latents + 1)
-    assert not basis[latents:inputs].any()
+    monkeypatch.setattr(Controller, "act", spy)
+    inputs, steps = fitness.inputs_of(mean)
+    assert len(inputs) == 2
+    assert steps == sum(map(len, inputs)) == len(features_seen)
+    assert np.allclose(np.concatenate(inputs), np.concatenate(features_seen), atol=1e-5)

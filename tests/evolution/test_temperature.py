@@ -1,47 +1,49 @@
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from stages.session import Session
-from wm.evolution.temperature import FOUND, choose_temperature
+from wm.evolution.temperature import FILE, choose_temperature
+from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 
 START = np.zeros(3, np.float32)
 
 
-class TrueAtHalf:
-    """A dream that ranks candidates as reality does at temperature 0.5 only."""
+class AccurateAtHalf:
+    """Returns in the dream have the ranks of real ones at temperature 0.5 only."""
 
     def __init__(self) -> None:
-        self.played = 0
+        self.generations = 0
 
-    def real(self, candidates: Any, number: int) -> Any:
-        self.played += 1
+    def real_returns(self, candidates: Any, generation: int) -> Any:
+        self.generations += 1
         return candidates[:, 0].astype(float), 10
 
-    def dreamt(self, candidates: Any, number: int, temperature: float, episodes: int) -> Any:
+    def dream_returns(self, candidates: Any, generation: int, temperature: float, dreams: int) -> Any:
         return candidates[:, 0 if temperature == 0.5 else 1].astype(float)
 
 
-def test_the_temperature_is_the_one_that_ranks_as_reality_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def choose(settings: ControllerSettings, fitness: AccurateAtHalf, folder: Path, messages: list[str]) -> Any:
+    runtime = Runtime(time.monotonic, log=messages.append)
+    return choose_temperature(runtime, settings, 0, fitness, START, folder)  # type: ignore[arg-type]
+
+
+def test_auto_chooses_the_temperature_whose_returns_rank_as_real_ones_do(tmp_path: Path) -> None:
     settings = ControllerSettings(in_="mixed", temperature="auto", popsize=8)
-    evaluation = TrueAtHalf()
-    arguments = (Session("Pong"), settings, evaluation, START, tmp_path)
-    assert choose_temperature(*arguments)[0] == 0.5  # type: ignore[arg-type]
-    assert "0.5: 1.00" in capsys.readouterr().err
-    assert choose_temperature(*arguments) == (0.5, 30)  # type: ignore[arg-type]
-    assert (tmp_path / FOUND).exists()
-    assert evaluation.played == 3
+    fitness, messages = AccurateAtHalf(), list[str]()
+    assert choose(settings, fitness, tmp_path, messages)[0] == 0.5
+    assert "0.5: 1.00" in messages[-1]
+    assert choose(settings, fitness, tmp_path, messages) == (0.5, 30)
+    assert (tmp_path / FILE).exists()
+    assert fitness.generations == 3
 
 
-def test_a_number_is_taken_as_it_is_and_reality_has_none(tmp_path: Path) -> None:
-    for settings, wanted in (
+def test_a_number_is_used_as_it_is_and_a_real_search_needs_none(tmp_path: Path) -> None:
+    for settings, expected in (
         (ControllerSettings(in_="dream", temperature="1.15"), 1.15),
         (ControllerSettings(temperature="auto"), 1.0),
     ):
-        assert choose_temperature(Session("Pong"), settings, TrueAtHalf(), START, tmp_path) == (wanted, 0)  # type: ignore[arg-type]
-    assert not (tmp_path / FOUND).exists()
+        assert choose(settings, AccurateAtHalf(), tmp_path, []) == (expected, 0)
+    assert not (tmp_path / FILE).exists()

@@ -1,18 +1,18 @@
 from wm.envs.registry import EnvConfig
 from wm.rollouts.loop import EpisodeJob
-from wm.rollouts.players import evaluation_jobs, split_jobs
+from wm.rollouts.players import RandomSpec, evaluation_jobs, play_jobs, split_jobs
 from wm.seeding import episode_seed
 
 
 def test_every_job_is_played_once_whatever_the_number_of_workers() -> None:
     jobs = [EpisodeJob(key, key) for key in range(11)]
     for workers in (1, 2, 5, 20):
-        shares = split_jobs(jobs, workers)
-        assert sorted(job.key for share in shares for job in share) == list(range(11))
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+        portions = split_jobs(jobs, workers)
+        assert sorted(job.key for portion in portions for job in portion) == list(range(11))
+        assert max(map(len, portions)) - min(map(len, portions)) <= 1
 
 
-def test_test_seeds_are_nobody_elses() -> None:
+def test_test_seeds_are_disjoint_from_training_seeds() -> None:
     test = {job.seed for job in evaluation_jobs(1000)}
     train = {episode_seed("train", 0, "controller", g, e) for g in range(100) for e in range(4)}
     assert len(test) == 1000
@@ -20,10 +20,8 @@ def test_test_seeds_are_nobody_elses() -> None:
 
 
 def test_the_random_policy_plays_the_same_episodes_in_any_order() -> None:
-    from wm.rollouts.players import play_random
-
-    recipe = EnvConfig("CartPole")
+    spec = RandomSpec(EnvConfig("CartPole"))
     jobs = evaluation_jobs(6)
-    forwards = {outcome.key: outcome for outcome in play_random(recipe, jobs)}
-    backwards = {outcome.key: outcome for outcome in play_random(recipe, jobs[::-1])}
+    forwards = {result.key: result for result in play_jobs(spec, None, jobs)}
+    backwards = {result.key: result for result in play_jobs(spec, None, jobs[::-1])}
     assert forwards == backwards

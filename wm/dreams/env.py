@@ -110,18 +110,14 @@ class DreamConfig:
         """Actions (N, ...) as M takes them, (N, A)."""
         return torch.from_numpy(self.space.encode(np.asarray(actions)))
 
-    @property
-    def observation_space(self) -> gym.spaces.Box:
-        """Of one dream: z."""
-        return gym.spaces.Box(-np.inf, np.inf, (self.mdnrnn.latent,), np.float32)
-
 
 class DreamEnv(gym.Env[Observation, Any]):
     """One dream as a gymnasium environment: observations are latents (Z,), `action_space` is the real environment's.
     `info["hidden"]` is M's h."""
 
     def __init__(self, config: DreamConfig, action_space: gym.Space[Any]) -> None:
-        self.action_space, self.observation_space = action_space, config.observation_space
+        self.action_space = action_space
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (config.mdnrnn.latent,), np.float32)
         self._config = config
         self._dreams: Dreams | None = None
         self._steps = 0
@@ -153,7 +149,8 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
 
     def __init__(self, config: DreamConfig, action_space: gym.Space[Any], num_envs: int) -> None:
         self.num_envs = num_envs
-        self.single_action_space, self.single_observation_space = action_space, config.observation_space
+        self.single_action_space = action_space
+        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (config.mdnrnn.latent,), np.float32)
         self.action_space = gym.vector.utils.batch_space(action_space, num_envs)
         self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
         self._config = config

@@ -23,8 +23,8 @@ PORTION = 8  # episodes of a task, so that progress is reported
 
 @dataclass(frozen=True)
 class EvaluatedAgent:
-    """An agent with its policy in the unmodified environment. `kind` is vmc, dreamer or random, `env` the environment of
-    its training, `inputs` the fingerprints its score depends on, `facts` what is recorded with the score."""
+    """An agent with its policy in the unmodified environment. `kind` is vmc, dreamer or random, `env` the environment
+    of its training, `inputs` the fingerprints its score depends on, `facts` what is recorded with the score."""
 
     kind: str
     spec: Spec

@@ -127,8 +127,8 @@ class Fitness:
         return whitener_of(inputs)
 
     def inputs_of(self, mean: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], int]:
-        """C's inputs (T, N) in each episode of the mean, and the episodes' environment steps. There are as many episodes
-        as in a validation, on training seeds."""
+        """C's inputs (T, N) in each episode of the mean, and the episodes' environment steps. As many episodes as in a
+        validation are played, on training seeds."""
         policy = replace(self._policy, parameters=tuple(mean.tolist()))
         jobs = [
             EpisodeJob(number, episode_seed("train", self._seed, "given", number))

@@ -22,9 +22,9 @@ from wm.errors import UsageProblem
 from wm.models.mdnrnn.network import MdnRnn
 
 THRESHOLD = 0.3
-# Scale of the hidden layer times the root of its units: 12.0, 12.7 and 12.8 in the three searches that were tuned
-# (CarRacing: 4.5 with 8 units). Eight units are at most 2.8 long where z is 7.4: without the scale, 8 units validated at
-# 269 after 20 generations, with it at 473.
+# Scale of the hidden layer times the root of its units: 12.0, 12.7 and 12.8 in the three searches that were tuned.
+# The outputs of 8 units have a norm of at most 2.8, z has 7.4: on CarRacing 8 units validated at 269 after 20
+# generations without the scale, at 473 with it.
 HIDDEN_GAIN = 4.5 * 8**0.5
 SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
 
@@ -107,8 +107,8 @@ def pick_head(name: str, space: ActionSpace, suggested: str) -> str:
 
 @torch.inference_mode()
 def controller_inputs(memory: MdnRnn | None, z: NDArray[np.float32], actions: Tensor) -> NDArray[np.float64]:
-    """C's inputs [z, h] (T, Z + H) along an episode, for z (T, Z) and encoded actions (T, A): h is that before the step.
-    Without a memory they are z alone."""
+    """C's inputs [z, h] (T, Z + H) along an episode, for z (T, Z) and encoded actions (T, A). h is the one before the
+    step; without a memory they are z alone."""
     if memory is None:
         return z.astype(np.float64)
     hidden = memory.lstm(torch.cat([torch.from_numpy(z), actions], -1)[None])[0][0].numpy()

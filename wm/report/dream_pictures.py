@@ -1,4 +1,4 @@
-"""A dream next to the real episode: the same initial frame and the same actions, as an animation and as a film strip."""
+"""A dream next to the real episode: the same initial state and actions, as an animation and as a film strip."""
 
 from dataclasses import dataclass
 from pathlib import Path

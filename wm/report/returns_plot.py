@@ -8,8 +8,8 @@ from wm.stats import Score
 
 
 def draw_returns(history: History, env: str, validated_in: str) -> bytes:
-    """A PNG with mean and range of the candidates' returns, and the validated means with their intervals; `validated_in`
-    is real or dream."""
+    """A PNG with mean and range of the candidates' returns, and the validated means with their intervals.
+    `validated_in` is real or dream."""
     curves = []
     for place in ("dream", "real"):
         lines = [line for line in history.lines if line["in"] == place]

@@ -1,0 +1,36 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stages.session import Session
+from tests.conftest import SLUG, TINY
+from wm.envs.registry import EnvConfig
+from wm.errors import MissingInput
+from wm.evaluation.score import open_agent, protocol_of
+from wm.rollouts.players import RandomSpec
+
+
+def test_a_controller_is_scored_in_the_unmodified_environment(chain: Path) -> None:
+    agent = open_agent(Session(TINY, run=chain / "runs" / SLUG).workspace, "controller")
+    assert agent.kind == "vmc"
+    assert agent.env.render == "exact"
+    assert agent.spec.env == replace(agent.env, render="gymnasium")
+    assert agent.facts["env_steps"] > 100
+
+
+def test_an_agent_is_opened_by_its_name(tmp_path: Path) -> None:
+    workspace = Session("Pong", run=tmp_path).workspace
+    assert open_agent(workspace, "random").spec == RandomSpec(EnvConfig("Pong"))
+    with pytest.raises(MissingInput, match="run `wm train-dreamer --env Pong` first"):
+        open_agent(workspace, "dreamer")
+    with pytest.raises(MissingInput, match="run `wm train-vae --env Pong` first"):
+        open_agent(workspace, "controller")
+
+
+def test_the_protocol_names_the_agents_observation_and_actions() -> None:
+    assert protocol_of(EnvConfig("LunarLander")) == "gymnasium LunarLander-v3 unmodified, 1000-step limit"
+    assert "our agent sees grey-level differences" in protocol_of(EnvConfig("LunarLander", observation="motion"))
+    assert "our agent sees the difference to a slowly" in protocol_of(EnvConfig("Breakout", observation="foreground"))
+    assert "repeats each action for 3 steps" in protocol_of(EnvConfig("CarRacing", action_repeat=3))
+    assert "our agent presses FIRE" in protocol_of(EnvConfig("Breakout"))

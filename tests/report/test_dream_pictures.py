@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import SLUG
+from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
+from wm.episodes.latents import Latents
+from wm.pretrained import load_mdnrnn, load_vae
+from wm.report import dream_pictures
+from wm.report.dream_pictures import picture_dream
+
+
+@pytest.fixture(autouse=True)
+def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dream_pictures, "FRAMES", 6)
+    monkeypatch.setattr(dream_pictures, "CONTEXT", 4)
+
+
+def test_dream_and_reconstruction_have_the_same_first_frame_and_real_frames_are_real(chain: Path) -> None:
+    run, dataset = chain / "runs" / SLUG, Dataset.open(chain / "data" / f"{SLUG}.zarr")
+    vae, mdnrnn = load_vae(run / "vae", ""), load_mdnrnn(run / "mdnrnn", "")
+    picture = picture_dream(vae, mdnrnn, Latents.load(run / "latents"), dataset, 1.0, 0)
+    assert len(picture.real) == len(picture.reconstruction) == len(picture.dream) == 6
+    assert np.array_equal(picture.reconstruction[0], picture.dream[0])
+    frames = {frame.tobytes() for frame in FrameReader(dataset).read(0, dataset.rows)}
+    assert all(frame.tobytes() in frames for frame in picture.real)
+
+
+def test_the_window_moves_more_than_most_and_is_of_no_short_episode() -> None:
+    moves = [0.0, 9.0, 0.0, 1.0, 0.0, 2.0, 3.0, 0.0, 0.1]  # the second is short
+    lengths = [40, 10, 40, 40, 40, 40, 40, 40, 40]
+    rows = [
+        move * np.resize([[1.0, 0.0], [0.0, 1.0]], (length, 2)) for move, length in zip(moves, lengths, strict=True)
+    ]
+    empty = np.zeros(0)
+    latents = Latents(np.concatenate(rows), empty, empty, empty, np.cumsum(lengths), empty, empty, None)  # type: ignore[arg-type]
+    episode, first, end = dream_pictures._window(latents, np.arange(9))
+    assert episode == 5
+    assert end - first == 6
+    assert latents.starts[5] + 4 <= first
+    assert end <= latents.ends[5]
+    assert dream_pictures._window(latents, np.array([0, 4]))[0] in (0, 4)
