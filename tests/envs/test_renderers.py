@@ -1,4 +1,4 @@
-"""Our drawing against gymnasium's own: whole episodes of the unmodified environment, equal seeds and actions."""
+"""Our renderers against gymnasium's: whole episodes of the unmodified environment, with equal seeds and actions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from wm.envs.registry import EnvConfig
 from wm.envs.renderers import atari, car_racing
-from wm.envs.renderers import source_check as sources
+from wm.envs.renderers.source_check import source_digest
 from wm.envs.resize import AreaResize
 from wm.errors import MissingPackage, UsageProblem
 
@@ -17,24 +17,24 @@ def play(name: str, seed: int, steps: int, **how: Any) -> tuple[np.ndarray, list
     env = EnvConfig(name, **how).make(labelled=True)
     env.action_space.seed(seed)
     frame, info = env.reset(seed=seed)
-    frames, told = [frame], [(0.0, False, False, *info.get("labels", ()))]
+    frames, others = [frame], [(0.0, False, False, *info.get("labels", ()))]
     for step in range(steps):
         if step % 3 == 0:
-            held = env.action_space.sample()
-        frame, reward, terminated, truncated, info = env.step(held)
+            action = env.action_space.sample()
+        frame, reward, terminated, truncated, info = env.step(action)
         frames.append(frame)
-        told.append((float(reward), terminated, truncated, *info.get("labels", ())))
+        others.append((float(reward), terminated, truncated, *info.get("labels", ())))
         if terminated or truncated:
             break
     env.close()
-    return np.stack(frames).astype(int), told
+    return np.stack(frames).astype(int), others
 
 
 def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") -> np.ndarray:
     """Mean absolute difference of every frame, in 1/255; everything else must be equal."""
-    (theirs, told), (ours, same) = (play(name, seed, steps, size=size, render=r) for r in ("gymnasium", render))
+    (theirs, others), (ours, same) = (play(name, seed, steps, size=size, render=r) for r in ("gymnasium", render))
     assert len(theirs) > 8
-    assert np.array_equal(np.array(told, float), np.array(same, float), equal_nan=True)
+    assert np.array_equal(np.array(others, float), np.array(same, float), equal_nan=True)
     return np.abs(theirs - ours).mean(axis=(1, 2, 3))
 
 
@@ -52,14 +52,14 @@ def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") 
         ("Acrobot", 0, 120, 64, 0.001),
     ],
 )
-def test_exact_drawing_is_gymnasiums_and_nothing_else_changes(
+def test_exact_frames_rewards_and_labels_are_gymnasiums(
     name: str, seed: int, steps: int, size: int, worst: float
 ) -> None:
     assert compare(name, seed, steps, size).max() <= worst
 
 
 @pytest.mark.parametrize(("name", "steps"), [("CarRacing", 120), ("Pong", 300)])
-def test_who_does_not_look_gets_the_same_rewards(name: str, steps: int) -> None:
+def test_without_a_renderer_rewards_and_ends_are_the_same(name: str, steps: int) -> None:
     blind, plain = EnvConfig(name).make_unrendered(), EnvConfig(name)._build()
     for env in (blind, plain):
         env.reset(seed=3)
@@ -71,20 +71,20 @@ def test_who_does_not_look_gets_the_same_rewards(name: str, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["CarRacing", "LunarLander"])
-def test_exact_drawing_over_whole_episodes(name: str) -> None:
+def test_exact_frames_are_gymnasiums_over_whole_episodes(name: str) -> None:
     differences = np.concatenate([compare(name, seed, 1000, 64) for seed in range(10, 14)])
     assert differences.mean() < 0.1
     assert differences.max() < 0.1
 
 
 @pytest.mark.parametrize(("name", "worst"), [("CarRacing", 2.5), ("LunarLander", 1.5)])
-def test_fast_drawing_is_close(name: str, worst: float) -> None:
+def test_fast_frames_are_close_to_gymnasiums(name: str, worst: float) -> None:
     differences = compare(name, 1, 120, 64, "fast")
     assert 0.05 < differences.mean() < worst
 
 
-def drives(size: int, steps: int) -> tuple[Any, Any]:
-    """The frames (steps, size, size, 3) of the same drive, drawn exactly and fast."""
+def drive(size: int, steps: int) -> tuple[Any, Any]:
+    """The frames (steps, size, size, 3) of the same episode with both renderers."""
     exact, fast = (EnvConfig("CarRacing", size=size, render=render).make() for render in ("exact", "fast"))
     for env in (exact, fast):
         env.reset(seed=2)
@@ -94,13 +94,13 @@ def drives(size: int, steps: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("size", [32, 64, 96, 128])
-def test_fast_drawing_has_the_dashboard_and_the_car_as_they_are(size: int) -> None:
-    exact, fast = drives(size, 60)
+def test_fast_frames_have_the_exact_dashboard_and_car(size: int) -> None:
+    exact, fast = drive(size, 60)
     dashboard = np.s_[:, size * 7 // 8 :]
     assert np.abs(exact[dashboard] - fast[dashboard]).max() <= 1
     assert exact[dashboard].max() > 100
     car = np.s_[:, size * 66 // 96 : size * 78 // 96, size * 36 // 96 : size * 60 // 96]
-    assert np.abs(exact[car] - fast[car]).mean() < 0.1  # 1.7 to 3.7 when it was drawn coarsely, and brighter
+    assert np.abs(exact[car] - fast[car]).mean() < 0.1  # 1.7 to 3.7 with a coarse and brighter car
     assert exact[car].std() > 20
 
 
@@ -117,29 +117,29 @@ def test_a_bar_of_the_dashboard_covers_another(render: str) -> None:
         assert np.abs(frames[0] - frames[1]).max() <= 1
 
 
-def test_fast_drawing_is_as_bright() -> None:
-    exact, fast = drives(64, 60)
+def test_fast_frames_are_as_bright() -> None:
+    exact, fast = drive(64, 60)
     assert np.abs((exact - fast).mean(axis=(0, 1, 2))).max() < 0.5
 
 
-def test_fast_drawing_has_the_tiles_that_the_car_has_touched_in_their_new_color() -> None:
-    exact, fast = drives(64, 110)
+def test_fast_frames_show_visited_tiles_in_their_new_color() -> None:
+    exact, fast = drive(64, 110)
     behind = np.s_[60:90, 53:56, 30:34]  # the road, a car's length behind it
     assert abs((exact[behind] - fast[behind]).mean()) < 1  # 2.4 in the old colors
 
 
-def test_fast_drawing_sees_the_end_of_the_world() -> None:
-    exact, fast = drives(64, 2)  # from high above
+def test_fast_frames_show_the_edge_of_the_playfield() -> None:
+    exact, fast = drive(64, 2)  # from high above
     assert exact[0, :8, 48:].max() == fast[0, :8, 48:].max() == 0
     assert np.abs(exact[0] - fast[0]).mean() < 2
 
 
-def test_the_next_episode_of_an_atari_env_does_not_remember_the_last() -> None:
+def test_an_atari_episode_does_not_depend_on_the_one_before() -> None:
     used, fresh = EnvConfig("Breakout").make(), EnvConfig("Breakout", render="gymnasium").make()
     used.reset(seed=9)
     for seed in range(6):
         for _ in range(10):
-            used.step(1)  # held, and sticky: it would serve in the next episode
+            used.step(1)  # repeated and sticky, it would fire in the next episode
         one, two = (env.reset(seed=seed)[0] for env in (used, fresh))
         frames, same = [one], [two]
         for _ in range(25):
@@ -158,7 +158,7 @@ def test_an_emulator_with_another_state_loads_the_rom_for_every_episode(monkeypa
     assert loads
 
 
-def test_a_gymnasium_that_draws_differently_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gymnasium_with_another_renderer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(car_racing, "_KNOWN", ("0123456789abcdef",))
     with pytest.raises(MissingPackage, match="--render gymnasium"):
         EnvConfig("CarRacing").make()
@@ -166,16 +166,16 @@ def test_a_gymnasium_that_draws_differently_is_refused(monkeypatch: pytest.Monke
 
 
 def test_a_changed_line_changes_the_digest() -> None:
-    assert sources.digest([play]) != sources.digest([compare])
+    assert source_digest([play]) != source_digest([compare])
 
 
-def test_fast_is_refused_where_there_is_no_fast_path() -> None:
-    with pytest.raises(UsageProblem, match="LunarLander, CarRacing have"):
+def test_fast_is_refused_where_no_fast_renderer_exists() -> None:
+    with pytest.raises(UsageProblem, match="LunarLander, CarRacing have one"):
         EnvConfig("Pong", render="fast").make()
 
 
 @pytest.mark.parametrize(("shape", "size"), [((60, 90, 3), 32), ((100, 40, 4), 37)])
-def test_a_patched_picture_is_the_whole_one_computed_again(shape: tuple[int, int, int], size: int) -> None:
+def test_a_patched_frame_equals_the_resized_image(shape: tuple[int, int, int], size: int) -> None:
     random = np.random.default_rng(0)
     resize = AreaResize(*shape, size)
     before = random.integers(0, 256, shape, np.uint8)

@@ -1,1 +1,1 @@
-"""Real environments: which there are, their pixels, and the labels behind the pixels."""
+"""Real environments: the known ones, their renderers, frames and labels."""

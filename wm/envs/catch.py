@@ -1,4 +1,4 @@
-"""Catch: a ball falls, a paddle moves left, stays or moves right. The smallest game that has to be seen to be played.
+"""Catch: a ball falls, a paddle moves left, stays or moves right. The smallest game that needs vision.
 
 Eight by eight cells of eight pixels. The ball starts in a random column, the paddle in the middle of the lowest row;
 after seven steps the episode ends with 1 if the ball was caught, else with -1. After Osband et al., "ActorCritic suite
@@ -15,7 +15,7 @@ CELLS, PIXELS = 8, 8
 
 
 class Catch(gym.Env[NDArray[np.uint8], Any]):
-    """Shows (64, 64, 3) uint8 frames; actions are left, stay, right."""
+    """Observations are (64, 64, 3) uint8 frames; actions are left, stay, right."""
 
     observation_space = gym.spaces.Box(0, 255, (CELLS * PIXELS, CELLS * PIXELS, 3), np.uint8)
     action_space = gym.spaces.Discrete(3)

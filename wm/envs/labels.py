@@ -1,7 +1,7 @@
-"""What an environment knows beyond its pixels: positions and speeds, for probes only, never for training.
+"""Labels: positions and speeds that an environment knows, for linear probes only, never for training.
 
-Atari positions are in pixels of the 210x160 screen, decoded from RAM and checked against the picture by a test; NaN
-means that the thing is not on the screen.
+Atari's are in pixels of the 210x160 screen, decoded from RAM; a test compares them with the screen. NaN means that the
+object is not on the screen.
 """
 
 import math
@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 
-ABOVE_THE_PICTURE = 1.42  # of LunarLander's y
-OUT_OF_SIGHT = 12.0  # from the middle of CarRacing's road, which is 13 wide; about 18 are seen to each side
+TOP_OF_FRAME = 1.42  # LunarLander's y above which the lander is not visible
+OUT_OF_SIGHT = 12.0  # from the middle of CarRacing's road, which is 13 wide; a frame shows about 18 to each side
 
 Reader = Callable[[Any], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Names of the labels, and how to get a reader of them: (unwrapped environment) -> (observation) -> values.
-    `hidden` are those that a single frame does not show, `velocities` those that tell a motion, `moving` those whose
-    difference from the row before is one. `within` bounds labels outside of which a reading means little: no linear
-    probe reads how a wreck has come to lie."""
+    """Names of the labels, and a factory of their readers: (unwrapped environment) -> (observation) -> values.
+
+    `hidden` labels are not visible in a single frame. `velocities` are labels that are velocities, `moving` those whose
+    difference from the previous row is one. `within` limits labels: rows outside are not probed, because no linear
+    probe decodes the angle of a crashed lander.
+    """
 
     names: tuple[str, ...]
     bind: Callable[[Any], Reader]
@@ -38,7 +40,7 @@ def _pong(env: Any) -> Reader:
         x, y = int(ram[49]), int(ram[54])
         ball = [x - 48.5, 0.9987 * y - 12.4] if y > 0 and 50 < x < 209 else [math.nan, math.nan]
         enemy = int(ram[50]) - 7.5
-        return [*ball, int(ram[51]) - 6.5, enemy if enemy > 26 else math.nan]  # between points it is parked above
+        return [*ball, int(ram[51]) - 6.5, enemy if enemy > 26 else math.nan]  # between points it is above the screen
 
     return read
 
@@ -60,7 +62,7 @@ def _observation(_: Any) -> Reader:
 def _lander(_: Any) -> Reader:
     def read(observation: Any) -> list[float]:
         x, y, vx, vy, angle, *rest = observation
-        if abs(x) > 1 or y > ABOVE_THE_PICTURE:
+        if abs(x) > 1 or y > TOP_OF_FRAME:
             x = y = angle = math.nan
         return [x, y, vx, vy, angle, *rest]
 
@@ -68,7 +70,7 @@ def _lander(_: Any) -> Reader:
 
 
 class _CarRacing:
-    """Keeps the track of the episode as an array."""
+    """Reads a car's labels; keeps the episode's track as an array."""
 
     def __init__(self, env: Any) -> None:
         self._env, self._track = env, None
@@ -83,8 +85,8 @@ class _CarRacing:
         x, y = hull.position
         nearest = int(np.argmin((self._road[:, 1] - x) ** 2 + (self._road[:, 2] - y) ** 2))
         beta, track_x, track_y = self._road[nearest].tolist()
-        # As seen from the car, whose axis is y: how far the road is to the right, and its angle, which is the same
-        # whether one drives along it or against it.
+        # In the car's coordinates, whose forward axis is y: the distance to the road on the right, and the road's
+        # angle, which is the same for both driving directions.
         offset = (track_x - x) * math.cos(hull.angle) + (track_y - y) * math.sin(hull.angle)
         heading = math.remainder(hull.angle - beta, math.pi)
         if math.hypot(track_x - x, track_y - y) > OUT_OF_SIGHT:

@@ -12,17 +12,17 @@ from wm.errors import UsageProblem
 
 
 class Renderer(Protocol):
-    """Shows the state of one environment."""
+    """Draws the state of one environment."""
 
     def begin(self) -> None:
         """A new episode has begun."""
 
     def frame(self, observation: Any) -> Frame:
-        """The picture after the step that gave `observation`, as (size, size, 3 or 1), owned by the caller."""
+        """The frame after the step that returned `observation`, (size, size, 3 or 1); the caller owns its memory."""
 
 
 class GymnasiumRenderer:
-    """The picture that gymnasium shows: its observation, or else what its `render` returns."""
+    """Gymnasium's image: the observation if `observed`, else what its `render` returns."""
 
     def __init__(self, env: gym.Env[Any, Any], size: int, observed: bool) -> None:
         self.env, self.size, self.observed = env, size, observed
@@ -32,22 +32,22 @@ class GymnasiumRenderer:
         """Nothing to prepare."""
 
     def frame(self, observation: Any) -> Frame:
-        """The picture, shrunk."""
-        picture = observation if self.observed else self.env.render()
-        if not isinstance(picture, np.ndarray) or picture.ndim != 3:
-            raise UsageProblem(f"{self.env} shows no pixels; expected an (H, W, 3) picture from render().")
-        if self._resize is None or self._resize.shape != picture.shape:
-            height, width, channels = picture.shape
+        """The image, shrunk."""
+        image = observation if self.observed else self.env.render()
+        if not isinstance(image, np.ndarray) or image.ndim != 3:
+            raise UsageProblem(f"{self.env} has no pixels; expected an (H, W, 3) image from render().")
+        if self._resize is None or self._resize.shape != image.shape:
+            height, width, channels = image.shape
             self._resize = AreaResize(height, width, channels, self.size)
-        return self._resize(picture)
+        return self._resize(image)
 
 
 class PixelEnv(gym.Env[Frame, Any]):
     """A gymnasium environment whose observations are (size, size, 3 or 1) uint8 frames from a renderer.
 
-    `observation` says what a frame shows (wm/envs/observation.py). With `action_repeat`, a step takes that many of the
-    environment's: their rewards add up, and the last image is observed. Where a probe is given, `info["labels"]` holds
-    what the environment knows beyond its pixels, for probes only.
+    `observation` is the transform of the renderer's images (wm/envs/observation.py). With `action_repeat`, a step takes
+    that many of the environment's: rewards add up, and the last image is observed. With a probe, `info["labels"]` holds
+    positions and speeds that the environment knows, for linear probes only.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class PixelEnv(gym.Env[Frame, Any]):
         for _ in range(self._repeat - 1):
             if terminated or truncated:
                 break
-            observation, more, terminated, truncated, info = self.env.step(action)
-            reward = float(reward) + float(more)
+            observation, next_reward, terminated, truncated, info = self.env.step(action)
+            reward = float(reward) + float(next_reward)
         return self._frame(observation), reward, terminated, truncated, self._labelled(info, observation)
 
     def close(self) -> None:

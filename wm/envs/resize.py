@@ -1,4 +1,4 @@
-"""Images shrunk to squares by exact area averaging.
+"""Resizing images to squares by exact area averaging.
 
 Small matrix products take a third of the time of Pillow's BOX filter (`python -m benchmarks resize_pong`).
 """
@@ -33,7 +33,7 @@ class AreaResize:
     """
 
     def __init__(self, height: int, width: int, channels: int, size: int, kept: int = 0) -> None:
-        """`kept` is how many of the channels come out (0: all)."""
+        """`kept` is the number of channels in the result (0: all)."""
         self.shape = (height, width, channels)
         self.size, self.kept = size, kept or channels
         self._tall, self._wide = _area_weights(height, size), _area_weights(width, size)
@@ -59,29 +59,29 @@ class AreaResize:
         flat = frame.reshape(height, width * channels)
         for number, rows in enumerate(self.sources):
             self._buffer[number] = flat[rows[0] : rows[0] + len(rows)]
-        return self._shrunk(self._rows, self._buffer).reshape(self.size, self.size, self.kept)
+        return self._resize(self._rows, self._buffer).reshape(self.size, self.size, self.kept)
 
-    def _shrunk(self, weights: NDArray[np.float32], source: NDArray[np.float32]) -> Frame:
+    def _resize(self, weights: NDArray[np.float32], source: NDArray[np.float32]) -> Frame:
         rows = np.matmul(weights, source)  # (bands, size / bands, width * channels)
         small = rows.reshape(rows.shape[0] * rows.shape[1] * self._blocks, -1) @ self._columns
         small += 0.5
         return small.astype(np.uint8)
 
     def bands(self, changed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The bands that average a source row in which something `changed`, (height, any number)."""
-        # From edge to edge; every other stretch is a band's, and the last band ends where the picture ends.
+        """The bands that average a source row with a change; `changed` is (height, any number)."""
+        # Between consecutive edges; every other interval is a band, and the last band ends with the image.
         touched: NDArray[np.bool_] = np.logical_or.reduceat(changed.ravel(), self._edges * changed.shape[1])[::2]
         return touched.nonzero()[0]
 
     def redo(self, small: Frame, bands: NDArray[np.int64], source: NDArray[np.uint8]) -> None:
-        """Compute some bands of `small` again from their source rows, (len(bands), span, width, C)."""
+        """Recompute bands of `small` from their source rows, (len(bands), span, width, C)."""
         buffer = self._buffer[: len(bands)]
         buffer[:] = source.reshape(buffer.shape)
         by_band = small.reshape(len(self.sources), -1)
-        by_band[bands] = self._shrunk(self._rows[bands], buffer).reshape(len(bands), -1)
+        by_band[bands] = self._resize(self._rows[bands], buffer).reshape(len(bands), -1)
 
     def patch(self, small: Frame, frame: Frame, changed: tuple[int, int, int, int]) -> None:
-        """Compute again what `small` shows of the rectangle (left, top, width, height) of `frame`."""
+        """Recompute the part of `small` that the rectangle (left, top, width, height) of `frame` covers."""
         left, top, wide, tall = changed
         rows, ys = _covered(top, tall, self.shape[0], self.size)
         columns, xs = _covered(left, wide, self.shape[1], self.size)

@@ -1,9 +1,9 @@
-"""Atari, begun faster. Gymnasium's way to seed an episode is to load the ROM again, which takes as long as 300 steps.
+"""Atari with a faster reset. Gymnasium loads the ROM again to seed an episode, which takes as long as 300 steps.
 
-What a load with another seed changes is the seed of the emulator's random numbers alone. So the state after the first
-load is kept, and an episode begins by restoring it with the random numbers of its own seed put in. Whether that is
-the very state a load would give is checked on the first one, where both are known; a test compares whole episodes
-with gymnasium's. Where the check fails (another emulator), every episode loads the ROM, as in gymnasium.
+Another seed changes only the state of the emulator's random generators. So the state after the first load is kept, and
+a reset restores it with the generators of the new seed. The first load checks that this gives the same state as the
+ROM does; a test compares whole episodes with gymnasium's. If the check fails, as with another version of the emulator,
+every reset loads the ROM.
 """
 
 import re
@@ -17,19 +17,22 @@ from numpy.typing import NDArray
 
 from wm.envs.resize import AreaResize, Frame
 
-_TOTAL = 24  # where a state holds the size of what follows that number
-_NOOPS = 16  # frames after which a held action has been let go, sticky or not
-# A Mersenne Twister as C++ writes it: 624 words and a position. The emulator's own comes first, the seeded one last.
+_TOTAL = 24  # offset in a state of the number of bytes that follow
+_NOOPS = 16  # frames after which the previous episode's action is no longer repeated, sticky or not
+# A Mersenne Twister as C++ writes it: 624 words and a position. The first one is the emulator's; the last is seeded.
 _TWISTER = re.compile(rb"(?:\d+ ){624}\d+")
 
 
 class Atari(AtariEnv):
-    """Gymnasium's, but a seeded reset restores a state instead of loading the ROM, and the observation is the screen
-    in color numbers, in one buffer that is drawn into again and again: the renderer reads it before the next step."""
+    """Gymnasium's environment, but a seeded reset restores a state instead of loading the ROM.
 
-    _first: bytes | None = None  # the state after the first load, and what it shows
+    The observation is the screen in palette indices, in one buffer that every step overwrites; the renderer reads it
+    before the next step.
+    """
+
+    _first_state: bytes | None = None  # after the first load of the ROM
     _first_screen: NDArray[np.uint8]
-    _fits = False
+    _can_seed = False  # whether `_seeded` gives the state of a load
     _screen: NDArray[np.uint8] | None = None
 
     def _get_obs(self) -> NDArray[np.uint8]:
@@ -39,41 +42,41 @@ class Atari(AtariEnv):
         return self._screen
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        if seed is None or self._first is None or not self._fits:
+        if seed is None or self._first_state is None or not self._can_seed:
             screen, info = super().reset(seed=seed, options=options)
-            if seed is not None and self._first is None:
-                self._first, self._first_screen = self.ale.cloneState(include_rng=True).serialize(), screen.copy()
-                self._fits = _seeded(self._first, info["seeds"][1]) == self._first
+            if seed is not None and self._first_state is None:
+                self._first_state, self._first_screen = self.ale.cloneState(include_rng=True).serialize(), screen.copy()
+                self._can_seed = _seeded(self._first_state, info["seeds"][1]) == self._first_state
             return screen, info
         gym.Env.reset(self, seed=seed, options=options)
         seeds = self.seed_game(seed)
-        self.ale.restoreState(ale_py.ALEState(self._first))
-        for _ in range(_NOOPS):  # the action held is no part of a state
+        self.ale.restoreState(ale_py.ALEState(self._first_state))
+        for _ in range(_NOOPS):  # the action being repeated is no part of a state
             self.ale.act(0)
-        self.ale.restoreState(ale_py.ALEState(_seeded(self._first, seeds[1])))
+        self.ale.restoreState(ale_py.ALEState(_seeded(self._first_state, seeds[1])))
         assert self._screen is not None
-        self._screen[:] = self._first_screen  # nor is the screen
+        self._screen[:] = self._first_screen  # neither is the screen
         return self._screen, {**self._get_info(), "seeds": seeds}
 
 
 def _seeded(state: bytes, seed: int) -> bytes:
-    """`state` with the random numbers of `seed`, as if the ROM had been loaded with it; empty if it cannot be told."""
-    found = list(_TWISTER.finditer(state))
-    if not found:
+    """`state` with the random generator of `seed`, as after a load of the ROM; empty if it has no generator."""
+    generators = list(_TWISTER.finditer(state))
+    if not generators:
         return b""
     twister = np.random.MT19937()
     twister._legacy_seeding(int(seed))
     key = twister.state["state"]["key"].tolist()
     text = " ".join(map(str, [*key, 624])).encode()
-    start, end = found[-1].span()
+    start, end = generators[-1].span()
     total = len(state) - _TOTAL - 12 + len(text) - (end - start)
     changed = state[: start - 4] + len(text).to_bytes(4, "little") + text + state[end:]
     return changed[:_TOTAL] + total.to_bytes(4, "little") + changed[_TOTAL + 4 :]
 
 
 class AtariRenderer:
-    """Shrinks the emulator's screen. From one step to the next little of it changes, so only bands with a change are
-    looked up in the palette and averaged again."""
+    """Shrinks the emulator's screen. Little changes from one step to the next, so only bands with a change get new
+    colors and averages."""
 
     entry_point = Atari
 
@@ -81,29 +84,29 @@ class AtariRenderer:
         self._ale = env.ale
         height, width = env.ale.getScreenDims()
         self._resize = AreaResize(height, width, 4, size, kept=3)
-        # Red, green, blue and 255 as one number; 0 for a color not seen yet.
+        # Red, green, blue and 255 as one number; 0 where the color is not known yet.
         self._palette = np.zeros(256, np.uint32)
-        self._before = np.zeros((height, width), np.uint8)
-        self._small = np.zeros((size, size, 3), np.uint8)
+        self._previous = np.zeros((height, width), np.uint8)
+        self._frame = np.zeros((size, size, 3), np.uint8)
 
     def begin(self) -> None:
         """Nothing to prepare."""
 
     def frame(self, observation: NDArray[np.uint8]) -> Frame:
-        """The picture as (size, size, 3)."""
-        bands = self._resize.bands(observation.view(np.uint64) != self._before.view(np.uint64))
+        """The frame as (size, size, 3)."""
+        bands = self._resize.bands(observation.view(np.uint64) != self._previous.view(np.uint64))
         if len(bands):
-            self._before[:] = observation
+            self._previous[:] = observation
             source = observation[self._resize.sources[bands]]
             colors = self._palette.take(source)
             if not colors.all():
                 self._learn_palette(observation)
                 colors = self._palette.take(source)
-            self._resize.redo(self._small, bands, colors.view(np.uint8))
-        return self._small.copy()
+            self._resize.redo(self._frame, bands, colors.view(np.uint8))
+        return self._frame.copy()
 
     def _learn_palette(self, observation: NDArray[np.uint8]) -> None:
-        """The emulator tells the colors of a screen, not of its palette."""
+        """The emulator has no call for its palette, only for the colors of a screen."""
         colors = np.full((*observation.shape, 4), 255, np.uint8)
         colors[..., :3] = self._ale.getScreenRGB()
         self._palette[observation] = colors.view(np.uint32)[..., 0]

@@ -1,4 +1,4 @@
-"""Where the polygons of Box2D bodies are, all at once. Box2D's own Python objects take a microsecond a corner."""
+"""Polygons of Box2D bodies in world coordinates, all in one step. Box2D's Python objects take 1 us per corner."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 
 class Polygons:
-    """The polygons of some bodies in the order of their fixtures. `spans` has (body, slice of corners) for each."""
+    """The polygons of several bodies, in the order of their fixtures.
+
+    `spans` has (number of the body, slice of corners) for each polygon, `owners` the body of each corner.
+    """
 
     def __init__(self, bodies: Sequence[Any]) -> None:
         self.bodies = list(bodies)
@@ -26,13 +29,13 @@ class Polygons:
         """(bodies, 4): cosine, sine, x, y."""
         return np.array([(t.q.c, t.q.s, *t.position) for t in (body.transform for body in self.bodies)], np.float32)
 
-    def placed(self, poses: NDArray[np.float32]) -> NDArray[np.float64]:
-        """(corners, 2) in the world."""
-        return placed(self.corners, poses[self.owners])
+    def world_corners(self, poses: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(corners, 2) in world coordinates."""
+        return transformed(self.corners, poses[self.owners])
 
 
-def placed(corners: NDArray[np.float32], poses: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Corners of a body in the world. In single precision like Box2D, so that the same pixels are drawn."""
+def transformed(corners: NDArray[np.float32], poses: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Corners, each by its body's pose. In single precision like Box2D, so that the same pixels are drawn."""
     c, s, x, y = poses.T
     u, v = corners.T
     return np.stack([(c * u - s * v) + x, (s * u + c * v) + y], axis=1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""CartPole and Acrobot, drawn faster: gymnasium's own calls, but only what moves is drawn and shrunk again."""
+"""Faster renderers for CartPole and Acrobot: gymnasium's calls, but only what moves is drawn and shrunk again."""
 
 import math
 from typing import Any
@@ -9,8 +9,8 @@ from gymnasium.envs.classic_control import acrobot, cartpole
 from numpy.typing import NDArray
 from pygame import gfxdraw
 
-from wm.envs.renderers import source_check as sources
 from wm.envs.renderers.canvas import Canvas
+from wm.envs.renderers.source_check import require_known_source
 from wm.envs.resize import Frame
 
 _KNOWN_CARTPOLE = ("5d81c77bd3758a23",)  # gymnasium 1.4.0
@@ -25,14 +25,14 @@ class CartPoleRenderer:
     entry_point = None
 
     def __init__(self, env: cartpole.CartPoleEnv, size: int) -> None:
-        sources.require("CartPole", (cartpole.CartPoleEnv.render,), _KNOWN_CARTPOLE)
+        require_known_source("CartPole", (cartpole.CartPoleEnv.render,), _KNOWN_CARTPOLE)
         self.env = env
-        self._scene = Canvas(env.screen_width, env.screen_height, size)
+        self._canvas = Canvas(env.screen_width, env.screen_height, size)
         self._scale = env.screen_width / (env.x_threshold * 2)
 
     def begin(self) -> None:
         """A new episode has begun."""
-        self._scene.begin(self._draw_ground)
+        self._canvas.set_background(self._draw_ground)
 
     def _draw_ground(self, surface: pygame.Surface) -> None:
         surface.fill(_WHITE)
@@ -42,21 +42,21 @@ class CartPoleRenderer:
         gfxdraw.hline(surface, 0, self.env.screen_width, 100, _BLACK)
 
     def frame(self, observation: Any) -> Frame:
-        """The picture as (size, size, 3)."""
-        scene, state = self._scene, np.asarray(self.env.state)
-        scene.wipe()
+        """The frame as (size, size, 3)."""
+        canvas, state = self._canvas, np.asarray(self.env.state)
+        canvas.clear()
         x, y = state[0] * self._scale + self.env.screen_width / 2.0, 100
         cart = np.array([(x - 25.0, y - 15.0), (x - 25.0, y + 15.0), (x + 25.0, y + 15.0), (x + 25.0, y - 15.0)])
         length = self._scale * 2 * self.env.length
         pole = np.array([(-5.0, -5.0), (-5.0, length - 5.0), (5.0, length - 5.0), (5.0, -5.0)])
-        pole = _turned(pole, -state[2]) + np.array([x, y + 7.5])
+        pole = _rotated(pole, -state[2]) + np.array([x, y + 7.5])
         corners = np.concatenate([cart, pole])
-        scene.drawing(corners.min(axis=0), corners.max(axis=0))
-        _fill(scene.canvas, cart, _BLACK)
-        _fill(scene.canvas, pole, (202, 152, 101))
-        _disc(scene.canvas, x, y + 7.5, 5, (129, 132, 203))
-        self._draw_rail(scene.canvas)
-        return scene.picture()
+        canvas.mark_changed(corners.min(axis=0), corners.max(axis=0))
+        _fill(canvas.surface, cart, _BLACK)
+        _fill(canvas.surface, pole, (202, 152, 101))
+        _disc(canvas.surface, x, y + 7.5, 5, (129, 132, 203))
+        self._draw_rail(canvas.surface)
+        return canvas.frame()
 
 
 class AcrobotRenderer:
@@ -65,14 +65,14 @@ class AcrobotRenderer:
     entry_point = None
 
     def __init__(self, env: acrobot.AcrobotEnv, size: int) -> None:
-        sources.require("Acrobot", (acrobot.AcrobotEnv.render,), _KNOWN_ACROBOT)
+        require_known_source("Acrobot", (acrobot.AcrobotEnv.render,), _KNOWN_ACROBOT)
         self.env = env
-        self._scene = Canvas(env.SCREEN_DIM, env.SCREEN_DIM, size)
+        self._canvas = Canvas(env.SCREEN_DIM, env.SCREEN_DIM, size)
         self._scale = env.SCREEN_DIM / (2 * (env.LINK_LENGTH_1 + env.LINK_LENGTH_2 + 0.2))
 
     def begin(self) -> None:
         """A new episode has begun."""
-        self._scene.begin(self._draw_goal)
+        self._canvas.set_background(self._draw_goal)
 
     def _draw_goal(self, surface: pygame.Surface) -> None:
         surface.fill(_WHITE)
@@ -81,10 +81,10 @@ class AcrobotRenderer:
         pygame.draw.line(surface, _BLACK, start, end)
 
     def frame(self, observation: Any) -> Frame:
-        """The picture as (size, size, 3)."""
-        scene, scale, middle = self._scene, self._scale, self.env.SCREEN_DIM / 2
+        """The frame as (size, size, 3)."""
+        canvas, scale, middle = self._canvas, self._scale, self.env.SCREEN_DIM / 2
         first, second = np.asarray(self.env.state)[:2]
-        scene.wipe()
+        canvas.clear()
         elbow = (
             self.env.LINK_LENGTH_1 * math.sin(first) * scale + middle,
             -self.env.LINK_LENGTH_1 * math.cos(first) * scale + middle,
@@ -96,24 +96,24 @@ class AcrobotRenderer:
         for joint, angle, length in zip(joints, angles, (self.env.LINK_LENGTH_1, self.env.LINK_LENGTH_2), strict=True):
             reach = length * scale
             outline = np.array([(0, -thick), (0, thick), (reach, thick), (reach, -thick)])
-            links.append(_turned(outline, angle) + joint)
-        reached = np.concatenate([*links, np.array(joints) - thick, np.array(joints) + thick])
-        scene.drawing(reached.min(axis=0), reached.max(axis=0))
+            links.append(_rotated(outline, angle) + joint)
+        extent = np.concatenate([*links, np.array(joints) - thick, np.array(joints) + thick])
+        canvas.mark_changed(extent.min(axis=0), extent.max(axis=0))
         for link, (x, y) in zip(links, joints, strict=True):
-            _fill(scene.canvas, link, (0, 204, 204))
-            _disc(scene.canvas, x, y, int(thick), (204, 204, 0))
-        return scene.picture()
+            _fill(canvas.surface, link, (0, 204, 204))
+            _disc(canvas.surface, x, y, int(thick), (204, 204, 0))
+        return canvas.frame()
 
 
-def _turned(points: NDArray[np.floating], angle: float) -> NDArray[np.floating]:
+def _rotated(points: NDArray[np.floating], angle: float) -> NDArray[np.floating]:
     cos, sin = math.cos(angle), math.sin(angle)
     return points @ np.array([[cos, sin], [-sin, cos]])
 
 
 def _fill(surface: pygame.Surface, points: NDArray[np.floating], color: Color) -> None:
-    listed = points.tolist()
-    gfxdraw.aapolygon(surface, listed, color)
-    gfxdraw.filled_polygon(surface, listed, color)
+    corners = points.tolist()
+    gfxdraw.aapolygon(surface, corners, color)
+    gfxdraw.filled_polygon(surface, corners, color)
 
 
 def _disc(surface: pygame.Surface, x: float, y: float, radius: int, color: Color) -> None:

@@ -1,8 +1,8 @@
-"""LunarLander, drawn faster. Gymnasium draws 600 by 400 pixels anew for every step and copies them twice.
+"""A faster renderer for LunarLander. Gymnasium draws 600 by 400 pixels at every step and copies them twice.
 
-The moon and its flags do not change within an episode: they are drawn and shrunk once. What moves is drawn over them
-as gymnasium draws it. Fast: the same on a canvas of a third of the size, without antialiasing. Physics, rewards and
-random numbers are gymnasium's.
+Exact: the moon and its flags do not change within an episode, so they are drawn and shrunk once. The lander and its
+particles are drawn over them with gymnasium's calls. Fast: the same on a canvas of a third of the size, without
+antialiasing. Physics, rewards and random numbers are gymnasium's.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ import pygame
 from gymnasium.envs.box2d import lunar_lander
 from pygame import gfxdraw
 
-from wm.envs.renderers import source_check as sources
 from wm.envs.renderers.box2d import Polygons
 from wm.envs.renderers.canvas import Canvas
+from wm.envs.renderers.source_check import require_known_source
 from wm.envs.resize import Frame
 
 _DRAWING = (
@@ -24,51 +24,51 @@ _DRAWING = (
     lunar_lander.LunarLander._clean_particles,
 )
 _KNOWN = ("05ee26f78580c4c2",)  # gymnasium 1.4.0
-_FLAGS_DRAWN = 3  # gymnasium draws them again after every shape, and their soft edges grow opaque
+_FLAGS_DRAWN = 3  # gymnasium draws the flags after every shape, and their antialiased edges become opaque
 
 
 class LunarLanderRenderer:
-    """Draws the state of a LunarLander that was made with a render mode. `fast` uses a third of the canvas."""
+    """Draws the state of a LunarLander with a render mode. `fast` draws at a third of the size."""
 
     entry_point = None
 
     def __init__(self, env: lunar_lander.LunarLander, size: int, fast: bool) -> None:
-        sources.require("LunarLander", _DRAWING, _KNOWN)
+        require_known_source("LunarLander", _DRAWING, _KNOWN)
         self.env, self.fast = env, fast
         self._shrink = 3 if fast else 1
         self._scale = lunar_lander.SCALE / self._shrink
-        self._scene = Canvas(lunar_lander.VIEWPORT_W // self._shrink, lunar_lander.VIEWPORT_H // self._shrink, size)
+        self._canvas = Canvas(lunar_lander.VIEWPORT_W // self._shrink, lunar_lander.VIEWPORT_H // self._shrink, size)
 
     def begin(self) -> None:
-        """A new episode has begun: the moon is another one."""
-        self._scene.begin(self._draw_moon)
+        """A new episode has begun, with another moon."""
+        self._canvas.set_background(self._draw_moon)
         self._lander = Polygons(self.env.drawlist)
 
     def frame(self, observation: Any) -> Frame:
-        """The picture as (size, size, 3)."""
-        scene, particles = self._scene, self.env.particles
+        """The frame as (size, size, 3)."""
+        canvas, particles = self._canvas, self.env.particles
         self._age_particles()
-        scene.wipe()
-        corners = self._lander.placed(self._lander.poses()).astype(np.float32) * np.float32(self._scale)
-        sparks = np.array([tuple(particle.position) for particle in particles]).reshape(-1, 2) * self._scale
-        everything = np.concatenate([corners, sparks])
-        drawn = scene.drawing(everything.min(axis=0), everything.max(axis=0))
-        for particle, center in zip(particles, sparks.tolist(), strict=True):
+        canvas.clear()
+        corners = self._lander.world_corners(self._lander.poses()).astype(np.float32) * np.float32(self._scale)
+        particle_centers = np.array([tuple(particle.position) for particle in particles]).reshape(-1, 2) * self._scale
+        points = np.concatenate([corners, particle_centers])
+        changed = canvas.mark_changed(points.min(axis=0), points.max(axis=0))
+        for particle, center in zip(particles, particle_centers.tolist(), strict=True):
             radius = max(particle.fixtures[0].shape.radius * self._scale, 1)
-            pygame.draw.circle(scene.canvas, particle.color2, center, radius)
-        points = corners.tolist()
+            pygame.draw.circle(canvas.surface, particle.color2, center, radius)
+        outlines = corners.tolist()
         for number, span in self._lander.spans:
             body = self._lander.bodies[number]
-            pygame.draw.polygon(scene.canvas, body.color1, points[span])
-            self._outline(scene.canvas, points[span], body.color1)
+            pygame.draw.polygon(canvas.surface, body.color1, outlines[span])
+            self._outline(canvas.surface, outlines[span], body.color1)
             if not self.fast:
-                pygame.draw.aalines(scene.canvas, body.color2, True, points[span])
-        if drawn.colliderect(self._flags):
-            self._draw_flags(scene.canvas)
-        return scene.picture()
+                pygame.draw.aalines(canvas.surface, body.color2, True, outlines[span])
+        if changed.colliderect(self._flags):
+            self._draw_flags(canvas.surface)
+        return canvas.frame()
 
     def _age_particles(self) -> None:
-        """What gymnasium's render does to the sparks of the engines, beside drawing them."""
+        """What gymnasium's render does to the engines' particles besides drawing them."""
         for particle in self.env.particles:
             particle.ttl -= 0.15
             bright = int(max(0.2, 0.15 + particle.ttl) * 255)

@@ -1,4 +1,4 @@
-"""Whether gymnasium's code is still the code that our own drawing was written after."""
+"""A check that gymnasium's source is the version that our renderers reproduce."""
 
 import hashlib
 import inspect
@@ -9,19 +9,19 @@ from typing import Any
 from wm.errors import MissingPackage
 
 
-def digest(functions: Sequence[Callable[..., Any]]) -> str:
+def source_digest(functions: Sequence[Callable[..., Any]]) -> str:
     """Sixteen hex digits of the functions' source."""
     text = "".join(inspect.getsource(function) for function in functions)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def require(name: str, functions: Sequence[Callable[..., Any]], known: Sequence[str]) -> None:
-    """Raise MissingPackage unless the functions' source is one of the known ones.
+def require_known_source(name: str, functions: Sequence[Callable[..., Any]], digests: Sequence[str]) -> None:
+    """Raise MissingPackage unless the functions' source has one of the digests.
 
-    What we override follows gymnasium line by line. If gymnasium changes a line, ours would be subtly wrong.
+    Our renderers follow gymnasium line by line. If gymnasium changes a line, their frames would be subtly wrong.
     """
-    if digest(functions) not in known:
+    if source_digest(functions) not in digests:
         raise MissingPackage(
-            f"gymnasium {version('gymnasium')} draws {name} in a way that our exact drawing was not checked against; "
+            f"gymnasium {version('gymnasium')} draws {name} in a way that our exact renderer was not tested against; "
             "use --render gymnasium, which is slower, or `pip install gymnasium==1.4.0`."
         )
