@@ -43,7 +43,7 @@ def compare(folder: Path) -> None:
     worst = {"disk": 1.0, "memory": 1.0, "seconds": 1.0}
     print(f"{'stage':34}{'time':>18}{'memory':>18}{'disk':>20}", file=sys.stderr)
     for env, stages in plans.items():
-        took = json.loads((folder / "runs" / env / "curriculum.json").read_text())["took"]
+        took = json.loads((folder / "runs" / env / "curriculum.json").read_text())["usage"]
         foretold = sum(plan["disk_bytes"] for plan in stages)
         happened = sum(took[f"{env} {plan['stage']}"]["disk"] for plan in stages)
         for plan in stages:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.datasets import dataset
 from benchmarks.measure import report
-from stages.options import Sources
+from stages.options import read_sources
 from stages.session import Session
 from stages.train_vae import train_vae
 from wm.settings import VaeSettings
@@ -21,7 +21,7 @@ STEPS, WARM_UP = 20_000, 2_000
 
 def main() -> None:
     held = dataset("Pong", 16, "sticky")
-    settings, _ = Sources(preset="quick").resolve("train-vae", VaeSettings, "Pong")
+    settings, _ = read_sources("quick").resolve("train-vae", VaeSettings, "Pong")
     settings = replace(settings, steps=STEPS, validate_every=2000, patience=0)
     run = Path(held.path).parent / "memory"
     result = train_vae(Session("Pong", data=(held.path,), run=run, device="cpu"), settings)

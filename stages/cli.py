@@ -1,35 +1,119 @@
-"""The whole command line on one page. A stage is imported inside its command, so that help answers at once."""
+"""The command line on one page: a table of commands, each imported when it is called, so that help answers at once."""
 
-import os
+import importlib
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from stages import clean, compare, console, doctor, export, info, ls, memory, report, verify, view
-from stages.options import Sources, config_lines, settings_options, shared_options, size_limit
+from stages import console
+from stages.options import common_options, read_sources, require_known_variables, stage_command
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
-from wm.settings import (
-    CollectSettings,
-    ControllerSettings,
-    CurriculumSettings,
-    DreamerSettings,
-    DreamSettings,
-    EvaluateSettings,
-    MdnRnnSettings,
-    Settings,
-    VaeSettings,
-)
-from wm.units import format_duration
+from wm.settings import COMMANDS, CurriculumSettings
+from wm.settings.base import suggestion
+from wm.settings.sources import DEFAULT, FLAG, Given, Tables, curriculum_tables, given_settings, to_json, to_toml
+from wm.units import parse_size
 
 if TYPE_CHECKING:
     from stages.session import Session
-    from stages.stage import Plan, Result
 
-_SHARED = ("data", "run", "name", "seed", "device", "workers", "keep_current")
+
+class Entry(NamedTuple):
+    """A command in the table: its section of `wm --help` and its sentence there. A stage also has an example, shared
+    options that mean nothing `without` effect, and whether it `trains`; the other commands are in their modules."""
+
+    section: str
+    sentence: str
+    example: str = ""
+    without: tuple[str, ...] = ()
+    trains: bool = False
+    more: str = ""
+
+
+TABLE = {
+    "collect": Entry(
+        "Train", "Play episodes and store their frames, actions and rewards.", "--env Pong --episodes 50",
+        ("name", "device"),
+    ),
+    "train-vae": Entry(
+        "Train", "Train V, which compresses a frame into a latent z.", "--env Pong --latent 32", ("workers",), True
+    ),
+    "train-mdnrnn": Entry(
+        "Train", "Train M, which predicts the next z, the reward and the end.", "--env Pong --hidden 256",
+        ("workers",), True, "Encodes the episodes with V first, where that is not done.",
+    ),
+    "train-controller": Entry(
+        "Train", "Evolve C, a small policy on z and M's memory h.", "--env Pong --max-generations 60", ("device",),
+        True,
+    ),
+    "train-dreamer": Entry(
+        "Train", "Train a Dreamer: world model, actor and critic, while it plays.", "--env Catch --preset nano",
+        ("workers",), True,
+        "With --data it is first pretrained on episodes; with --steps 0, on them alone.",
+    ),
+    "curriculum": Entry(
+        "Train", "Run every stage for several environments.", "--preset quick --envs Pong,CarRacing",
+        ("env", "data", "run", "name"), True, "Stages that are up to date are skipped.",
+    ),
+    "evaluate": Entry(
+        "Measure", "Score an agent on test seeds in the unmodified environment.", "--env Pong --episodes 100",
+        ("data", "name", "seed", "device"), False, "The random policy is scored on the same seeds.",
+    ),
+    "dream": Entry(
+        "Measure", "Compare dreams with real episodes, in pictures and figures.", "--env Pong --temperature 1.0",
+        ("workers", "device"),
+    ),
+    "report": Entry("Measure", "Write a page about runs, finished or in progress."),
+    "compare": Entry("Measure", "Compare runs: scores, settings and curves."),
+    "memory": Entry("Measure", "Test whether the memory of a training grew."),
+    "ls": Entry("Inspect", "List datasets and artifacts."),
+    "info": Entry("Inspect", "Describe a dataset or an artifact."),
+    "view": Entry("Inspect", "Write a page with film strips of episodes."),
+    "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
+    "export": Entry("Inspect", "Write episodes as npz, Minari or mp4."),
+    "clean": Entry("Inspect", "Remove files that killed processes left."),
+    "doctor": Entry("Inspect", "Check Python, packages, memory, disk and environments."),
+    "help": Entry("Inspect", "Describe a command, or the common options."),
+}  # fmt: skip
+
+
+class LazyGroup(click.Group):
+    """Commands by the table; a module is imported when its command is called."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Every command."""
+        return list(TABLE)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """The command of that name; None if there is none."""
+        if name not in TABLE:
+            return None
+        if name == "help":
+            return help_command
+        if name in COMMANDS:
+            return _stage_command(name)
+        module = importlib.import_module(f"stages.{name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with a suggestion for a mistyped command."""
+        if args[0] not in TABLE and not args[0].startswith("-"):
+            raise UsageProblem(f"there is no command {args[0]!r}; {suggestion(args[0], TABLE)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, a section at a time."""
+        for section in dict.fromkeys(entry.section for entry in TABLE.values()):
+            with formatter.section(section):
+                formatter.write_dl(
+                    [(name, entry.sentence) for name, entry in TABLE.items() if entry.section == section]
+                )
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -40,271 +124,156 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
         context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
 @click.option(
     "-V", "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
     help="Show the version and exit.",
 )  # fmt: skip
-def wm() -> None:
-    """World models on the hardware people own.
+@click.pass_context
+def wm(context: click.Context) -> None:
+    """World models on laptops: V encodes frames, M predicts them, C acts on both.
 
     \b
-    One after the other, each finds what the one before made:
-      wm collect --env Pong          episodes    -> data/Pong.zarr
-      wm train-vae --env Pong        V           -> runs/Pong/vae
-      wm train-mdnrnn --env Pong     M           -> runs/Pong/mdnrnn
-      wm train-controller --env Pong C           -> runs/Pong/controller
-      wm dream --env Pong            a dream     -> runs/Pong/dream
-      wm evaluate --env Pong         a score     -> runs/Pong/evaluation
-    Instead of V, M and C:
-      wm train-dreamer --env Pong    a Dreamer   -> runs/Pong/dreamer
-    Or all of them: wm curriculum. What came of it: wm report, compare, memory. What there is: wm ls, info, view,
-    verify, export, clean. Whether this machine has what it takes: wm doctor.
+    Each stage reads what the one before wrote:
+      wm collect --env Pong            episodes  data/Pong.zarr
+      wm train-vae --env Pong          V         runs/Pong/vae
+      wm train-mdnrnn --env Pong       M         runs/Pong/mdnrnn
+      wm train-controller --env Pong   C         runs/Pong/controller
+      wm evaluate --env Pong           a score   runs/Pong/evaluation
+    wm curriculum runs all of them. The same command resumes an interrupted run.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-class _Invocation:
-    """The shared options of one call, and what they become."""
+@click.command("help")
+@click.argument("topic", required=False)
+@click.pass_context
+def help_command(context: click.Context, topic: str | None) -> None:
+    """Describe a command, or with `options` the common options of the stages.
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        flag = click.get_current_context().get_parameter_source("preset") is ParameterSource.COMMANDLINE
-        if options["quick"] and flag and options["preset"] != "quick":
-            raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
-        preset = "quick" if options["quick"] else options["preset"]
-        self.sources = Sources(preset, options["config"], tuple(options["assignments"]))
-        self.as_json, self.dry_run = options["as_json"], options["dry_run"]
-        self.print_config = options["print_config"]
-        if options["quiet"]:
-            console.be_quiet()
-        self.stop = console.Stop()
-        from stages.session import Session
-
-        shared = {name: options[name] for name in _SHARED if name in options}
-        self.session = Session(
-            env=options.get("env", ""),
-            disk_limit=size_limit(options["disk_budget"]),
-            memory_limit=size_limit(options.get("memory_limit")),
-            snapshot=options.get("snapshot", False),
-            stop=self.stop,
-            **shared,
-        )
-
-    def show_config(self, settings: Settings, origin: dict[str, str]) -> None:
-        """Every setting, its value, and where it came from."""
-        lines = config_lines(settings, origin)
-        if self.as_json:
-            console.print_json({name: {"value": value, "source": source} for name, value, source in lines})
-        else:
-            click.echo(console.table(["setting", "value", "from"], lines))
-
-    def show_plans(self, plans: "list[Plan]") -> None:
-        """What would be done."""
-        if self.as_json:
-            console.print_json({"plan": [plan.as_json() for plan in plans]})
-        else:
-            click.echo("\n".join(str(plan) for plan in plans))
-
-    def show(self, result: "Result") -> None:
-        """What was done."""
-        if self.as_json:
-            console.print_json(result.as_json())
-            return
-        took = "" if result.status == "up to date" else f" in {format_duration(result.seconds)}"
-        click.echo(f"{result.path}: {result.status}{took}")
-        click.echo(result.table or f"  {result.summary}")
-        for picture in result.pictures:
-            click.echo(f"  {picture}")
-
-
-Stage = Callable[["Session", Any], "Result"]
-Planner = Callable[["Session", Any], "Plan"]
-
-
-def _run_stage(
-    command: str, group: type[Settings], options: dict[str, Any], find: Callable[[], tuple[Stage, Planner]]
-) -> None:
-    call = _Invocation(options)
-    flags = {name: value for name, value in options.items() if name in group.__dataclass_fields__}
-    settings, origin = call.sources.resolve(command, group, call.session.env, flags)
-    if call.print_config:
-        call.show_config(settings, origin)
-        return
-    stage, plan = find()
-    if call.dry_run:
-        call.show_plans([plan(call.session, settings)])
-        return
-    call.stop.install()
-    call.show(stage(call.session, settings))
-
-
-@wm.command()
-@shared_options("name", "device")
-@settings_options(CollectSettings)
-def collect(**options: Any) -> None:
-    """Play episodes and store their frames, actions and rewards.
-
-    Example: wm collect --env Pong --episodes 50
+    Example: wm help options
     """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import collect as stage
-
-        return stage.collect, stage.plan
-
-    _run_stage("collect", CollectSettings, options, find)
-
-
-@wm.command()
-@shared_options("workers", trains=True)
-@settings_options(VaeSettings)
-def train_vae(**options: Any) -> None:
-    """Train V, which compresses a frame into a latent z.
-
-    Example: wm train-vae --env Pong --latent 32
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import train_vae as stage
-
-        return stage.train_vae, stage.plan
-
-    _run_stage("train-vae", VaeSettings, options, find)
-
-
-@wm.command()
-@shared_options("workers", trains=True)
-@settings_options(MdnRnnSettings)
-def train_mdnrnn(**options: Any) -> None:
-    """Train M, which predicts the next z, the reward and the end. Encodes the episodes first if need be.
-
-    Example: wm train-mdnrnn --env Pong --hidden 256
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import train_mdnrnn as stage
-
-        return stage.train_mdnrnn, stage.plan
-
-    _run_stage("train-mdnrnn", MdnRnnSettings, options, find)
-
-
-@wm.command()
-@shared_options("device", trains=True)
-@settings_options(ControllerSettings)
-def train_controller(**options: Any) -> None:
-    """Evolve C, a linear policy on [mean z, h], in the real environment or in the dream.
-
-    Example: wm train-controller --env Pong --in real --max-generations 60
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import train_controller as stage
-
-        return stage.train_controller, stage.plan
-
-    _run_stage("train-controller", ControllerSettings, options, find)
-
-
-@wm.command()
-@shared_options("workers", "device")
-@settings_options(DreamSettings)
-def dream(**options: Any) -> None:
-    """Dream, and draw the dream beside reality.
-
-    Example: wm dream --env Pong --temperature 1.0
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import dream as stage
-
-        return stage.dream, stage.plan
-
-    _run_stage("dream", DreamSettings, options, find)
-
-
-@wm.command()
-@shared_options("workers", presets="dreamer", trains=True)
-@settings_options(DreamerSettings)
-def train_dreamer(**options: Any) -> None:
-    """Learn a world model, an actor and a critic while playing.
-
-    With --data, the world model first learns from collected episodes; with --steps 0, from them alone.
-
-    Example: wm train-dreamer --env Catch --preset nano
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import train_dreamer as stage
-
-        return stage.train_dreamer, stage.plan
-
-    _run_stage("train-dreamer", DreamerSettings, options, find)
-
-
-@wm.command()
-@shared_options("data", "name", "seed", "device")
-@settings_options(EvaluateSettings)
-def evaluate(**options: Any) -> None:
-    """Score the agent, and the random policy, on test seeds in the unmodified environment.
-
-    Example: wm evaluate --env Pong --episodes 100
-    """
-
-    def find() -> tuple[Stage, Planner]:
-        from stages import evaluate as stage
-
-        return stage.evaluate, stage.plan
-
-    _run_stage("evaluate", EvaluateSettings, options, find)
-
-
-@wm.command()
-@shared_options("env", "data", "run", "name", trains=True)
-@settings_options(CurriculumSettings)
-def curriculum(**options: Any) -> None:
-    """Run the whole chain for several environments; what is up to date is not done again.
-
-    Example: wm curriculum --preset quick --envs Pong,CarRacing
-    """
-    call = _Invocation(options)
-    flags = {name: value for name, value in options.items() if name in CurriculumSettings.__dataclass_fields__}
-    settings, origin = call.sources.resolve("curriculum", CurriculumSettings, "", flags)
-    if call.print_config:
-        call.show_config(settings, origin)
-        return
-    from stages import curriculum as stage
-    from stages.curriculum.estimate import estimate, table_of
-    from stages.curriculum.outcome import closing
-    from stages.curriculum.parallel import LEADER, leave_with_leader
-
-    part_of_another = LEADER in os.environ  # which estimated and reports for all
-    if call.dry_run or not part_of_another:
-        console.say("short probes, to tell what this will take here ...")
-        foreseen = estimate(call.session, settings, call.sources)
-        if call.dry_run:
-            if call.as_json:
-                console.print_json(foreseen.as_json())
-            else:
-                click.echo(table_of(foreseen))
-            return
-        console.say(table_of(foreseen))
-        foreseen.require()
-    call.stop.install()
-    leave_with_leader()
-    verdicts = stage.curriculum(call.session, settings, call.sources, click.get_current_context().obj)
-    pages = () if part_of_another else stage.summarize(verdicts)
-    if call.as_json:
-        told = {verdict.env: verdict.as_json() for verdict in verdicts}
-        console.print_json({"environments": told, "report": [str(page) for page in pages]})
+    group = context.parent
+    assert group is not None
+    if topic is None:
+        click.echo(group.get_help())
+    elif topic == "options":
+        click.echo(_help_on_options(context))
+    elif (command := wm.get_command(group, topic)) is not None:
+        click.echo(command.get_help(click.Context(command, group, topic)))
     else:
-        click.echo(closing(verdicts, pages))
-    for verdict in verdicts:
-        if verdict.failure is not None:
-            raise verdict.failure
+        raise UsageProblem(f"there is no help on {topic!r}; {suggestion(topic, ['options', *TABLE])}")
 
 
-for module in (ls, info, verify, view, report, compare, memory, export, clean, doctor):
-    wm.add_command(module.command)
+def _help_on_options(context: click.Context) -> str:
+    formatter = context.make_formatter()
+    formatter.write_text("Options that mean the same for every stage, with the variable that gives them too.")
+    formatter.write_paragraph()
+    formatter.write_dl(common_options(), col_max=26)
+    formatter.write_paragraph()
+    formatter.write_text(
+        "A value comes from the first of: flag, --set, WM_* variable, --config file, preset, default. The variable "
+        "of a setting names its stage: WM_TRAIN_VAE_STEPS. docs/settings.md lists all settings."
+    )
+    return formatter.getvalue().rstrip("\n")
+
+
+def _stage_command(name: str) -> click.Command:
+    entry = TABLE[name]
+    text = f"{entry.sentence} {entry.more}\n\nExample: wm {name} {entry.example}"
+    return stage_command(
+        name, COMMANDS[name], text, lambda **options: _run_stage(name, options), entry.without, entry.trains
+    )
+
+
+def _run_stage(name: str, options: dict[str, Any]) -> None:
+    """Resolve the settings, and run, plan or describe the stage."""
+    context = click.get_current_context()
+    require_known_variables()
+    if options["quiet"]:
+        console.be_quiet()
+    sources = read_sources(_preset(context, options), options["config"], options["set"], name)
+    session, group = _session(options), COMMANDS[name]
+    flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
+    settings, origin = sources.resolve(name, group, session.env, flags)
+    if options["print_config"]:
+        tables: Tables = {(): _common_values(context, session), (name,): given_settings(settings, origin)}
+        if isinstance(settings, CurriculumSettings):
+            tables |= curriculum_tables(settings, sources)
+        _print(to_json(tables) if options["as_json"] else to_toml(tables))
+        return
+    module = importlib.import_module(f"stages.{name.replace('-', '_')}")
+    if name == "curriculum":
+        module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])
+        return
+    if options["dry_run"]:
+        plan = module.plan(session, settings)
+        _print({"plan": [plan.as_json()]} if options["as_json"] else str(plan))
+        return
+    session.stop.install()
+    result = getattr(module, name.replace("-", "_"))(session, settings)
+    _print(result.as_json() if options["as_json"] else str(result))
+
+
+def _print(result: dict[str, Any] | str) -> None:
+    """A result on stdout: text for people, or one JSON object."""
+    if isinstance(result, str):
+        click.echo(result)
+    else:
+        console.print_json(result)
+
+
+def _preset(context: click.Context, options: Mapping[str, Any]) -> str | None:
+    typed = context.get_parameter_source("preset") is ParameterSource.COMMANDLINE
+    if options["quick"] and typed and options["preset"] != "quick":
+        raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
+    preset: str | None = "quick" if options["quick"] else options["preset"]
+    return preset
+
+
+def _session(options: Mapping[str, Any]) -> "Session":
+    from stages.session import Session
+
+    names = ("data", "run", "name", "seed", "device", "workers", "worker_timeout", "snapshot", "keep_current")
+    return Session(
+        env=options.get("env", ""),
+        disk_limit=_bytes(options["disk_budget"]),
+        memory_limit=_bytes(options.get("memory_limit")),
+        **{name: options[name] for name in names if name in options},
+    )
+
+
+def _bytes(text: str | None) -> int | None:
+    return None if text is None else parse_size(text)
+
+
+def _common_values(context: click.Context, session: "Session") -> dict[str, Given]:
+    """The options besides settings that can change what a command does, and where each came from."""
+    values = {
+        "env": session.env,
+        "data": [str(path) for path in session.data_paths],
+        "run": str(session.run_path),
+        "name": session.name,
+        "seed": session.seed,
+        "device": session.device,
+        "workers": session.workers,
+        "worker_timeout": session.worker_timeout,
+        "disk_budget": session.disk_limit,
+        "memory_limit": session.memory_limit,
+    }
+    sources = {ParameterSource.COMMANDLINE: FLAG, ParameterSource.DEFAULT_MAP: str(context.params["config"])}
+    given = {}
+    for option in context.command.params:
+        if option.name in values:
+            source = context.get_parameter_source(option.name)
+            variable = str(option.envvar) if source is ParameterSource.ENVIRONMENT else DEFAULT
+            given[option.name] = Given(values[option.name], sources.get(source, variable) if source else DEFAULT)
+    return given
 
 
 def _fail(message: str, code: int) -> int:
@@ -313,7 +282,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command line; returns the exit code. Only our own bugs show a traceback."""
+    """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
     try:
         words = sys.argv[1:] if arguments is None else arguments
         wm.main(words, prog_name="wm", standalone_mode=False, obj=words)

@@ -1,4 +1,4 @@
-"""The console: results on stdout, everything else on stderr; progress with an ETA; signals; exit codes."""
+"""The console: results on stdout, everything else on stderr; progress with an ETA; signals."""
 
 import json
 import os
@@ -10,27 +10,36 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from wm.errors import Stopped
 from wm.units import format_duration
 
-PLAIN_SECONDS = 10.0
+PLAIN_SECONDS = 10.0  # between lines of progress where stderr is no terminal
+SHORTEST_BAR = 10  # characters
 NARROWEST = 8  # characters of a column that wraps
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
-_manners: dict[str, Any] = {"quiet": False, "in_use": None}
+_options: dict[str, Any] = {"quiet": False, "usage": None}
 
 
 def be_quiet() -> None:
-    """Leave out progress and news; warnings, errors and results stay."""
-    _manners["quiet"] = True
+    """Leave out progress and messages; warnings, errors and results stay."""
+    _options["quiet"] = True
 
 
-def tell_in_use(told: Callable[[], str] | None) -> None:
-    """Let progress say what memory and disk are in use; None: no more."""
-    _manners["in_use"] = told
+def show_usage(usage: Callable[[], str] | None) -> None:
+    """Let progress show what `usage` returns, such as the memory in use; None: no more."""
+    _options["usage"] = usage
+
+
+def color(text: str, kind: str, stream: TextIO | None = None) -> str:
+    """`text` as a good, warning, bad or faint part of a result on `stream` (stdout unless given); plain where it is no
+    terminal and under NO_COLOR."""
+    if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=_COLOURS[kind])
 
 
 class Progress:
@@ -39,29 +48,58 @@ class Progress:
     def __init__(self, label: str, total: int, done: int, unit: str) -> None:
         self._label, self._total, self._unit = label, total, unit
         self._first = self._done = done
-        self._began = self._said = time.monotonic()
+        self._start_loss = ""
+        self._opened = self._written = time.monotonic()
         self._bar: Any = None
-        self._quiet = _manners["quiet"]
+        self._quiet = _options["quiet"]
         if sys.stderr.isatty() and not self._quiet:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=False)
+            shape = "{desc}: {percentage:3.0f}%|{bar}| {remaining}{postfix}"
+            self._bar = tqdm(
+                total=total,
+                initial=done,
+                desc=label,
+                dynamic_ncols=True,
+                leave=False,
+                bar_format=shape,
+                file=sys.stderr,
+            )
 
     def update(self, done: int, **figures: str) -> None:
-        """`done` of the total is done; `figures` are shown beside it."""
+        """`done` of the total is done. `figures` are shown with it, the most important ones first."""
         step, self._done = done - self._done, done
-        if _manners["in_use"] is not None:
-            figures["using"] = _manners["in_use"]()
+        texts = self._texts(figures)
         if self._bar is not None:
-            self._bar.set_postfix(figures, refresh=False)
+            # Never cut: the figures that do not fit are left out.
+            fixed = len(f"{self._label}: 100%|| 00:00:00") + SHORTEST_BAR
+            room = shutil.get_terminal_size().columns - 1 - fixed
+            self._bar.set_postfix_str(fitting(texts + self._rate(), room), refresh=False)
             self._bar.update(step)
             return
         now = time.monotonic()
-        if now - self._said >= PLAIN_SECONDS and done > self._first and not self._quiet:
-            self._said = now
-            left = (now - self._began) / (done - self._first) * (self._total - done)
-            shown = "".join(f", {name} {value}" for name, value in figures.items())
-            say(f"{self._label}: {done}/{self._total} {self._unit}{shown}, about {format_duration(left)} left")
+        if now - self._written >= PLAIN_SECONDS and done > self._first and not self._quiet:
+            self._written = now
+            left = (now - self._opened) / (done - self._first) * (self._total - done)
+            parts = [f"{self._label}: {done}/{self._total} {self._unit}", *texts, f"about {format_duration(left)} left"]
+            say(", ".join(parts))
+
+    def _texts(self, figures: Mapping[str, str]) -> list[str]:
+        """`loss 1408 (start 3000)`, and the other figures; a training that resumed does not know its start."""
+        texts = [f"{name.replace('_', ' ')} {value}" for name, value in figures.items()]
+        if "loss" in figures and self._first == 0:
+            self._start_loss = self._start_loss or figures["loss"]
+            texts[list(figures).index("loss")] += f" (start {self._start_loss})"
+        return texts + ([f"using {_options['usage']()}"] if _options["usage"] is not None else [])
+
+    def _rate(self) -> list[str]:
+        """`5.7 steps/s`, or `2.1 s/episode` where one takes longer than a second."""
+        done, seconds = self._done - self._first, time.monotonic() - self._opened
+        if done <= 0 or seconds <= 0:
+            return []
+        if done >= seconds:
+            return [f"{done / seconds:.3g} {self._unit}/s"]
+        return [f"{seconds / done:.3g} s/{self._unit.removesuffix('s')}"]
 
     def close(self) -> None:
         """Remove the bar."""
@@ -69,20 +107,33 @@ class Progress:
             self._bar.close()
 
 
+def fitting(texts: Sequence[str], room: int) -> str:
+    """The first of `texts` that fit into `room` characters together, each after a comma."""
+    shown = ""
+    for text in texts:
+        if len(shown) + len(text) + 2 > room:
+            break
+        shown += f", {text}"
+    return shown.removeprefix(", ")
+
+
 @contextmanager
 def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progress]:
     """A Progress that is closed at the end."""
-    shown = Progress(label, total, done, unit)
+    opened = Progress(label, total, done, unit)
     try:
-        yield shown
+        yield opened
     finally:
-        shown.close()
+        opened.close()
 
 
 def say(text: str) -> None:
-    """One line for people, on stderr, above a running bar."""
-    if _manners["quiet"] and not text.startswith(("warning", "stopping")):
+    """Write one line for people to stderr, above a bar."""
+    warning = text.startswith(("warning", "stopping"))
+    if _options["quiet"] and not warning:
         return
+    if warning:
+        text = color(text, "warning", sys.stderr)
     if sys.stderr.isatty():
         from tqdm import tqdm
 
@@ -91,16 +142,9 @@ def say(text: str) -> None:
         click.echo(text, err=True)
 
 
-def color(text: str, kind: str) -> str:
-    """`text` in the colour of good, warning, bad or faint; plain where stdout is no terminal and under NO_COLOR."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return click.style(text, fg=_COLOURS[kind])
-
-
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[str, str] | None = None) -> str:
     """Columns aligned by spaces, the header underlined, no wider than the terminal or COLUMNS: the widest columns wrap.
-    A cell whose text is in `kinds` has the colour of that kind. What a terminal would obey is not passed on."""
+    A cell whose text is in `kinds` has the colour of that kind. Control characters are replaced."""
     clean = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in [header, *rows]]
     widths = _fit([max(len(row[column]) for row in clean) for column in range(len(header))])
     lines: list[str] = []
@@ -152,7 +196,7 @@ def _wrap(cell: str, width: int) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """Exactly one JSON object on stdout."""
+    """Print exactly one JSON object to stdout."""
     click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
@@ -163,11 +207,11 @@ class Stop:
         self.signal: int | None = None
 
     def install(self) -> None:
-        """Take over both signals."""
+        """Handle both signals from now on."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._arrived)
+            signal.signal(number, self._handle)
 
-    def _arrived(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.signal is not None:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

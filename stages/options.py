@@ -1,244 +1,237 @@
-"""Options, presets and config files, all derived from wm/settings.py.
+"""Options of the command line and the sections of its help.
 
-Precedence: flag > WM_* variable > --config file > preset > default. Presets and config files are TOML with a table
-per command, within it a table per environment for what differs there, and within that a table `later` for what differs
-in later rounds of a curriculum.
+A stage's own options derive from its settings. The options that mean the same everywhere are declared here: where
+things are (--env, --data, --run, --name), and the common ones, which the help of a command names in one line.
 """
 
 import dataclasses
-import difflib
 import os
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from wm.errors import MissingInput, UsageProblem
-from wm.settings import COMMANDS, Settings
-from wm.settings.base import option_name, takes_none, value_type
-from wm.units import parse_size
+from wm.errors import UsageProblem
+from wm.runtime import WORKER_TIMEOUT
+from wm.settings import CURRICULA, Settings
+from wm.settings.base import Field, default_text, option_name, suggestion, value_type
+from wm.settings.sources import Sources, check_variables, parse_assignment, read_tables
 
 PRESETS = Path(__file__).parent / "presets"
-LATER = "later"  # the table of what differs in the rounds after the first
-F = TypeVar("F", bound=Callable[..., Any])
-S = TypeVar("S", bound=Settings)
-_TYPES: dict[Any, Any] = {int: int, float: float, str: str}
+INTERNAL = ("WM_LEADER",)  # set by `wm curriculum --jobs` for the processes it starts
+WHERE, COMMON = "Where", "Common options"
 
 
-def preset_names(of: str = "") -> list[str]:
-    """The presets that come with the package, with those that are `of` one command alone."""
-    own = (PRESETS / of).glob("*.toml") if of else ()
+class SectionOption(click.Option):
+    """An option with the section of the help it is listed in; hidden ones have none."""
+
+    def __init__(self, names: Sequence[str], section: str = "", **attributes: Any) -> None:
+        super().__init__(list(names), hidden=not section, **attributes)
+        self.section = section
+
+
+class SectionCommand(click.Command):
+    """Help in sections: the command's own options, where things are, and the names of the common options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one definition list a section, and one line for the common options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        common: list[str] = []
+        for option in self.get_params(ctx):
+            section = getattr(option, "section", "")
+            if section == COMMON:
+                common.append(option.opts[0])
+            elif section and (record := option.get_help_record(ctx)) is not None:
+                sections.setdefault(section, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records, col_max=24)
+        formatter.write_paragraph()
+        line = f"{COMMON}: {' '.join(common)}; see `wm help options`."
+        formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
+
+
+def preset_names(command: str = "") -> list[str]:
+    """The presets for all commands, and those of `command` alone."""
+    own = (PRESETS / command).glob("*.toml") if command else ()
     return sorted(path.stem for path in PRESETS.glob("*.toml")) + sorted(path.stem for path in own)
 
 
-def _preset_path(name: str) -> Path:
-    found = next(PRESETS.rglob(f"{name}.toml"), None)
-    assert found is not None, name  # the option offers those that are there
-    return found
+def read_sources(
+    preset: str | None = None, config: Path | None = None, assignments: Iterable[str] = (), command: str = ""
+) -> Sources:
+    """What gives the settings of `command` besides flags: these, and this process's WM_* variables."""
+    path = None
+    if preset is not None and (path := next(PRESETS.rglob(f"{preset}.toml"), None)) is None:
+        raise UsageProblem(f"--preset is {preset!r}; {suggestion(preset, preset_names())}")
+    variables = {name: value for name, value in os.environ.items() if name.startswith("WM_")}
+    return Sources(path, config, variables, tuple(parse_assignment(text, command) for text in assignments))
 
 
-def _preset_option(of: str = "") -> Callable[[F], F]:
-    return click.option(
-        "--preset", type=click.Choice(preset_names(of)), default=None, envvar="WM_PRESET",
-        help="A table of settings for how much time there is.",
-    )  # fmt: skip
+def require_known_variables() -> None:
+    """Raise UsageProblem for a WM_* variable that nothing reads: it is mistyped."""
+    unscoped = [str(option.envvar) for option in SHARED.values() if option.envvar]
+    check_variables(os.environ, [*unscoped, *INTERNAL])
 
 
-def settings_options(group: type[Settings]) -> Callable[[F], F]:
-    """Click options for every setting of `group` that has a flag. Unset ones arrive as None."""
-
-    def decorate(function: F) -> F:
-        for item in reversed(dataclasses.fields(group)):
-            if not item.metadata["section"]:
-                continue
-            shown = (
-                f"{item.metadata['sentence']}  [default: {item.default if item.default not in (None, '') else 'none'}]"
-            )
-            name = option_name(item)
-            if item.type is bool:
-                option = click.option(f"{name}/--no-{name[2:]}", item.name, default=None, help=shown)
-            else:
-                choices = item.metadata["choices"]
-                kind = click.Choice(choices) if choices else _TYPES[value_type(item)]
-                metavar = None if choices else value_type(item).__name__.upper()
-                option = click.option(name, item.name, type=kind, default=None, metavar=metavar, help=shown)
-            function = option(function)
-        return function
-
-    return decorate
+def settings_options(group: type[Settings]) -> list[click.Option]:
+    """An option for every setting of `group` that has a section. One that is not given arrives as None."""
+    options = [_setting_option(item) for item in dataclasses.fields(group) if item.metadata["section"]]
+    # TF32 is a setting without an option, but other trainers have the flag (docs/how-to.md).
+    if "tf32" in group.__dataclass_fields__:
+        options.append(SectionOption(["--tf32/--no-tf32", "tf32"], default=None))
+    return options
 
 
-_SHARED = {
-    "env": click.option(
-        "--env", required=True, envvar="WM_ENV",
+def _setting_option(item: Field) -> click.Option:
+    name, kind, choices = option_name(item), value_type(item), item.metadata["choices"]
+    attributes: dict[str, Any] = {"default": None, "section": item.metadata["section"]}
+    attributes["help"] = f"{item.metadata['sentence']} [{default_text(item)}]"
+    if kind is bool:
+        return SectionOption([f"{name}/--no-{name[2:]}", item.name], **attributes)
+    if item.name == "envs":
+        attributes["shell_complete"] = _complete_environments
+    metavar = "|".join(map(str, choices)) if choices else {int: "N", float: "X"}.get(kind, "TEXT")
+    return SectionOption(
+        [name, item.name], type=click.Choice(choices) if choices else kind, metavar=metavar, **attributes
+    )
+
+
+def _complete_environment(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
+    from wm.envs.registry import NAMED
+
+    return [CompletionItem(name) for name in NAMED if name.lower().startswith(start.lower())]
+
+
+def _complete_environments(context: click.Context, option: click.Parameter, start: str) -> list[CompletionItem]:
+    """Completes the last name of a list that is separated by commas."""
+    head, comma, last = start.rpartition(",")
+    lists = [] if comma else [CompletionItem(name) for name in CURRICULA if name.startswith(start)]
+    names = _complete_environment(context, option, last)
+    return lists + [CompletionItem(f"{head}{comma}{item.value}") for item in names]
+
+
+def _read_common(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Take common options from what stands above the tables of a --config file."""
+    if path is not None:
+        names = [name for name, each in SHARED.items() if not each.is_flag and name not in ("config", "set")]
+        given = {name: value for name, value in read_tables(path).items() if not isinstance(value, dict)}
+        for name in given:
+            if name.replace("-", "_") not in names:
+                raise UsageProblem(f"{path} has {name!r} above its tables; {suggestion(name, names)}")
+        context.default_map = {name.replace("-", "_"): value for name, value in given.items()}
+    return path
+
+
+def _require_positive(_: click.Context, option: click.Parameter, value: float) -> float:
+    if not value > 0:
+        raise UsageProblem(f"{option.opts[0]} is {value:g}; expected a number of seconds above 0.")
+    return value
+
+
+SHARED: dict[str, Any] = {
+    "env": SectionOption(
+        ["--env"], WHERE, required=True, envvar="WM_ENV", metavar="NAME", shell_complete=_complete_environment,
         help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, Catch, or any gymnasium id.",
     ),
-    "data": click.option(
-        "--data", type=click.Path(path_type=Path), multiple=True,
-        help="The dataset; V and M train on several, if given more than once  [default: data/<Env>.zarr]",
+    "data": SectionOption(
+        ["--data"], WHERE, type=click.Path(path_type=Path), multiple=True,
+        help="Dataset; V and M take several, each with its own --data. [data/<Env>.zarr]",
     ),
-    "run": click.option(
-        "--run", type=click.Path(path_type=Path), default=None,
-        help="Folder of the environment's artifacts  [default: runs/<Env>]",
+    "run": SectionOption(
+        ["--run"], WHERE, type=click.Path(path_type=Path), default=None,
+        help="Folder of the environment's artifacts. [runs/<Env>]",
     ),
-    "name": click.option("--name", default=None, help="Name of this variant of the artifact."),
-    "seed": click.option(
-        "--seed", type=click.IntRange(min=0), default=0, envvar="WM_SEED", show_default=True,
-        help="Everything random follows from it.",
+    "name": SectionOption(
+        ["--name"], WHERE, default=None, metavar="NAME", help="Name of the artifact, for variants. [the stage's]"
     ),
-    "device": click.option(
-        "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",
-        show_default=True, help="Where V and M train.",
+    "preset": SectionOption(
+        ["--preset"], COMMON, type=click.Choice(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
+        help="Settings for an amount of time: quick (minutes), laptop (hours), paper (days).",
     ),
-    "workers": click.option(
-        "--workers", type=click.IntRange(min=0), default=0, envvar="WM_WORKERS",
-        help="Processes that play; 0: one per core.",
+    "quick": SectionOption(["--quick"], is_flag=True),
+    "set": SectionOption(
+        ["--set", "set"], COMMON, multiple=True, metavar="NAME=VALUE",
+        help="Any setting; wm curriculum takes STAGE.NAME=VALUE, such as train-vae.latent=16.",
     ),
-    "preset": _preset_option(),
-    "quick": click.option("--quick", is_flag=True, help="The same as --preset quick."),
-    "config": click.option(
-        "--config", type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG",
-        help="A TOML file like the presets.",
+    "config": SectionOption(
+        ["--config"], COMMON, type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG", is_eager=True,
+        callback=_read_common, metavar="FILE", help="TOML file of settings, such as --print-config writes.",
     ),
-    "assignments": click.option(
-        "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any setting by name."
+    "seed": SectionOption(
+        ["--seed"], COMMON, type=click.IntRange(min=0), default=0, envvar="WM_SEED", metavar="N",
+        help="Seed of everything random. [0]",
     ),
-    "disk_budget": click.option(
-        "--disk-budget", default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
-        help="Bytes that may be used at the target, such as 500MB.",
+    "device": SectionOption(
+        ["--device"], COMMON, type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",
+        metavar="NAME", help="Device that trains V, M and the Dreamer: auto, cpu, cuda or mps. [auto]",
     ),
-    "keep_current": click.option(
-        "--keep-current", is_flag=True, help="Refuse to archive an artifact of another recipe."
+    "workers": SectionOption(
+        ["--workers"], COMMON, type=click.IntRange(min=0), default=0, envvar="WM_WORKERS", metavar="N",
+        help="Processes that play; 0: one per core. [0]",
     ),
-    "as_json": click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout."),
-    "quiet": click.option("--quiet", "-q", is_flag=True, help="Leave out progress; warnings and results stay."),
-    "dry_run": click.option("--dry-run", is_flag=True, help="Print the plan with estimates; write nothing."),
-    "print_config": click.option(
-        "--print-config", is_flag=True, help="Print every setting and where it came from."
+    "worker_timeout": SectionOption(
+        ["--worker-timeout"], COMMON, type=float, default=WORKER_TIMEOUT, envvar="WM_WORKER_TIMEOUT",
+        metavar="SECONDS", callback=_require_positive,
+        help=f"Replace a process that makes no step for this long. [{WORKER_TIMEOUT:g}]",
+    ),
+    "disk_budget": SectionOption(
+        ["--disk-budget"], COMMON, default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
+        help="Bytes that may be used at the target, such as 500MB. [none]",
+    ),
+    "memory_limit": SectionOption(
+        ["--memory-limit"], COMMON, default=None, envvar="WM_MEMORY_LIMIT", metavar="SIZE",
+        help="Memory of a training and its processes, such as 2GB; beyond it the training ends with a checkpoint. "
+        "[none]",
+    ),
+    "snapshot": SectionOption(
+        ["--snapshot"], COMMON, is_flag=True, help="Record twice what is in memory, for wm memory."
+    ),
+    "keep_current": SectionOption(
+        ["--keep-current"], COMMON, is_flag=True, help="Refuse to archive an artifact of another recipe."
+    ),
+    "dry_run": SectionOption(["--dry-run"], COMMON, is_flag=True, help="Print the plan with estimates; write nothing."),
+    "print_config": SectionOption(
+        ["--print-config"], COMMON, is_flag=True, help="Print every setting and its source, as a --config file."
+    ),
+    "as_json": SectionOption(["--json", "as_json"], COMMON, is_flag=True, help="Print one JSON object to stdout."),
+    "quiet": SectionOption(
+        ["--quiet", "-q"], COMMON, is_flag=True, help="Leave out progress; warnings and results stay."
     ),
 }  # fmt: skip
-_TRAINING = {
-    "memory_limit": click.option(
-        "--memory-limit", default=None, envvar="WM_MEMORY_LIMIT", metavar="SIZE",
-        help="Bytes of memory that a training and its processes may use, such as 2GB; it ends with a checkpoint.",
-    ),
-    "snapshot": click.option(
-        "--snapshot", is_flag=True, help="Write what is in memory twice, so that wm memory can tell what grew."
-    ),
-}  # fmt: skip
+_TRAINING_ONLY = ("memory_limit", "snapshot")
 
 
-def shared_options(*left_out: str, presets: str = "", trains: bool = False) -> Callable[[F], F]:
-    """Options that mean the same for every command, less those that would mean nothing for this one; `presets` are the
-    command's own, beside everybody's; one that `trains` can be held to some memory."""
-
-    def decorate(function: F) -> F:
-        for name, option in reversed((_SHARED | (_TRAINING if trains else {})).items()):
-            if name not in left_out:
-                function = (_preset_option(presets) if name == "preset" else option)(function)
-        return function
-
-    return decorate
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where settings come from besides flags."""
-
-    preset: str | None = None
-    config: Path | None = None
-    assignments: tuple[str, ...] = ()
-
-    def resolve(
-        self, command: str, group: type[S], env: str, flags: Mapping[str, Any] | None = None, later: bool = False
-    ) -> tuple[S, dict[str, str]]:
-        """The settings of a command for an environment, in a `later` round or not, and where each value came from."""
-        values: dict[str, Any] = {}
-        origin = {item.name: "default" for item in dataclasses.fields(group)}
-
-        def take(found: Mapping[str, Any], source: str) -> None:
-            for name, value in found.items():
-                item = _field(group, name, command)
-                values[item.name] = _convert(item, value, source)
-                origin[item.name] = source
-
-        if self.preset is not None:
-            take(_table(_preset_path(self.preset), command, env, later), f"preset {self.preset}")
-        if self.config is not None:
-            take(_table(self.config, command, env, later), str(self.config))
-        for item in dataclasses.fields(group):
-            for variable in (f"WM_{item.name.upper()}", f"WM_{command.upper().replace('-', '_')}_{item.name.upper()}"):
-                if variable in os.environ:
-                    take({item.name: os.environ[variable]}, variable)
-        for assignment in self.assignments:
-            name, equals, text = assignment.partition("=")
-            if not equals:
-                raise UsageProblem(f"--set is {assignment!r}; expected NAME=VALUE.")
-            take({name: text}, "--set")
-        for name, value in (flags or {}).items():
-            if value is not None:
-                take({name: value}, "flag")
-        return group(**values), origin
+def stage_command(
+    name: str,
+    group: type[Settings],
+    text: str,
+    callback: Callable[..., None],
+    without: Sequence[str] = (),
+    trains: bool = False,
+) -> click.Command:
+    """The command of a stage. `without` are shared options that mean nothing to it; one that `trains` can be held to an
+    amount of memory."""
+    left_out = {*without, *(() if trains else _TRAINING_ONLY)}
+    shared = {key: option for key, option in SHARED.items() if key not in left_out}
+    family = name.removeprefix("train-")
+    if (PRESETS / family).is_dir():
+        shared["preset"] = SectionOption(
+            ["--preset"], COMMON, type=click.Choice(preset_names(family)), default=None, envvar="WM_PRESET",
+            metavar="NAME", help=SHARED["preset"].help,
+        )  # fmt: skip
+    return SectionCommand(name, params=[*settings_options(group), *shared.values()], help=text, callback=callback)
 
 
-def _table(path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise MissingInput(
-            f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file."
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageProblem(f"config file {path} is not TOML: {error}.") from None
-    unknown = set(tables) - set(COMMANDS)
-    if unknown:
-        raise UsageProblem(f"{path} has a table for {sorted(unknown)[0]!r}; expected {', '.join(COMMANDS)}.")
-    table = tables.get(command, {})
-    own = table.get(env, {})
-    if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
-        raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; there is {LATER} within one.")
-    return _values(table) | _values(own) | (own.get(LATER, {}) if later else {})
-
-
-def _values(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if not isinstance(value, dict)}
-
-
-def _field(group: type[Settings], name: str, command: str) -> "dataclasses.Field[Any]":
-    fields = {item.name.rstrip("_"): item for item in dataclasses.fields(group)}
-    wanted = name.replace("-", "_").rstrip("_")
-    if wanted in fields:
-        return fields[wanted]
-    close = difflib.get_close_matches(wanted, fields, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(fields)}."
-    raise UsageProblem(f"{command} has no setting {name!r}; {hint}")
-
-
-def _convert(item: "dataclasses.Field[Any]", value: Any, source: str) -> Any:
-    if takes_none(item) and str(value).lower() in ("", "none"):
-        return None
-    if item.type is bool:
-        text = str(value).lower()
-        if text not in ("true", "false", "1", "0", "yes", "no"):
-            raise UsageProblem(f"{item.name} is {value!r} ({source}); expected true or false.")
-        return text in ("true", "1", "yes")
-    if isinstance(value, bool):
-        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {value_type(item).__name__}.")
-    try:
-        return _TYPES[value_type(item)](value)
-    except ValueError:
-        raise UsageProblem(f"{item.name} is {value!r} ({source}); expected {value_type(item).__name__}.") from None
-
-
-def size_limit(text: str | None) -> int | None:
-    """`--disk-budget` or `--memory-limit` in bytes."""
-    return None if text is None else parse_size(text)
-
-
-def config_lines(settings: Settings, origin: Mapping[str, str]) -> Sequence[tuple[str, str, str]]:
-    """(name, value, source) of every setting."""
-    values = dataclasses.asdict(settings)
-    return [(name.rstrip("_"), str(values[name]), origin[name]) for name in origin]
+def common_options() -> list[tuple[str, str]]:
+    """The common options and what they mean, for `wm help options`."""
+    context = click.Context(click.Command("wm"))
+    records = []
+    for option in SHARED.values():
+        if option.section == COMMON and (record := option.get_help_record(context)) is not None:
+            variable = f" ({option.envvar})" if option.envvar else ""
+            records.append((record[0], record[1] + variable))
+    return records

@@ -18,8 +18,8 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import MissingPackage, UsageProblem
-from wm.rollouts.workers import WORKER_TIMEOUT, Workers, open_workers
-from wm.runtime import Runtime
+from wm.rollouts.workers import Workers, open_workers
+from wm.runtime import WORKER_TIMEOUT, Runtime
 from wm.telemetry.usage import hold_to_device
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Session:
     name: str | None = None
     device: str = "auto"
     workers: int = 0
+    worker_timeout: float = WORKER_TIMEOUT
     disk_limit: int | None = None
     memory_limit: int | None = None
     snapshot: bool = False
@@ -100,7 +101,7 @@ class Session:
             stop_requested=lambda: self.stop.signal is not None,
             raise_if_stopped=self.stop.raise_if_stopped,
             workers=self.processes,
-            worker_timeout=_worker_timeout(),
+            worker_timeout=self.worker_timeout,
             memory_limit=self.memory_limit,
             memory_snapshots=self.snapshot,
         )
@@ -131,18 +132,6 @@ class Session:
             "command": shlex.join(["wm", *sys.argv[1:]]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-
-
-def _worker_timeout() -> float:
-    """Seconds without a sign of life after which a worker is replaced."""
-    text = os.environ.get("WM_WORKER_TIMEOUT", str(WORKER_TIMEOUT))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise UsageProblem(f"WM_WORKER_TIMEOUT is {text!r}; expected a number of seconds above 0.")
-    return seconds
 
 
 def pick_device(asked: str) -> str:

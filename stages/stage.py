@@ -88,6 +88,12 @@ class Result:
             "pictures": [str(path) for path in self.pictures],
         }
 
+    def __str__(self) -> str:
+        """For people: the artifact, what happened to it, and its figures."""
+        duration = "" if self.status == UP_TO_DATE else f" in {format_duration(self.seconds)}"
+        pictures = [f"  {picture}" for picture in self.pictures]
+        return "\n".join([f"{self.path}: {self.status}{duration}", self.table or f"  {self.summary}", *pictures])
+
 
 def plan_stage(stage: str, run: Run, estimate: Callable[[], Plan]) -> Plan:
     """The plan of an artifact: nothing to do, or `estimate` with the reason why a finished one is stale."""

@@ -148,7 +148,7 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
     with (
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, environment(**variables)),
-        mock.patch.dict(console._manners),
+        mock.patch.dict(console._options),
         mock.patch.object(Session, "runtime", runtime),
         contextlib.redirect_stdout(told),
         contextlib.redirect_stderr(said),

@@ -34,7 +34,7 @@ def wm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Path) -> None:
-    seed = int(os.environ.get("WM_TEST_SEED", "0"))
+    seed = int(os.environ.get("TINY_SEED", "0"))
     chance = random.Random(seed)
     kept: dict[str, str] = {}
     finished: dict[str, str] = {}
@@ -48,7 +48,7 @@ def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Pa
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             now = committed(tmp_path)
-            assert kept.items() <= now.items(), f"a committed episode is gone (WM_TEST_SEED={seed})"
+            assert kept.items() <= now.items(), f"a committed episode is gone (TINY_SEED={seed})"
             kept = now
             manifests = tmp_path.glob(f"runs/*/*/{manifest.NAME}")
             done = {str(path): path.read_text() for path in manifests if ".partial" not in str(path)}

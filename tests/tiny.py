@@ -36,11 +36,11 @@ if "Tiny-v0" not in gym.registry:
 
 
 class FragileEnv(TinyEnv):
-    """Tiny, but it breaks as the variable WM_TEST_BREAK says: `<how>:<seed or any>:<marker file>`, separated by commas.
+    """Tiny, but it breaks as the variable TINY_BREAK says: `<how>:<seed or any>:<marker file>`, separated by commas.
     The marker is made when it breaks; with a marker of its own, it breaks once. How: raise, die, hang."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        for fault in os.environ["WM_TEST_BREAK"].split(","):
+        for fault in os.environ["TINY_BREAK"].split(","):
             how, which, marker = fault.split(":")
             if which in ("any", str(seed)) and not (marker and Path(marker).exists()):
                 if marker:

@@ -9,12 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+WORKER_TIMEOUT = 120.0  # seconds without a step; the slowest environment takes seconds for one on a loaded machine
+
 
 class Progress(Protocol):
     """Shows how far a piece of work is."""
 
     def update(self, done: int, **figures: str) -> None:
-        """`done` of the total is done; `figures` are shown beside it."""
+        """`done` of the total is done. `figures` are shown with it, the most important ones first."""
 
 
 class ShowProgress(Protocol):
@@ -37,7 +39,7 @@ def _ignore(text: str) -> None:
     pass
 
 
-def _go_on() -> None:
+def _continue() -> None:
     pass
 
 
@@ -56,8 +58,8 @@ class Runtime:
     log: Callable[[str], None] = _ignore
     progress: ShowProgress = _show_nothing
     stop_requested: Callable[[], bool] = _never
-    raise_if_stopped: Callable[[], None] = _go_on
+    raise_if_stopped: Callable[[], None] = _continue
     workers: int = 0
-    worker_timeout: float = 120.0
+    worker_timeout: float = WORKER_TIMEOUT
     memory_limit: int | None = None
     memory_snapshots: bool = False

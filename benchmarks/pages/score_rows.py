@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from stages.options import Sources, preset_names
+from stages.options import preset_names, read_sources
 from wm.settings import ControllerSettings, CurriculumSettings
 
 Row = dict[str, Any]
@@ -59,8 +59,8 @@ def agent_of(run: Path, recipe: dict[str, Any], preset: str, env: str) -> str:
         return "dreamer"
     number = next((part.removeprefix(".") for part in run.suffixes if part.startswith(".round")), "round1")
     later = number != "round1"
-    expected = Sources(preset).resolve("train-controller", ControllerSettings, env, later=later)[0].memory
-    rounds = Sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
+    expected = read_sources(preset).resolve("train-controller", ControllerSettings, env, later=later)[0].memory
+    rounds = read_sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
     memory, place = recipe["settings"]["memory"], recipe["settings"]["in_"]
     parts = ["cma", memory if memory != expected else "", place if place != "real" else ""]
     return "-".join(filter(None, [*parts, number if number != f"round{rounds}" else ""]))

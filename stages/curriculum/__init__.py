@@ -1,54 +1,91 @@
-"""`wm curriculum`: the whole chain, one environment after the other. A plain list of stages: what is up to date is
-not done again, so the same command continues after a kill."""
+"""`wm curriculum`: every stage, one environment after the other. Stages that are up to date are skipped, so the same
+command resumes after a kill."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
 from stages import console
-from stages.curriculum.outcome import Verdict, recorded
-from stages.curriculum.parallel import run_in_parallel
-from stages.curriculum.pipeline import STAGES, Pipeline, Step, pipelines_of
-from stages.options import Sources
+from stages.curriculum.estimate import estimate_curriculum
+from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
+from stages.curriculum.parallel import exit_with, read_share, run_in_parallel
+from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.report import report
 from stages.session import Session
+from stages.stage import UP_TO_DATE
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
 from wm.settings import CollectSettings, CurriculumSettings
+from wm.settings.sources import Sources
 from wm.telemetry.monitor import ResourceMonitor
 from wm.units import format_duration, format_size
 
 
+def run_command(
+    session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str], dry_run: bool, as_json: bool
+) -> None:
+    """Estimate, run every environment, and print the outcomes; `words` is the command line."""
+    share = read_share()
+    if share is not None:  # the leader has estimated, and reports
+        exit_with(share.leader)
+        session = replace(session, workers=share.workers, disk_limit=share.disk_limit)
+        settings = replace(settings, envs=share.env, jobs=1)
+    else:
+        console.say("measuring this machine's speed to estimate disk, memory and time ...")
+        needs = estimate_curriculum(session, settings, sources)
+        if dry_run:
+            if as_json:
+                console.print_json(needs.as_json())
+            else:
+                click.echo(str(needs))
+            return
+        console.say(str(needs))
+        needs.require_disk()
+    session.stop.install()
+    outcomes = curriculum(session, settings, sources, words)
+    pages = () if share is not None else _report(outcomes)
+    if as_json:
+        environments = {outcome.env: outcome.as_json() for outcome in outcomes}
+        console.print_json({"environments": environments, "report": [str(page) for page in pages]})
+    else:
+        click.echo(table_of(outcomes, pages))
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            raise outcome.failure
+
+
 def curriculum(
     session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str] = ()
-) -> list[Verdict]:
-    """Run every stage of every environment. One environment's failure is reported and the next one goes on, unless
-    `strict`; a full disk and a signal stop everything. `words` is the command line, for `jobs` side by side."""
-    chains = pipelines_of(session, settings, sources)
-    if (jobs := min(settings.jobs, len(chains))) > 1:
-        return run_in_parallel(session, jobs, settings.strict, words, chains)
-    total, number, verdicts = sum(len(chain.steps) for chain in chains), 1, list[Verdict]()
-    for chain in chains:
-        verdict = finished_before(chain)
-        if verdict is not None:
-            console.say(f"{chain.env}: up to date; its episodes or latents were not kept")
+) -> list[Outcome]:
+    """Run every stage of every environment. Where one fails, the next one still runs, unless `strict`; a full disk and
+    a signal stop everything. `words` is the command line that `jobs` processes run."""
+    pipelines = pipelines_of(session, settings, sources)
+    if (jobs := min(settings.jobs, len(pipelines))) > 1:
+        return run_in_parallel(session, jobs, settings.strict, words, pipelines)
+    total, number, outcomes = sum(len(pipeline.steps) for pipeline in pipelines), 1, list[Outcome]()
+    for pipeline in pipelines:
+        outcome = None if pipeline.has_inputs else recorded_outcome(pipeline)
+        if outcome is not None:
+            console.say(f"{pipeline.env}: up to date; its episodes or latents were removed")
         else:
-            verdict = _run(chain, chains, number, total)
-        verdicts.append(verdict)
-        number += len(chain.steps)
-        verdict.record()
-        if verdict.failure is None:
-            delete_intermediate(chain, settings.keep)
+            outcome = _run(pipeline, pipelines, number, total)
+        outcomes.append(outcome)
+        number += len(pipeline.steps)
+        outcome.record()
+        if outcome.failure is None:
+            delete_intermediate(pipeline, settings.keep)
         elif settings.strict:
             break
-    return verdicts
+    return outcomes
 
 
-def summarize(verdicts: list[Verdict]) -> tuple[Path, ...]:
-    """Write the report about all runs there are of these environments; returns its pages."""
-    runs = tuple(run for verdict in verdicts for run in verdict.chain.runs if run.is_dir())
+def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
+    """Write the report about all runs of these environments; returns its pages."""
+    runs = tuple(run for outcome in outcomes for run in outcome.pipeline.runs if run.is_dir())
     try:
         return report(runs, runs[0].parent / "report.html" if runs else None)
     except WmError as error:
@@ -56,74 +93,59 @@ def summarize(verdicts: list[Verdict]) -> tuple[Path, ...]:
         return ()
 
 
-def finished_before(chain: Pipeline) -> Verdict | None:
-    """What came of this chain before, if its episodes were not kept: then its stages cannot look for themselves."""
-    if not chain.datasets or (
-        all(path.exists() for path in chain.datasets) and all((run / "latents").exists() for run in chain.runs)
-    ):
-        return None
-    return recorded(chain)
-
-
-def _run(chain: Pipeline, chains: list[Pipeline], number: int, total: int) -> Verdict:
-    began, verdict = time.monotonic(), Verdict(chain)
-    for place, step in enumerate(chain.steps, number):
+def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int) -> Outcome:
+    started, outcome = time.monotonic(), Outcome(pipeline)
+    for place, step in enumerate(pipeline.steps, number):
         label = f"[{place}/{total}] {step}"
         console.say(f"{label} ...")
-        started = time.monotonic()
+        step_started = time.monotonic()
         try:
-            with ResourceMonitor(step.places) as gauge:
-                result = STAGES[step.stage].run(_within_budget(step, chains), step.settings)
+            with ResourceMonitor(step.outputs, console.show_usage) as monitor:
+                result = STAGES[step.stage].run(_within_budget(step, pipelines), step.settings)
         except (Stopped, DiskProblem):
             raise
         except WmError as error:
-            verdict.failure = error
+            outcome.failure = error
             console.say(f"{label}: failed: {error}")
             break
-        done = result.status == "up to date"
-        took = "" if done else f" in {format_duration(time.monotonic() - started)}, {gauge}"
-        console.say(f"{label}: {result.status}{took}: {result.summary}")
-        verdict.results.append(result)
-        if not done:
-            verdict.took[str(step)] = {
-                "seconds": time.monotonic() - started,
-                "memory": gauge.memory,
-                "disk": gauge.left,
-            }
-    verdict.seconds = time.monotonic() - began
-    return verdict
+        seconds = time.monotonic() - step_started
+        ran = result.status != UP_TO_DATE
+        usage = f" in {format_duration(seconds)}, {monitor}" if ran else ""
+        console.say(f"{label}: {result.status}{usage}: {result.summary}")
+        outcome.results.append(result)
+        if ran:
+            outcome.usage[str(step)] = {"seconds": seconds, "memory": monitor.peak_memory, "disk": monitor.disk}
+    outcome.seconds = time.monotonic() - started
+    return outcome
 
 
-def _within_budget(step: Step, chains: list[Pipeline]) -> Session:
-    """The step's session with what is left of the budget: it holds for all environments together."""
+def _within_budget(step: Step, pipelines: list[Pipeline]) -> Session:
+    """The step's session with the rest of the disk budget, which all environments share."""
     if step.session.disk_limit is None:
         return step.session
-    own = step.places[-1] if step.stage in ("collect", "train-dreamer") else None  # it counts what is there itself
-    used = sum(size_of(path) for chain in chains for path in chain.places if path != own)
+    # These two stages count their own dataset or replay themselves.
+    own = step.outputs[-1] if step.stage in ("collect", "train-dreamer") else None
+    used = sum(folder_bytes(path) for pipeline in pipelines for path in pipeline.folders if path != own)
     return replace(step.session, disk_limit=max(step.session.disk_limit - used, 0))
 
 
-def size_of(path: Path) -> int:
-    """Bytes below a folder; none if it is not there."""
-    return durable.folder_size(path) if path.is_dir() else 0
-
-
-def delete_intermediate(chain: Pipeline, keep: str) -> None:
-    """Remove what need not stay of a finished environment. A dataset that holds more episodes than the chain collects
-    is somebody's, and stays."""
-    going = [run / "latents" for run in chain.runs] if keep != "all" else []
-    going += chain.replays if keep == "artifacts" else []
-    for step in chain.steps if keep == "artifacts" else ():
+def delete_intermediate(pipeline: Pipeline, keep: str) -> None:
+    """Remove what need not stay of a finished environment. A dataset with more episodes than the pipeline collects
+    has another owner, and stays."""
+    folders = [run / "latents" for run in pipeline.runs] if keep != "all" else []
+    folders += pipeline.replays if keep == "artifacts" else []
+    for step in pipeline.steps if keep == "artifacts" else ():
         if isinstance(step.settings, CollectSettings):
             path = step.session.data_path
-            if path.is_dir() and (there := Dataset.open(path).episodes) > step.settings.episodes:
+            if path.is_dir() and (episodes := Dataset.open(path).episodes) > step.settings.episodes:
                 console.say(
-                    f"{chain.env}: {path} stays; it holds {there} episodes, {step.settings.episodes} were asked for"
+                    f"{pipeline.env}: {path} stays; it has {episodes} episodes, this curriculum collects "
+                    f"{step.settings.episodes}"
                 )
             else:
-                going.append(path)
-    freed = sum(map(size_of, going))
-    for path in going:
+                folders.append(path)
+    freed = sum(map(folder_bytes, folders))
+    for path in folders:
         durable.remove_folder(path)
     if freed:
-        console.say(f"{chain.env}: --keep {keep} freed {format_size(freed)}")
+        console.say(f"{pipeline.env}: --keep {keep} freed {format_size(freed)}")

@@ -1,34 +1,48 @@
 """`wm curriculum --jobs N`: N environments at a time, each a curriculum of its own in a process of its own."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import IO
+from typing import IO, NamedTuple
 
 import psutil
 
 from stages import console
-from stages.curriculum.outcome import Verdict, recorded
+from stages.curriculum.outcome import Outcome, recorded_outcome
 from stages.curriculum.pipeline import Pipeline
 from stages.session import Session
 from wm.errors import DiskProblem, WmError
 
-LOOK_SECONDS = 0.3
-LEADER = "WM_LEADER"  # the process that runs environments side by side, in the environment of theirs
+POLL_SECONDS = 0.3
+LEADER = "WM_LEADER"  # a Share as JSON, in the variables of a process that runs one environment
 
 
-def leave_with_leader() -> None:
-    """In the process of one environment: end when the one that began it is killed, so that the same command can go on
-    at once. Does nothing elsewhere."""
-    if LEADER in os.environ:
-        threading.Thread(target=_leave_with, args=(int(os.environ[LEADER]),), daemon=True).start()
+class Share(NamedTuple):
+    """What one of several processes does: its environment, and its part of the machine. The process with the number
+    `leader` started it."""
+
+    leader: int
+    env: str
+    workers: int
+    disk_limit: int | None
 
 
-def _leave_with(leader: int) -> None:
+def read_share() -> Share | None:
+    """The share of this process; None if it was not started by a curriculum."""
+    return Share(**json.loads(os.environ[LEADER])) if LEADER in os.environ else None
+
+
+def exit_with(leader: int) -> None:
+    """End this process when the process `leader` is killed, so that the same command can resume at once."""
+    threading.Thread(target=_exit_with, args=(leader,), daemon=True).start()
+
+
+def _exit_with(leader: int) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(leader).wait()
     os._exit(1)
@@ -40,68 +54,68 @@ def cores_each(session: Session, jobs: int) -> int:
 
 
 def run_in_parallel(
-    session: Session, jobs: int, strict: bool, words: Sequence[str], chains: list[Pipeline]
-) -> list[Verdict]:
-    """Run every chain by the command line `words`, narrowed to its environment and its share of the machine. A signal
-    is passed on, and every process ends as it would alone; a full disk ends them all."""
+    session: Session, jobs: int, strict: bool, words: Sequence[str], pipelines: Sequence[Pipeline]
+) -> list[Outcome]:
+    """Run every pipeline by the command line `words` in a process with a Share. A signal is passed on, and every
+    process ends as it would alone; a full disk ends them all."""
     cores = cores_each(session, jobs)
-    share = [f"--workers={cores}", "--jobs=1", "--json"]
-    # OMP_NUM_THREADS is torch's: more threads would fight for the cores.
-    surroundings = {"OMP_NUM_THREADS": str(cores), **os.environ, LEADER: str(os.getpid())}
-    if session.disk_limit is not None:
-        share.append(f"--disk-budget={session.disk_limit // len(chains)}")
+    disk_limit = None if session.disk_limit is None else session.disk_limit // len(pipelines)
     running: list[subprocess.Popen[str]] = []
-    lock, over = threading.Lock(), threading.Event()
+    lock, ending = threading.Lock(), threading.Event()
 
-    def run(chain: Pipeline) -> Verdict | None:
+    def run(pipeline: Pipeline) -> Outcome | None:
         with lock:
-            if over.is_set():
+            if ending.is_set():
                 return None
-            command = [sys.executable, "-m", "stages", *words, f"--envs={chain.env}", *share]
-            process = subprocess.Popen(
-                command,
-                env=surroundings,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # Ctrl-C reaches it once, through us
-            )
+            process = _start(words, Share(os.getpid(), pipeline.env, cores, disk_limit))
             running.append(process)
         assert process.stderr is not None
         with process.stderr as lines:
-            last = _pass_on(chain.env, lines)
+            last = _forward(pipeline.env, lines)
         code = process.wait()
         if code == 0:
-            return recorded(chain) or Verdict(chain, failure=WmError("its record is gone"))
+            return recorded_outcome(pipeline) or Outcome(pipeline, failure=WmError("its curriculum.json is missing"))
         if strict or code == DiskProblem.exit_code:
-            over.set()
+            ending.set()
         failure = WmError(last.removeprefix("wm: "))
         failure.exit_code = code
-        return Verdict(chain, failure=failure)
+        return Outcome(pipeline, failure=failure)
 
     def stop() -> None:
         with lock:
-            over.set()
+            ending.set()
             for process in running:
                 process.terminate()
 
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(run, chain) for chain in chains]
+        futures = [pool.submit(run, pipeline) for pipeline in pipelines]
         stopped = False
-        while wait(futures, LOOK_SECONDS).not_done:
-            if (session.stop() or over.is_set()) and not stopped:
+        while wait(futures, POLL_SECONDS).not_done:
+            if (session.stop() or ending.is_set()) and not stopped:
                 stopped = True
                 stop()
     session.stop.raise_if_stopped()
-    verdicts = [verdict for future in futures if (verdict := future.result()) is not None]
-    for verdict in verdicts:
-        if verdict.failure is not None and verdict.failure.exit_code == DiskProblem.exit_code:
-            raise DiskProblem(str(verdict.failure))
-    return verdicts
+    outcomes = [outcome for future in futures if (outcome := future.result()) is not None]
+    for outcome in outcomes:
+        if outcome.failure is not None and outcome.failure.exit_code == DiskProblem.exit_code:
+            raise DiskProblem(str(outcome.failure))
+    return outcomes
 
 
-def _pass_on(env: str, lines: IO[str]) -> str:
-    """Show what a process says, with its environment before it; returns the last line."""
+def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "stages", *words],
+        # OMP_NUM_THREADS is torch's: more threads would compete for the cores.
+        env={"OMP_NUM_THREADS": str(share.workers), **os.environ, LEADER: json.dumps(share._asdict())},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C reaches it once, through the leader
+    )
+
+
+def _forward(env: str, lines: IO[str]) -> str:
+    """Show the messages of a process, each after its environment; returns the last one."""
     last = ""
     for line in lines:
         last = line.strip()

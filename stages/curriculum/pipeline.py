@@ -1,4 +1,4 @@
-"""An environment's chain: which stages, where, and with which settings."""
+"""An environment's pipeline: which stages, where, and with which settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,12 +6,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages import collect, dream, evaluate, train_controller, train_dreamer, train_mdnrnn, train_vae
-from stages.options import Sources
 from stages.session import Session
 from stages.stage import Plan, Result
+from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
 from wm.envs.registry import find_env
-from wm.settings import COMMANDS, CURRICULA, ControllerSettings, CurriculumSettings, Settings, VaeSettings
+from wm.settings import (
+    COMMANDS,
+    STAGES_OF_AGENT,
+    CollectSettings,
+    ControllerSettings,
+    CurriculumSettings,
+    DreamerSettings,
+    DreamSettings,
+    EvaluateSettings,
+    MdnRnnSettings,
+    Settings,
+    VaeSettings,
+)
+from wm.settings.sources import Sources
 
 
 class Stage(NamedTuple):
@@ -36,13 +49,11 @@ STAGES = {
     ),
     "train-dreamer": Stage(train_dreamer.train_dreamer, train_dreamer.plan, train_dreamer.RECIPE, ("dreamer",)),
 }
-VMC = ("collect", "train-vae", "train-mdnrnn", "train-controller", "dream", "evaluate")
-DREAMER = ("train-dreamer", "dream", "evaluate")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A stage in an environment's chain: where, and with which settings."""
+    """A stage of an environment's pipeline: where, and with which settings."""
 
     stage: str
     session: Session
@@ -53,8 +64,8 @@ class Step:
         return f"{self.session.env} {self.stage}" + (f", round {self.round}" if self.round > 1 else "")
 
     @property
-    def places(self) -> list[Path]:
-        """What it writes."""
+    def outputs(self) -> list[Path]:
+        """The folders it writes."""
         if self.stage == "collect":
             return [self.session.data_path]
         if self.stage == "train-dreamer":
@@ -74,19 +85,19 @@ class Pipeline:
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that decides what comes of it, known before anything is made."""
-        decided = [
+        """Of everything that determines the artifacts; known before the first stage runs."""
+        recipes = [
             {
                 "stage": step.stage,
                 "recipe": STAGES[step.stage].recipe,
                 "settings": step.settings.result_settings(),
-                "from": getattr(step.settings, "init_from", ""),
+                "init_from": getattr(step.settings, "init_from", None),
                 "episodes": getattr(step.settings, "episodes", None),
                 "seed": step.session.seed,
             }
             for step in self.steps
         ]
-        return sha256_json({"env": self.env, "steps": decided})
+        return sha256_json({"env": self.env, "steps": recipes})
 
     @property
     def datasets(self) -> list[Path]:
@@ -95,12 +106,12 @@ class Pipeline:
 
     @property
     def replays(self) -> list[Path]:
-        """What Dreamers wrote behind their play."""
+        """The replays of its Dreamers."""
         return [train_dreamer.replay_path(step.session) for step in self.steps if step.stage == "train-dreamer"]
 
     @property
-    def places(self) -> list[Path]:
-        """Everything that is on disk of it."""
+    def folders(self) -> list[Path]:
+        """Every folder on disk that belongs to it."""
         return [*self.datasets, *self.replays, *self.runs]
 
     @property
@@ -108,61 +119,99 @@ class Pipeline:
         """The run of every round."""
         return list(dict.fromkeys(step.session.run_path for step in self.steps if step.stage != "collect"))
 
+    @property
+    def has_inputs(self) -> bool:
+        """Whether its stages can compare themselves with their inputs: episodes and latents were not removed."""
+        if not self.datasets:
+            return True
+        return all(path.exists() for path in self.datasets) and all((run / "latents").exists() for run in self.runs)
 
-def env_names(settings: CurriculumSettings) -> list[str]:
-    """The environments in order, each one checked. Raises UsageProblem for an unknown one."""
-    names = CURRICULA.get(settings.envs) or [name.strip() for name in settings.envs.split(",") if name.strip()]
-    for name in names:
-        find_env(name)
-    return list(dict.fromkeys(names))
+
+def folder_bytes(path: Path) -> int:
+    """Bytes in a folder; 0 if it does not exist."""
+    return durable.folder_size(path) if path.is_dir() else 0
 
 
 def pipelines_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Pipeline]:
-    """The chain of every environment. A later round has a run of its own, `runs/<Env>.round2`: it collects with the
-    controller of the round before into `data/<Env>.round2.zarr`, and continues from its M and its C, with its V."""
-    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in env_names(settings)]
+    """The pipeline of every environment. Raises UsageProblem for an unknown environment before the first one starts.
+
+    A later round has a run of its own, `runs/<Env>.round2`. It collects with the controller of the round before into
+    `data/<Env>.round2.zarr`, and continues from its M and its C, with its V.
+    """
+    for name in settings.names:
+        find_env(name)
+    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
 
 
-def _steps(here: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
-    chosen = stage_settings(sources, here.env)
+def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
     if settings.agent == "dreamer":
-        if settings.max_env_steps:
-            chosen["train-dreamer"] = replace(chosen["train-dreamer"], steps=settings.max_env_steps)  # type: ignore[call-arg]
-        for name in ("dream", "evaluate"):
-            chosen[name] = replace(chosen[name], agent="dreamer")  # type: ignore[call-arg]
-        return [Step(stage, here, chosen[stage]) for stage in DREAMER]
-    budget = {"max_generations": settings.max_generations, "max_hours": settings.max_hours}
-    budget |= {"max_env_steps": settings.max_env_steps}
-    given = {name: value for name, value in budget.items() if value}
-    chosen["train-controller"] = replace(chosen["train-controller"], **given)
-    data, folder = here.data_path, here.run_path
-    found = [Step(stage, here, chosen[stage]) for stage in VMC]
+        return _dreamer_steps(session, settings, sources)
+    stages = STAGES_OF_AGENT["vmc"]
+    first = stage_settings(settings, sources, session.env)
+    steps = [Step(stage, session, first[stage]) for stage in stages]
+    own = sources.resolve("curriculum", CurriculumSettings, session.env)[0]
+    later = stage_settings(settings, sources, session.env, later=True)
+    data, run = session.data_path, session.run_path
     datasets = [data]
-    own = sources.resolve("curriculum", CurriculumSettings, here.env)[0]
-    stages = [name for name in VMC if name != "train-vae"]
-    again = stage_settings(sources, here.env, later=True)
-    again["collect"] = replace(again["collect"], policy="controller")  # type: ignore[call-arg]
-    again["train-controller"] = replace(again["train-controller"], **given)
     for number in range(2, (settings.rounds or own.rounds) + 1):
-        before = here
+        previous = session
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
-        here = replace(before, data=tuple(datasets), run=folder.with_name(f"{folder.name}.round{number}"))
-        last: dict[str, Any] = {"init_from": str(before.run_path)}
-        again["train-mdnrnn"] = replace(again["train-mdnrnn"], **last)
-        search = again["train-controller"]
-        assert isinstance(search, ControllerSettings)
-        whiten_at = "0" if search.whitened_from_start else ""
-        again["train-controller"] = replace(search, **last, whiten_at=whiten_at, restarts=1)
-        places = {"collect": replace(before, data=(datasets[-1],))}
-        found += [Step(name, places.get(name, here), again[name], number) for name in stages]
-    return found
+        session = replace(previous, data=tuple(datasets), run=run.with_name(f"{run.name}.round{number}"))
+        collecting = replace(previous, data=(datasets[-1],))
+        again = _continued(later, previous.run_path)
+        steps += [
+            Step(stage, collecting if stage == "collect" else session, again[stage], number)
+            for stage in stages
+            if stage != "train-vae"
+        ]
+    return steps
 
 
-def stage_settings(sources: Sources, env: str, later: bool = False) -> dict[str, Settings]:
-    """The settings of every stage for an environment, in a `later` round or not. V trains on the episodes that were
-    collected."""
-    chosen = {stage: sources.resolve(stage, COMMANDS[stage], env, later=later)[0] for stage in STAGES}
-    vae, episodes = chosen["train-vae"], chosen["collect"].episodes  # type: ignore[attr-defined]
+def _dreamer_steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
+    train = sources.resolve("train-dreamer", DreamerSettings, session.env)[0]
+    if settings.max_env_steps:
+        train = replace(train, steps=settings.max_env_steps)
+    dreams = sources.resolve("dream", DreamSettings, session.env)[0]
+    scores = sources.resolve("evaluate", EvaluateSettings, session.env)[0]
+    of_stage = {
+        "train-dreamer": train,
+        "dream": replace(dreams, agent="dreamer"),
+        "evaluate": replace(scores, agent="dreamer"),
+    }
+    return [Step(stage, session, of_stage[stage]) for stage in STAGES_OF_AGENT["dreamer"]]
+
+
+def stage_settings(
+    settings: CurriculumSettings, sources: Sources, env: str, later: bool = False
+) -> dict[str, Settings]:
+    """The settings of V, M and C's stages for an environment, in a `later` round or not. V trains on the episodes that
+    the first round collects; the curriculum's limits replace those of the search."""
+    resolved = {stage: sources.resolve(stage, COMMANDS[stage], env, later=later)[0] for stage in STAGES_OF_AGENT["vmc"]}
+    collecting, vae, search = (resolved[stage] for stage in ("collect", "train-vae", "train-controller"))
+    assert isinstance(collecting, CollectSettings)
     assert isinstance(vae, VaeSettings)
-    chosen["train-vae"] = replace(vae, episodes=vae.episodes or episodes)
-    return chosen
+    assert isinstance(search, ControllerSettings)
+    limits: dict[str, Any] = {
+        "max_generations": settings.max_generations,
+        "max_hours": settings.max_hours,
+        "max_env_steps": settings.max_env_steps,
+    }
+    return resolved | {
+        "train-vae": replace(vae, episodes=vae.episodes or collecting.episodes),
+        "train-controller": replace(search, **{name: value for name, value in limits.items() if value}),
+    }
+
+
+def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Settings]:
+    """The settings of a later round: C collects, and M and C continue from the run before. A search that continues has
+    no restarts; it is whitened at its start, or not at all."""
+    collecting, mdnrnn, search = (settings[stage] for stage in ("collect", "train-mdnrnn", "train-controller"))
+    assert isinstance(collecting, CollectSettings)
+    assert isinstance(mdnrnn, MdnRnnSettings)
+    assert isinstance(search, ControllerSettings)
+    whiten_at = "0" if search.whitened_from_start else ""
+    return settings | {
+        "collect": replace(collecting, policy="controller"),
+        "train-mdnrnn": replace(mdnrnn, init_from=str(previous)),
+        "train-controller": replace(search, init_from=str(previous), whiten_at=whiten_at, restarts=1),
+    }

@@ -66,10 +66,10 @@ def kill_again_and_again(folder: Path, kills: int, seed: int, episodes: int) -> 
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, kills=3, seed=int(os.environ.get("WM_TEST_SEED", "0")), episodes=1200)
+    kill_again_and_again(tmp_path, kills=3, seed=int(os.environ.get("TINY_SEED", "0")), episodes=1200)
 
 
 @pytest.mark.slow
 def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
-    seed = int(os.environ.get("WM_TEST_SEED", "1"))
+    seed = int(os.environ.get("TINY_SEED", "1"))
     assert kill_again_and_again(tmp_path, kills=200, seed=seed, episodes=4000) > 3

@@ -23,7 +23,7 @@ FRAGILE = "tests.tiny:Fragile-v0"
 def collect(folder: Path, breaks: str, **variables: str) -> subprocess.CompletedProcess[str]:
     words = command("collect", "--env", FRAGILE, "--episodes", "30", "--size", "32", "--data", "d.zarr")
     return subprocess.run(
-        words, cwd=folder, env=environment(WM_WORKERS="2", WM_TEST_BREAK=breaks, **variables),
+        words, cwd=folder, env=environment(WM_WORKERS="2", TINY_BREAK=breaks, **variables),
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
 def test_environments_side_by_side_end_with_the_process_that_began_them(tmp_path: Path) -> None:
     envs = f"{FRAGILE},{FRAGILE.replace('Fragile', 'Tiny')}"
     words = command("curriculum", "--envs", envs, "--jobs", "2", "--no-probe")
-    breaks = {"WM_TEST_BREAK": f"hang:any:{tmp_path / 'hangs'}"}
+    breaks = {"TINY_BREAK": f"hang:any:{tmp_path / 'hangs'}"}
     leader = subprocess.Popen(words, cwd=tmp_path, env=environment(**breaks), stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while not (tmp_path / "hangs").exists() and time.monotonic() < until:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stages.cli import run
+from stages.cli import TABLE, run
 from stages.session import Session
 from tests.conftest import IN_PROCESS, RECIPE, TINY, command, environment, make_episode
 from wm.episodes.dataset import Dataset
 from wm.episodes.writer import Writer, create
+from wm.settings import COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,16 @@ def dataset(path: Path, size: int = 32) -> Path:
         (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "'lots'"),
         (("collect", "--env", "Pong", "--set", "episode=3"), 64, "did you mean episodes?"),
         (("collect", "--env", "Pong", "--set", "episodes=many"), 64, "expected int"),
+        (("collect", "--env", "Pong", "--set", "episodes"), 64, "--set is 'episodes'; expected NAME=VALUE"),
+        (("collect", "--env", "Pong", "--set", "train-vae.latent=2"), 64, "is a setting of wm train-vae"),
+        (("curriculum", "--set", "train-vea.latent=2"), 64, "there is no stage 'train-vea'; did you mean train-vae?"),
+        (("curriculum", "--set", "train-vae.latnt=2"), 64, "train-vae has no setting 'latnt'; did you mean latent?"),
+        (("curriculum", "--set", "latent=2"), 64, "curriculum has no setting 'latent'; did you mean train-vae.latent?"),
         (("collect", "--env", "Pong", "--config", "none.toml"), 66, "none.toml cannot be read"),
         (("collect",), 64, "Missing option '--env'"),
-        (("colect", "--env", "Pong"), 64, "colect"),
+        (("colect", "--env", "Pong"), 64, "there is no command 'colect'; did you mean collect?"),
+        (("help", "opions"), 64, "there is no help on 'opions'; did you mean options?"),
+        (("collect", "--env", "Pong", "--worker-timeout", "nan"), 64, "expected a number of seconds above 0"),
         (("train-vae", "--env", "Pong"), 66, "data/Pong.zarr is not a dataset; run `wm collect --env Pong` first"),
         (("train-mdnrnn", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("train-controller", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
@@ -63,31 +71,25 @@ def dataset(path: Path, size: int = 32) -> Path:
         (("train-controller", "--env", "Pong", "--temperature", "-1"), 64, "expected auto or a number from 0.01 to 10"),
         (("train-controller", "--env", "Pong", "--temperature", "hot"), 64, "--temperature is 'hot'"),
         (
-            ("train-controller", "--env", "Pong", "--in", "dream", "--mdnrnn", "untrained"),
+            ("train-controller", "--env", "Pong", "--in", "dream", "--memory", "untrained"),
             64,
-            "--mdnrnn untrained cannot dream",
+            "--memory untrained cannot dream",
         ),
         (
-            ("train-controller", "--env", "Pong", "--in", "dream", "--set", "even_after=5"),
+            ("train-controller", "--env", "Pong", "--in", "dream", "--set", "whiten_at=5"),
             64,
-            "--set even_after=5 begins anew with a linear C, by what it was given in reality; leave out --in dream",
+            "--set whiten_at=5 restarts with a linear C, whitened by its inputs in real episodes; leave out --in dream",
         ),
-        (("train-controller", "--env", "Pong", "--from", "r", "--set", "even_after=5"), 64, "leave out --from"),
+        (("train-controller", "--env", "Pong", "--init-from", "r", "--set", "whiten_at=5"), 64, "leave out --init-"),
         (
-            ("train-controller", "--env", "Pong", "--set", "evened=true", "--set", "hidden=4"),
+            ("train-controller", "--env", "Pong", "--set", "whiten_at=0", "--set", "hidden=4"),
             64,
-            "--set evened=true takes a linear C; --set hidden is 4, leave one of them out.",
+            "--set whiten_at=0 takes a linear C; --set hidden is 4, leave one of them out.",
         ),
         (
-            ("train-controller", "--env", "Pong", "--from", "r", "--set", "starts=3"),
+            ("train-controller", "--env", "Pong", "--init-from", "r", "--set", "restarts=3"),
             64,
-            "--set starts=3 begins several searches from zero, of which one goes on; leave out --from",
-        ),
-        (("train-controller", "--env", "Pong", "--set", "hidden_gain=2"), 64, "but C has no hidden units"),
-        (
-            ("train-controller", "--env", "Pong", "--mdnrnn", "untrained", "--set", "sees=z"),
-            64,
-            "--mdnrnn untrained is another memory for C, but --set sees=z gives it none; add --set sees=all.",
+            "--set restarts=3 starts several searches from zero, of which one continues; leave out --init-from",
         ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
@@ -196,28 +198,185 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(
     assert sorted(here.rglob("*")) == before
 
 
-def test_print_config_says_where_each_value_came_from(
+def test_print_config_has_every_value_with_its_type_and_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WM_TRAIN_VAE_BATCH", "17")
-    words = ["train-vae", "--env", "Pong", "--preset", "quick", "--latent", "9", "--set", "rarity=0.5"]
-    assert run([*words, "--print-config", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["latent"] == {"value": "9", "source": "flag"}
-    assert shown["batch"] == {"value": "17", "source": "WM_TRAIN_VAE_BATCH"}
-    assert shown["rarity"]["source"] == "--set"
-    assert shown["steps"]["source"] == "preset quick"
-    assert shown["learning_rate"]["source"] == "default"
+    monkeypatch.setenv("WM_SEED", "3")
+    words = ["train-vae", "--env", "Pong", "--preset", "quick", "--latent", "9", "--set", "train-vae.clip=0.5"]
+    assert run([*words, "--disk-budget", "2GB", "--print-config", "--json"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert config["seed"] == {"value": 3, "source": "WM_SEED"}
+    assert config["env"] == {"value": "Pong", "source": "flag"}
+    assert config["data"] == {"value": ["data/Pong.zarr"], "source": "default"}
+    assert config["disk_budget"] == {"value": 2_000_000_000, "source": "flag"}
+    assert config["device"]["value"] == "auto"
+    vae = config["train-vae"]
+    assert vae["latent"] == {"value": 9, "source": "flag"}
+    assert vae["batch"] == {"value": 17, "source": "WM_TRAIN_VAE_BATCH"}
+    assert vae["clip"] == {"value": 0.5, "source": "--set"}
+    assert vae["tf32"] == {"value": True, "source": "default"}
+    assert vae["init_from"] == {"value": None, "source": "default"}
+    assert vae["steps"]["source"] == "preset quick"
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("collect", "--env", "Pong", "--preset", "laptop", "--gray"),
+        ("train-vae", "--env", "CarRacing", "--preset", "quick", "--seed", "4", "--data", "a", "--data", "b"),
+        ("train-controller", "--env", "LunarLander", "--preset", "laptop", "--memory-limit", "2GB"),
+        ("train-dreamer", "--env", "Catch", "--preset", "nano", "--run", "here"),
+        ("dream", "--env", "ALE/Seaquest-v5", "--name", "dream-2", "--temperature", "0.5"),
+        ("curriculum", "--preset", "laptop", "--set", "train-vae.latent=16", "--set", "rounds=3", "--jobs", "2"),
+        ("curriculum", "--agent", "dreamer", "--preset", "quick", "--envs", "tests.tiny:Tiny-v0,Pong"),
+    ],
+)  # fmt: skip
+def test_a_printed_config_gives_the_same_values_when_it_is_given_back(
+    capsys: pytest.CaptureFixture[str], here: Path, words: tuple[str, ...]
+) -> None:
+    def values(*words: str) -> object:
+        assert run([*words, "--print-config", "--json"]) == 0
+        return without_sources(json.loads(capsys.readouterr().out))
+
+    assert run([*words, "--print-config"]) == 0
+    (here / "printed.toml").write_text(capsys.readouterr().out)
+    assert values(words[0], "--config", "printed.toml") == values(*words)
+
+
+def without_sources(config: dict[str, object]) -> dict[str, object]:
+    return {
+        name: value["value"] if set(value) == {"value", "source"} else without_sources(value)
+        for name, value in config.items()
+        if isinstance(value, dict)
+    }
+
+
+def test_a_config_file_may_give_common_options_and_a_flag_beats_it(
+    capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "c.toml").write_text('env = "Breakout"\nseed = 5\ndevice = "cpu"\n[collect]\nepisodes = 3\n')
+    assert run(["collect", "--config", "c.toml", "--seed", "6", "--print-config", "--json"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert config["env"] == {"value": "Breakout", "source": "c.toml"}
+    assert config["seed"] == {"value": 6, "source": "flag"}
+    assert config["collect"]["episodes"] == {"value": 3, "source": "c.toml"}
+    (here / "c.toml").write_text("sede = 5\n")
+    assert "c.toml has 'sede' above its tables; did you mean seed?" in refused(
+        capsys, 64, "collect", "--env", "Pong", "--config", "c.toml"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("WM_PATIENCE", "did you mean WM_TRAIN_VAE_PATIENCE or WM_TRAIN_MDNRNN_PATIENCE?"),
+        ("WM_TRAIN_VAE_STEP", "did you mean WM_TRAIN_VAE_STEPS?"),
+        ("WM_SEDE", "did you mean WM_SEED?"),
+        ("WM_PROJECT_DIRECTORY", "expected WM_<COMMAND>_<SETTING>"),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, answer: str
+) -> None:
+    monkeypatch.setenv(name, "2.5")
+    sentence = refused(capsys, 64, "train-vae", "--env", "Pong")
+    assert f"{name} is no variable of wm; {answer}" in sentence
+    assert run(["--help"]) == 0
+
+
+@pytest.mark.parametrize("words", [("--help",), ("train-vae", "--help"), ("help", "options")])
+def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
     code = (
-        "import sys; from stages.cli import run; run(['train-vae', '--help']); "
+        f"import sys; from stages.cli import run; run({list(words)!r}); "
         "sys.exit(' '.join({'torch', 'numpy', 'tqdm', 'importlib.metadata'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([command()[0], "-c", code], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "Example: wm train-vae" in done.stdout
+    assert done.stdout.startswith(("Usage: wm", "Options that mean the same"))
+
+
+def test_help_lists_the_commands_in_sections_and_wm_alone_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = []
+    for words in ([], ["--help"], ["help"]):
+        assert run(words) == 0
+        pages.append(capsys.readouterr())
+    assert {page.err for page in pages} == {""}
+    assert len({page.out for page in pages}) == 1
+    text = pages[0].out
+    assert text.startswith("Usage: wm")
+    assert text.index("Train:") < text.index("  train-vae ") < text.index("Measure:") < text.index("Inspect:")
+    assert max(map(len, text.splitlines())) <= 80
+    for name in TABLE:
+        assert f"\n  {name} " in text
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_a_stage_fits_two_screens_with_its_own_options_on_the_first(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert run([name, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 48
+    assert max(map(len, lines)) <= 80
+    own = next(number for number, line in enumerate(lines) if line.startswith(("Where:", "Common options:")))
+    assert own <= 25  # 24 lines and an empty one
+    common = " ".join(lines[-4:])
+    assert "--preset" in common
+    assert common.endswith("see `wm help options`.")
+    assert "[default: ]" not in common
+
+
+def test_options_of_a_command_are_those_of_its_settings_and_no_sentinel_is_a_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["train-controller", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--target-return X Stop when a validation reaches this return. [none]" in text
+    assert "--init-from TEXT Run to start from, such as runs/Pong. [none]" in text
+    assert "--sigma" not in text
+
+
+def test_help_options_lists_the_common_options_with_their_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "options"]) == 0
+    text = capsys.readouterr().out
+    for name, variable in (("--seed", "WM_SEED"), ("--config", "WM_CONFIG"), ("--worker-timeout", "WM_WORKER_TIMEOUT")):
+        assert name in text
+        assert f"({variable})" in text
+    assert "--latent" not in text
+    assert run(["help", "dream"]) == 0
+    assert "Usage: wm dream" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(set(TABLE) - set(COMMANDS) - {"help"}))
+def test_a_command_that_looks_has_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert run([name, "--help"]) == 0
+    assert f"Example: wm {name}" in capsys.readouterr().out
+
+
+def completions(*words: str) -> list[str]:
+    variables = environment(
+        _WM_COMPLETE="bash_complete", COMP_WORDS=" ".join(["wm", *words]), COMP_CWORD=str(len(words))
+    )
+    code = "from stages.cli import wm; wm.main(prog_name='wm')"
+    done = subprocess.run([command()[0], "-c", code], env=variables, capture_output=True, text=True)
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_environments_presets_and_commands_are_completed() -> None:
+    assert completions("collect", "--env", "C") == ["CarRacing", "CartPole", "Catch"]
+    assert completions("curriculum", "--envs", "Pong,Br") == ["Pong,Breakout"]
+    assert completions("train-dreamer", "--preset", "n") == ["nano"]
+    assert completions("train-v") == ["train-vae"]
+
+
+def test_flags_of_other_trainers_work_without_being_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train-vae", "--env", "Pong", "--quick", "--no-tf32", "--print-config", "--json"]) == 0
+    vae = json.loads(capsys.readouterr().out)["train-vae"]
+    assert vae["tf32"] == {"value": False, "source": "flag"}
+    assert vae["steps"]["source"] == "preset quick"
+    assert run(["train-vae", "--help"]) == 0
+    assert "tf32" not in capsys.readouterr().out
 
 
 def test_quick_given_by_hand_beats_a_preset_of_the_surroundings(
@@ -226,5 +385,5 @@ def test_quick_given_by_hand_beats_a_preset_of_the_surroundings(
     monkeypatch.setenv("WM_PRESET", "laptop")
     words = ("collect", "--env", "Pong", "--quick")
     assert run([*words, "--print-config", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["episodes"]["source"] == "preset quick"
+    assert json.loads(capsys.readouterr().out)["collect"]["episodes"]["source"] == "preset quick"
     assert "--quick is --preset quick, but --preset is laptop" in refused(capsys, 64, *words, "--preset", "laptop")

@@ -1,4 +1,7 @@
+import io
+import os
 import signal
+import sys
 
 import pytest
 
@@ -7,7 +10,22 @@ from wm.errors import Stopped
 from wm.units import format_duration
 
 
-def test_times_are_for_people() -> None:
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns in place of stderr and stdout."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return stream
+
+
+def test_durations_are_for_people() -> None:
     assert [format_duration(value) for value in (42, 185, 7800)] == ["42 s", "3 min 5 s", "2 h 10 min"]
 
 
@@ -37,19 +55,68 @@ def test_plain_progress_has_an_eta(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setattr(console, "PLAIN_SECONDS", 0.0)
     with console.progress("train", 10, "steps") as progress:
         progress.update(5, loss="1.5")
-    assert "train: 5/10 steps, loss 1.5, about 0 s left" in capsys.readouterr().err
+    assert "train: 5/10 steps, loss 1.5 (start 1.5), about 0 s left" in capsys.readouterr().err
 
 
-def test_the_first_signal_is_noted_and_the_loops_see_it() -> None:
+def test_a_bar_at_80_columns_shows_the_loss_against_its_start_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    with console.progress("train-vae LunarLander", 600, "steps") as progress:
+        for step, loss in ((100, "3000"), (200, "1408")):
+            progress.update(step, loss=loss, error="31.25", kl="12.5", position_targets="9.75")
+        progress._bar.refresh()
+        line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert len(line) <= 80
+    assert line.startswith("train-vae LunarLander:  33%|")
+    assert "loss 1408 (start 3000)" in line
+    assert "position targets" not in line
+    assert len(line.split("|")[1]) >= console.SHORTEST_BAR
+
+
+def test_a_training_that_resumes_does_not_call_its_first_loss_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    with console.progress("train", 600, "steps", 300) as progress:
+        progress.update(400, loss="1408")
+        progress._bar.refresh()
+    assert "loss 1408" in terminal.getvalue()
+    assert "start" not in terminal.getvalue()
+
+
+def test_figures_that_do_not_fit_are_left_out_whole() -> None:
+    assert console.fitting(["validation -9.5", "mean -12.25", "best -3"], 30) == "validation -9.5, mean -12.25"
+    assert console.fitting(["validation -9.5"], 10) == ""
+
+
+def test_a_rate_slower_than_one_a_second_is_a_time_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    with console.progress("collect", 50, "episodes") as progress:
+        now[0] = 21.0
+        progress._done = 10
+        assert progress._rate() == ["2.1 s/episode"]
+        now[0] = 2.0
+        assert progress._rate() == ["5 episodes/s"]
+
+
+def test_colour_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    assert console.color("ok", "good") == "\x1b[32mok\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert console.color("ok", "good") == "ok"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert console.color("ok", "good") == "ok"
+
+
+def test_the_first_signal_is_stored_and_the_loops_stop_at_it() -> None:
     stop = console.Stop()
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         stop.install()
         stop.raise_if_stopped()
-        signal.raise_signal(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped) as caught:
             stop.raise_if_stopped()
         assert caught.value.exit_code == 143
     finally:
-        signal.signal(signal.SIGTERM, before[0])
-        signal.signal(signal.SIGINT, before[1])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

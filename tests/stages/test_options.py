@@ -1,53 +1,65 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from stages.options import Sources
+from stages.options import SHARED, WHERE, common_options, preset_names, read_sources, settings_options
 from wm.errors import UsageProblem
-from wm.settings import CollectSettings
+from wm.settings import COMMANDS, CollectSettings
+from wm.settings.base import option_name
 
 
 def test_flag_beats_set_beats_variable_beats_config_beats_preset_beats_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "c.toml").write_text("[collect]\nepisodes = 5\n[collect.Pong]\nepisodes = 6\n")
+    config = tmp_path / "c.toml"
 
-    def episodes(flag: int | None = None, **sources: object) -> tuple[int, str]:
-        flags = {"episodes": flag}
-        settings, origin = Sources(**sources).resolve("collect", CollectSettings, "Pong", flags)  # type: ignore[arg-type]
+    def episodes(
+        preset: str | None = None,
+        config: Path | None = None,
+        assignments: tuple[str, ...] = (),
+        flag: int | None = None,
+    ) -> tuple[int, str]:
+        sources = read_sources(preset, config, assignments, "collect")
+        settings, origin = sources.resolve("collect", CollectSettings, "Pong", {"episodes": flag})
         return settings.episodes, origin["episodes"]
 
-    config = tmp_path / "c.toml"
     assert episodes() == (50, "default")
-    assert episodes(preset="quick")[1] == "preset quick"
-    assert episodes(preset="quick", config=config) == (6, str(config))
+    assert episodes("quick")[1] == "preset quick"
+    assert episodes("quick", config) == (6, str(config))
     monkeypatch.setenv("WM_COLLECT_EPISODES", "7")
-    assert episodes(preset="quick", config=config) == (7, "WM_COLLECT_EPISODES")
-    assert episodes(config=config, assignments=("episodes=8",)) == (8, "--set")
-    assert episodes(9, config=config, assignments=("episodes=8",)) == (9, "flag")
+    assert episodes("quick", config) == (7, "WM_COLLECT_EPISODES")
+    assert episodes("quick", config, ("episodes=8",)) == (8, "--set")
+    assert episodes("quick", config, ("episodes=8", "collect.episodes=10")) == (10, "--set")
+    assert episodes("quick", config, ("episodes=8",), 9) == (9, "flag")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[colect]\n", "has a table for 'colect'"),
-        ("[collect]\nepisode = 3\n", "did you mean episodes"),
-        ("[collect]\nepisodes = true\n", "expected int"),
-        ("[collect\n", "is not TOML"),
-        ("[collect.Pong.soon]\nepisodes = 3\n", "has a table .collect.Pong.soon.; there is later within one"),
-    ],
-)
-def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, told: str) -> None:
-    (tmp_path / "c.toml").write_text(text)
-    with pytest.raises(UsageProblem, match=told):
-        Sources(config=tmp_path / "c.toml").resolve("collect", CollectSettings, "Pong")
+def test_a_variable_without_its_command_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WM_EPISODES", "7")
+    assert read_sources().resolve("collect", CollectSettings, "Pong")[0].episodes == 50
 
 
-def test_later_rounds_have_a_table_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text(
-        "[collect]\nsize = 32\n[collect.Pong]\nepisodes = 6\nmax_steps = 9\n[collect.Pong.later]\nepisodes = 7\n"
-    )
-    sources = Sources(config=tmp_path / "c.toml")
-    for later, episodes in ((False, 6), (True, 7)):
-        found = sources.resolve("collect", CollectSettings, "Pong", later=later)[0]
-        assert (found.size, found.max_steps, found.episodes) == (32, 9, episodes)
+def test_every_setting_with_a_section_is_an_option_in_that_section() -> None:
+    for group in COMMANDS.values():
+        listed = {option.opts[0]: option.section for option in settings_options(group) if not option.hidden}
+        items = [item for item in dataclasses.fields(group) if item.metadata["section"]]
+        assert listed == {option_name(item): item.metadata["section"] for item in items}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_has_few_options_of_its_own(name: str) -> None:
+    assert len([option for option in settings_options(COMMANDS[name]) if not option.hidden]) <= 10
+
+
+def test_common_options_are_all_shared_options_but_the_places() -> None:
+    named = {word.rstrip(",") for names, _ in common_options() for word in names.split()}
+    for option in SHARED.values():
+        assert option.hidden or option.section == WHERE or option.opts[0] in named
+
+
+def test_an_unknown_preset_gets_the_nearest_name() -> None:
+    with pytest.raises(UsageProblem, match="did you mean laptop"):
+        read_sources("labtop")
+    assert "nano" in preset_names("dreamer")
+    assert "nano" not in preset_names()

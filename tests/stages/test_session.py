@@ -24,10 +24,3 @@ def test_a_name_that_would_leave_the_folder_is_refused() -> None:
 def test_a_plan_reads_as_a_sentence() -> None:
     plan = Plan("collect", Path("data"), "50 episodes", 3_000_000, 10**9, (10, 20))
     assert str(plan) == "collect -> data: 50 episodes; disk about 3.0 MB, memory about 1.0 GB, time about 10 s to 20 s"
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "nan"])
-def test_a_patience_that_is_no_time_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("WM_WORKER_TIMEOUT", text)
-    with pytest.raises(UsageProblem, match="expected a number of seconds above 0"):
-        Session("Pong").open_workers()

@@ -4,34 +4,34 @@ from pathlib import Path
 import pytest
 
 from stages import console
-from wm.telemetry.monitor import SECONDS, ResourceMonitor
+from wm.telemetry.monitor import INTERVAL, ResourceMonitor
 
 
-def test_it_sees_the_most_memory_and_what_is_left_on_disk(tmp_path: Path) -> None:
+def test_it_measures_the_peak_of_memory_and_the_size_of_folders(tmp_path: Path) -> None:
     place = tmp_path / "vae"
-    with ResourceMonitor([place]) as gauge:
-        before = gauge.memory
+    with ResourceMonitor([place]) as monitor:
+        before = monitor.peak_memory
         held = bytearray(200_000_000)
         making = tmp_path / "vae.partial"
         making.mkdir()
         (making / "checkpoint").write_bytes(bytes(3_000_000))
-        time.sleep(3 * SECONDS)
-        assert 3_000_000 <= gauge.left < 3_100_000
+        time.sleep(3 * INTERVAL)
+        assert 3_000_000 <= monitor.disk < 3_100_000
         del held
         (making / "checkpoint").write_bytes(bytes(1_000_000))
         making.rename(place)
-    assert gauge.memory - before > 150_000_000
-    assert 1_000_000 <= gauge.left < 1_100_000
+    assert monitor.peak_memory - before > 150_000_000
+    assert 1_000_000 <= monitor.disk < 1_100_000
 
 
-def test_progress_tells_what_is_in_use(
+def test_progress_shows_the_memory_and_disk_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console, "PLAIN_SECONDS", 0.0)
-    with ResourceMonitor([tmp_path]), console.progress("train", 10, "steps") as progress:
+    with ResourceMonitor([tmp_path], console.show_usage), console.progress("train", 10, "steps") as progress:
         progress.update(1)
-    assert "train: 1/10 steps, using " in (told := capsys.readouterr().err)
-    assert "of memory" in told
+    assert "train: 1/10 steps, using " in (text := capsys.readouterr().err)
+    assert "of memory" in text
     with console.progress("train", 10, "steps") as progress:
         progress.update(1)
     assert "using" not in capsys.readouterr().err

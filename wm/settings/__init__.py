@@ -2,7 +2,7 @@
 
 from wm.settings.base import Settings
 from wm.settings.collect import CollectSettings
-from wm.settings.curriculum import CURRICULA, CurriculumSettings
+from wm.settings.curriculum import CURRICULA, STAGES_OF_AGENT, CurriculumSettings
 from wm.settings.dream import DreamSettings
 from wm.settings.evaluate import EvaluateSettings
 from wm.settings.gradient import GradientSettings
@@ -14,6 +14,7 @@ from wm.settings.train_vae import VaeSettings
 __all__ = [
     "COMMANDS",
     "CURRICULA",
+    "STAGES_OF_AGENT",
     "CollectSettings",
     "ControllerSettings",
     "CurriculumSettings",

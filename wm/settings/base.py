@@ -1,18 +1,21 @@
 """What a setting is: a field of a frozen dataclass with a sentence and a bound, declared once.
 
-Options, presets and the reference in docs derive from the declaration. A setting with a `section` has an option of its
-own, listed under that heading of the command's help. Every setting can be given by `--set name=value`, a preset or a
-config file. `result=False` marks what cannot change the result; it is left out of fingerprints. This package imports
-nothing heavy: `wm --help` reads it.
+Options, presets, variables and the reference in docs derive from the declaration. A setting with a `section` has an
+option of its own, listed under that heading of the command's help. Every setting can be given by `--set name=value`, a
+variable, a preset or a config file. `result=False` marks what cannot change the result; it is left out of
+fingerprints. This package imports nothing heavy: `wm --help` reads it.
 """
 
 import dataclasses
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
 from wm.errors import UsageProblem
 
 T = TypeVar("T")
+Field = dataclasses.Field[Any]
 
 
 def setting(
@@ -52,29 +55,39 @@ class Settings:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.metadata["result"]}
 
 
-def public_name(item: "dataclasses.Field[Any]") -> str:
+def public_name(item: Field) -> str:
     """`in_` -> `in`: the name by which people give a setting."""
     return item.name.rstrip("_")
 
 
-def option_name(item: "dataclasses.Field[Any]") -> str:
+def option_name(item: Field) -> str:
     """`max_steps` -> `--max-steps`."""
     return "--" + public_name(item).replace("_", "-")
 
 
-def value_type(item: "dataclasses.Field[Any]") -> type:
+def value_type(item: Field) -> type:
     """int, float, str or bool; of `float | None` float."""
     kinds = [kind for kind in get_args(item.type) if kind is not type(None)]
-    chosen: type = kinds[0] if kinds else item.type  # type: ignore[assignment]
-    return chosen
+    kind: type = kinds[0] if kinds else item.type  # type: ignore[assignment]
+    return kind
 
 
-def takes_none(item: "dataclasses.Field[Any]") -> bool:
+def takes_none(item: Field) -> bool:
     """Whether the setting can be left without a value."""
     return type(None) in get_args(item.type)
 
 
-def check(item: "dataclasses.Field[Any]", value: Any) -> None:
+def default_text(item: Field) -> str:
+    """The default as help and reference show it."""
+    default = item.default
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, float):
+        return f"{default:g}"
+    return "none" if default in (None, "") else str(default)
+
+
+def check(item: Field, value: Any) -> None:
     """Raise UsageProblem, by the name it is given with, if `value` is outside the declared bounds or choices."""
     if value is None:
         return
@@ -86,3 +99,37 @@ def check(item: "dataclasses.Field[Any]", value: Any) -> None:
         raise UsageProblem(f"{name} is {value}; expected at least {low:g}.")
     if high is not None and not value <= high:
         raise UsageProblem(f"{name} is {value}; expected at most {high:g}.")
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """What a mistyped name is answered with: the nearest of `names`, else all of them."""
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}."
+
+
+def find_setting(group: type[Settings], name: str, command: str) -> Field:
+    """The setting that people call `name`. Raises UsageProblem with the nearest name."""
+    items = {public_name(item): item for item in dataclasses.fields(group)}
+    wanted = name.replace("-", "_").rstrip("_")
+    if wanted not in items:
+        raise UsageProblem(f"{command} has no setting {name!r}; {suggestion(wanted, items)}")
+    return items[wanted]
+
+
+def convert(item: Field, value: Any, source: str) -> Any:
+    """A value of a setting from text, or from TOML. Raises UsageProblem where the type differs."""
+    if takes_none(item) and str(value).lower() in ("", "none"):
+        return None
+    expected = value_type(item)
+    if expected is bool:
+        text = str(value).lower()
+        if text in ("true", "1", "yes", "false", "0", "no"):
+            return text in ("true", "1", "yes")
+    elif not isinstance(value, bool):
+        try:
+            return expected(value)
+        except (TypeError, ValueError):
+            pass
+    wanted = "true or false" if expected is bool else expected.__name__
+    raise UsageProblem(f"{public_name(item)} is {value!r} ({source}); expected {wanted}.")

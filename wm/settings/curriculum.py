@@ -9,6 +9,10 @@ CURRICULA = {
     "full": ("Pong", "LunarLander", "Breakout", "CarRacing"),
     "classic": ("Pong", "Breakout", "CartPole", "Acrobot"),
 }
+STAGES_OF_AGENT = {
+    "vmc": ("collect", "train-vae", "train-mdnrnn", "train-controller", "dream", "evaluate"),
+    "dreamer": ("train-dreamer", "dream", "evaluate"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,48 +21,48 @@ class CurriculumSettings(Settings):
 
     envs: str = setting(
         "full",
-        f"Environments, separated by commas, or a list: full ({', '.join(CURRICULA['full'])}) or classic "
-        f"({', '.join(CURRICULA['classic'])}).",
+        f"Environments, separated by commas; full: {', '.join(CURRICULA['full'])}; classic: "
+        f"{', '.join(CURRICULA['classic'])}.",
         section="Curriculum",
         result=False,
     )
     agent: str = setting(
         "vmc",
-        "vmc trains V, M and C; dreamer a Dreamer.",
+        "Agent: V, M and C, or a Dreamer.",
         choices=("vmc", "dreamer"),
         section="Curriculum",
         result=False,
     )
     rounds: int = setting(
         0,
-        "In each round after the first, collect with the controller, train M on all episodes, and continue C; 0: the "
-        "preset's number.",
+        "Rounds. Later ones collect with C and continue M and C. 0: the preset's.",
         low=0,
         high=9,
         section="Curriculum",
         result=False,
     )
-    jobs: int = setting(
-        1, "Environments at a time, each on its share of the cores.", low=1, high=8, section="Curriculum", result=False
-    )
+    jobs: int = setting(1, "Environments at a time.", low=1, high=8, section="Curriculum", result=False)
     keep: str = setting(
         "all",
-        "What remains of a finished environment: all; data (latents are removed); artifacts (episodes and latents are "
-        "removed).",
-        choices=("data", "artifacts", "all"),
+        "What stays at the end: data: no latents; artifacts: no episodes either.",
+        choices=("all", "data", "artifacts"),
         section="Curriculum",
         result=False,
     )
     strict: bool = setting(False, "Stop at the first environment that fails.", section="Curriculum", result=False)
     max_generations: int = setting(
-        0, "End each search after this many generations; 0: the preset's.", low=0, section="Limits", result=False
+        0, "Generations of a search; 0: the preset's.", low=0, section="Limits", result=False
     )
-    max_hours: float = setting(
-        0.0, "End each search after this time; 0: the preset's.", low=0, section="Limits", result=False
-    )
+    max_hours: float = setting(0.0, "Hours of a search; 0: the preset's.", low=0, section="Limits", result=False)
     max_env_steps: int = setting(
-        0, "End each search after this many real steps; 0: the preset's.", low=0, section="Limits", result=False
+        0, "Environment steps of a search; 0: the preset's.", low=0, section="Limits", result=False
     )
+
+    @property
+    def names(self) -> list[str]:
+        """The environments in order, each once."""
+        names = CURRICULA.get(self.envs) or [name.strip() for name in self.envs.split(",") if name.strip()]
+        return list(dict.fromkeys(names))
 
     def __post_init__(self) -> None:
         super().__post_init__()

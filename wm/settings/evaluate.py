@@ -9,9 +9,7 @@ from wm.settings.base import Settings, setting
 class EvaluateSettings(Settings):
     """`wm evaluate`: scores on test seeds in the unmodified environment."""
 
-    episodes: int = setting(
-        100, "Test episodes; under 100 the score is marked as a preview.", low=2, section="Evaluation"
-    )
+    episodes: int = setting(100, "Test episodes; fewer than 100 give a preview.", low=2, section="Evaluation")
     agent: str = setting("controller", "Name of the controller or Dreamer that plays, or random.", section="Evaluation")
     record_video: int = setting(
         0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0,

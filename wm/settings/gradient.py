@@ -13,13 +13,11 @@ class GradientSettings(Settings):
     batch: int = setting(32, "Frames or windows per batch.", low=1, section="Training")
     precision: str = setting(
         "auto",
-        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        "Number format of matrix products; auto: bf16 where the device has it.",
         choices=("auto", "fp32", "bf16", "fp16"),
         section="Training",
     )
-    init_from: str | None = setting(
-        None, "Run whose weights the training starts from, such as runs/Pong.", section="Training", result=False
-    )
+    init_from: str | None = setting(None, "Run to start from, such as runs/Pong.", section="Training", result=False)
     mixture: str = setting(
         "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their numbers of steps."
     )

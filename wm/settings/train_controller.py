@@ -14,14 +14,13 @@ class ControllerSettings(Settings):
 
     in_: str = setting(
         "real",
-        "Where candidates play: real; dream, without real episodes; mixed: in the dream, but validated and selected "
-        "by real returns.",
+        "Where candidates play; mixed: in the dream, selected by real returns.",
         choices=("real", "dream", "mixed"),
         section="Search",
     )
     memory: str = setting(
         "trained",
-        "Memory that C sees beside z: h of M, h of an untrained M, or none.",
+        "Second input of C: h of M, h of an untrained M, or none.",
         choices=("trained", "untrained", "none"),
         section="Search",
     )
@@ -29,22 +28,14 @@ class ControllerSettings(Settings):
     episodes_per_eval: int = setting(1, "Episodes each candidate plays per generation.", low=1, section="Search")
     temperature: str = setting(
         "1.0",
-        "Temperature of the dream; auto: the one whose returns correlate best with real ones.",
+        "Temperature of the dream; auto fits it to real returns.",
         section="Search",
     )
-    init_from: str | None = setting(
-        None, "Run whose controller the search starts from, such as runs/Pong.", section="Search", result=False
-    )
+    init_from: str | None = setting(None, "Run to start from, such as runs/Pong.", section="Search", result=False)
     max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits")
-    max_hours: float = setting(
-        0.0, "End after the generation that exceeds this time; 0: never.", low=0, section="Limits"
-    )
-    max_env_steps: int = setting(
-        0, "End after the generation that exceeds this many real steps; 0: never.", low=0, section="Limits"
-    )
-    target_return: float | None = setting(
-        None, "End when a validation of the mean reaches this return.", section="Limits"
-    )
+    max_hours: float = setting(0.0, "Hours, checked after each generation; 0: no limit.", low=0, section="Limits")
+    max_env_steps: int = setting(0, "Real environment steps, checked likewise; 0: no limit.", low=0, section="Limits")
+    target_return: float | None = setting(None, "Stop when a validation reaches this return.", section="Limits")
     algo: str = setting("cma", "cma has the full covariance matrix, sep-cma its diagonal.", choices=("cma", "sep-cma"))
     head: str = setting(
         "auto",

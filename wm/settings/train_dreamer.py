@@ -31,7 +31,7 @@ class DreamerSettings(Settings):
     )
     precision: str = setting(
         "auto",
-        "Number format of matrix products: auto is bf16 where the device has instructions for it, else fp32.",
+        "Number format of matrix products; auto: bf16 where the device has it.",
         choices=("auto", "fp32", "bf16"),
         section="Training",
     )

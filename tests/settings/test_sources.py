@@ -1,0 +1,98 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wm.errors import UsageProblem
+from wm.settings import COMMANDS, CollectSettings, CurriculumSettings, VaeSettings
+from wm.settings.sources import (
+    Assignment,
+    Given,
+    Sources,
+    check_variables,
+    curriculum_tables,
+    parse_assignment,
+    to_json,
+    to_toml,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[colect]\n", "has a table for 'colect'; did you mean collect?"),
+        ("[collect]\nepisode = 3\n", "did you mean episodes"),
+        ("[collect]\nepisodes = true\n", "expected int"),
+        ("[collect]\nepisodes = [3]\n", "expected int"),
+        ("[collect]\ngray = 'maybe'\n", "expected true or false"),
+        ("[collect\n", "is not TOML"),
+        ("[collect.Pong.soon]\nepisodes = 3\n", r"has a table \[collect.Pong.soon\]; the only one within is later"),
+    ],
+)
+def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(UsageProblem, match=message):
+        Sources(config=tmp_path / "c.toml").resolve("collect", CollectSettings, "Pong")
+
+
+def test_later_rounds_have_a_table_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        "[collect]\nsize = 32\n[collect.Pong]\nepisodes = 6\nmax_steps = 9\n[collect.Pong.later]\nepisodes = 7\n"
+    )
+    sources = Sources(config=tmp_path / "c.toml")
+    for later, episodes in ((False, 6), (True, 7)):
+        settings = sources.resolve("collect", CollectSettings, "Pong", later=later)[0]
+        assert (settings.size, settings.max_steps, settings.episodes) == (32, 9, episodes)
+
+
+def test_a_setting_can_be_given_none() -> None:
+    given = parse_assignment("init_from=none", "train-vae")
+    settings, origin = Sources(assignments=(given,)).resolve("train-vae", VaeSettings, "Pong")
+    assert (settings.init_from, origin["init_from"]) == (None, "--set")
+
+
+def test_an_assignment_belongs_to_its_command_or_to_the_stage_it_names() -> None:
+    assert parse_assignment("latent=16", "train-vae") == Assignment("train-vae", "latent", "16")
+    assert parse_assignment("train-vae.latent=16", "train-vae") == Assignment("train-vae", "latent", "16")
+    assert parse_assignment("train-vae.latent=16", "curriculum") == Assignment("train-vae", "latent", "16")
+    assert parse_assignment("jobs=2", "curriculum") == Assignment("curriculum", "jobs", "2")
+    assert parse_assignment("train-controller.in=dream", "curriculum") == Assignment("train-controller", "in_", "dream")
+
+
+def test_the_jobs_of_a_curriculum_are_no_setting_of_its_stages() -> None:
+    sources = Sources(assignments=(parse_assignment("jobs=2", "curriculum"),))
+    assert sources.resolve("curriculum", CurriculumSettings, "")[0].jobs == 2
+    for name, group in COMMANDS.items():
+        sources.resolve(name, group, "Pong")
+
+
+def test_variables_that_something_reads_are_known() -> None:
+    check_variables(["WM_TRAIN_VAE_LATENT", "WM_TRAIN_CONTROLLER_IN", "WM_SEED", "HOME"], ["WM_SEED"])
+    with pytest.raises(UsageProblem, match="did you mean WM_COLLECT_EPISODES or WM_TRAIN_VAE_EPISODES or WM_EVAL"):
+        check_variables(["WM_EPISODES"], ["WM_SEED"])
+    with pytest.raises(UsageProblem, match="did you mean WM_SEED"):
+        check_variables(["WM_SED"], ["WM_SEED"])
+
+
+def test_tables_are_toml_with_the_source_as_a_comment() -> None:
+    tables = {
+        (): {"seed": Given(3, "WM_SEED"), "name": Given(None, "default")},
+        ("train-vae", "tests.tiny:Tiny-v0"): {"clip": Given(1e-05, "--set"), "init_from": Given(None, "default")},
+    }
+    text = to_toml(tables)
+    assert tomllib.loads(text) == {"seed": 3, "train-vae": {"tests.tiny:Tiny-v0": {"clip": 1e-05, "init_from": "none"}}}
+    assert "seed = 3       # WM_SEED" in text
+    assert to_json(tables)["train-vae"]["tests.tiny:Tiny-v0"]["clip"] == {"value": 1e-05, "source": "--set"}
+
+
+def test_the_tables_of_a_curriculum_hold_what_differs_by_environment_and_round(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        "[collect]\nsize = 32\n[collect.Pong]\ngray = true\n[collect.Pong.later]\nepisodes = 7\n"
+    )
+    tables = curriculum_tables(CurriculumSettings(envs="Pong,Acrobot"), Sources(config=tmp_path / "c.toml"))
+    source = str(tmp_path / "c.toml")
+    assert tables["collect",]["size"] == Given(32, source)
+    assert tables["collect", "Pong"] == {"gray": Given(True, source)}
+    assert tables["collect", "Pong", "later"] == {"episodes": Given(7, source)}
+    assert ("collect", "Acrobot") not in tables
+    assert ("train-dreamer",) not in tables

@@ -1,0 +1,75 @@
+"""How fast this machine plays: what a step costs, measured before a stage starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from wm.actions import ActionSpace
+from wm.envs.registry import EnvConfig
+from wm.models.mdnrnn.network import MdnRnn
+from wm.models.vae.inference import InferenceEncoder
+from wm.models.vae.networks import Vae
+from wm.rollouts.players import NUM_ENVS
+
+ENV_STEPS = 200
+MODEL_CALLS = 20
+SHORTEST = 0.1  # of the longest episode: what an untrained controller may play
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class PlayingSpeed:
+    """The frames and actions of an environment, the steps of its longest episode, and the seconds of a step."""
+
+    frame_shape: tuple[int, ...]
+    space: ActionSpace
+    longest: int
+    seconds: float
+
+    def duration(self, steps: float, workers: int) -> tuple[float, float]:
+        """The least and the most seconds of episodes that have at most so many steps together."""
+        most = steps * self.seconds / workers
+        return SHORTEST * most, most
+
+
+def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
+    """Play random actions for a few steps."""
+    env = config.make()
+    space = ActionSpace.of(env.action_space)
+    frame, _ = env.reset(seed=0)
+    env.action_space.seed(0)
+    started = clock()
+    for _ in range(ENV_STEPS):
+        frame, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            frame, _ = env.reset()
+    seconds = (clock() - started) / ENV_STEPS
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    env.close()
+    longest = -(-(limit or 10 * EnvConfig(config.name).random_steps) // config.action_repeat)
+    return PlayingSpeed(frame.shape, space, longest, seconds)
+
+
+def measure_models(vae: Vae, mdnrnn: MdnRnn, clock: Clock) -> float:
+    """The seconds that V and M add to a step, as the controller runs them: a batch of NUM_ENVS episodes."""
+    frames = torch.zeros(NUM_ENVS, vae.size, vae.size, vae.channels, dtype=torch.uint8)
+    inputs = torch.zeros(NUM_ENVS, 1, mdnrnn.lstm.input_size)
+    encoder = InferenceEncoder(vae, NUM_ENVS)
+    with torch.inference_mode():
+        encoding = _median_seconds(lambda: encoder.see(frames), clock)
+        predicting = _median_seconds(lambda: mdnrnn.lstm(inputs), clock)
+    return (encoding + predicting) / NUM_ENVS
+
+
+def _median_seconds(call: Callable[[], Any], clock: Clock) -> float:
+    call()
+    durations = []
+    for _ in range(MODEL_CALLS):
+        started = clock()
+        call()
+        durations.append(clock() - started)
+    return float(np.median(durations))

@@ -1,0 +1,213 @@
+"""Where settings come from, and which source wins: flag > --set > WM_* variable > config file > preset > default.
+
+Presets and config files are TOML with a table per command, within it a table per environment for what differs there,
+and within that a table `later` for what differs in later rounds of a curriculum. Above its tables a config file may
+give the options that all commands share.
+"""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from wm.errors import MissingInput, UsageProblem
+from wm.settings import COMMANDS, STAGES_OF_AGENT, CurriculumSettings
+from wm.settings.base import Field, Settings, convert, find_setting, public_name, suggestion
+
+LATER = "later"  # the table of what differs in the rounds after the first
+DEFAULT, FLAG, ASSIGNED = "default", "flag", "--set"
+STAGES = tuple(name for name in COMMANDS if name != "curriculum")
+S = TypeVar("S", bound=Settings)
+
+
+class Assignment(NamedTuple):
+    """A `--set`: the setting's command, its name, and the value as text."""
+
+    command: str
+    name: str
+    text: str
+
+
+def parse_assignment(text: str, command: str) -> Assignment:
+    """`name=value` or `command.name=value`, given to `command`. A curriculum takes the settings of every stage."""
+    path, equals, value = text.partition("=")
+    stage, dot, name = path.strip().rpartition(".")
+    if not equals or not name:
+        raise UsageProblem(f"--set is {text!r}; expected NAME=VALUE.")
+    stages = COMMANDS if command == "curriculum" else [command]
+    if dot and stage not in stages:
+        if stage in COMMANDS:
+            raise UsageProblem(f"--set {path} is a setting of wm {stage}; wm {command} takes {command}.NAME.")
+        raise UsageProblem(f"--set {path}: there is no stage {stage!r}; {suggestion(stage, stages)}")
+    if not dot and command == "curriculum":
+        _require_own(name)
+    item = find_setting(COMMANDS[stage or command], name, stage or command)
+    return Assignment(stage or command, item.name, value.strip())
+
+
+def _require_own(name: str) -> None:
+    """Raise UsageProblem if `wm curriculum` is given a stage's setting without the stage."""
+    wanted = name.replace("-", "_")
+    owners = [stage for stage in STAGES if wanted in map(public_name, dataclasses.fields(COMMANDS[stage]))]
+    if owners and wanted not in map(public_name, dataclasses.fields(COMMANDS["curriculum"])):
+        names = " or ".join(f"{stage}.{wanted}" for stage in owners)
+        raise UsageProblem(f"curriculum has no setting {name!r}; did you mean {names}?")
+
+
+def variable_name(command: str, item: Field) -> str:
+    """`WM_TRAIN_VAE_LATENT`."""
+    return f"WM_{command}_{public_name(item)}".upper().replace("-", "_")
+
+
+def _all_settings() -> list[tuple[str, Field]]:
+    return [(command, item) for command, group in COMMANDS.items() for item in dataclasses.fields(group)]
+
+
+def check_variables(variables: Iterable[str], unscoped: Sequence[str]) -> None:
+    """Raise UsageProblem for a WM_* variable that is neither a setting's nor one of `unscoped`."""
+    scoped = {variable_name(command, item): public_name(item) for command, item in _all_settings()}
+    for name in sorted(variables):
+        if not name.startswith("WM_") or name in scoped or name in unscoped:
+            continue
+        setting = name.removeprefix("WM_").lower()
+        ends = [other for other, setting_name in scoped.items() if setting_name == setting]
+        hint = f"did you mean {' or '.join(ends)}?" if ends else suggestion(name, [*unscoped, *scoped])
+        if hint.startswith("expected"):
+            hint = "expected WM_<COMMAND>_<SETTING>, such as WM_TRAIN_VAE_STEPS."
+        raise UsageProblem(f"{name} is no variable of wm; {hint}")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where settings come from besides flags."""
+
+    preset: Path | None = None
+    config: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    assignments: tuple[Assignment, ...] = ()
+
+    def resolve(
+        self, command: str, group: type[S], env: str, flags: Mapping[str, Any] | None = None, later: bool = False
+    ) -> tuple[S, dict[str, str]]:
+        """The settings of a command for an environment, in a `later` round or not, and where each value came from."""
+        values: dict[str, Any] = {}
+        origin = {item.name: DEFAULT for item in dataclasses.fields(group)}
+
+        def take(given: Mapping[str, Any], source: str) -> None:
+            for name, value in given.items():
+                item = find_setting(group, name, command)
+                values[item.name] = convert(item, value, source)
+                origin[item.name] = source
+
+        if self.preset is not None:
+            take(_values_for(read_tables(self.preset), self.preset, command, env, later), f"preset {self.preset.stem}")
+        if self.config is not None:
+            take(_values_for(read_tables(self.config), self.config, command, env, later), str(self.config))
+        for item in dataclasses.fields(group):
+            if (variable := variable_name(command, item)) in self.variables:
+                take({item.name: self.variables[variable]}, variable)
+        take({each.name: each.text for each in self.assignments if each.command == command}, ASSIGNED)
+        take({name: value for name, value in (flags or {}).items() if value is not None}, FLAG)
+        return group(**values), origin
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """A preset or config file. Raises MissingInput or UsageProblem."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MissingInput(
+            f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"config file {path} is not TOML: {error}.") from None
+    for name, value in tables.items():
+        if isinstance(value, dict) and name not in COMMANDS:
+            raise UsageProblem(f"{path} has a table for {name!r}; {suggestion(name, COMMANDS)}")
+    return tables
+
+
+def _values_for(tables: Mapping[str, Any], path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
+    table = tables.get(command, {})
+    own = table.get(env, {})
+    if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
+        raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; the only one within is {LATER}.")
+    return _scalars(table) | _scalars(own) | (own.get(LATER, {}) if later else {})
+
+
+def _scalars(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if not isinstance(value, dict)}
+
+
+class Given(NamedTuple):
+    """A value, and where it came from."""
+
+    value: Any
+    source: str
+
+
+Tables = dict[tuple[str, ...], dict[str, Given]]  # () is what stands above the tables
+
+
+def given_settings(settings: Settings, origin: Mapping[str, str]) -> dict[str, Given]:
+    """Every setting of a group with its source."""
+    return {
+        public_name(item): Given(getattr(settings, item.name), origin[item.name])
+        for item in dataclasses.fields(settings)
+    }
+
+
+def curriculum_tables(settings: CurriculumSettings, sources: Sources) -> Tables:
+    """The settings of a curriculum's stages: a table each, and tables for what differs in an environment or later."""
+    tables: Tables = {}
+    for stage in ("curriculum", *STAGES_OF_AGENT[settings.agent]):
+        group = COMMANDS[stage]
+        general = given_settings(*sources.resolve(stage, group, ""))
+        if stage != "curriculum":  # its own were resolved with flags
+            tables[stage,] = general
+        for env in settings.names:
+            own = given_settings(*sources.resolve(stage, group, env))
+            later = given_settings(*sources.resolve(stage, group, env, later=True))
+            for path, values, others in (((stage, env), own, general), ((stage, env, LATER), later, own)):
+                if different := {name: given for name, given in values.items() if given != others[name]}:
+                    tables[path] = different
+    return tables
+
+
+def to_toml(tables: Tables) -> str:
+    """A config file that gives these values, the source of each as a comment."""
+    blocks = []
+    for path, values in tables.items():
+        head = [f"[{'.'.join(map(_key, path))}]"] if path else []
+        texts = {name: _line(name, given, top=not path) for name, given in values.items()}
+        width = min(max(map(len, texts.values()), default=0), 50)
+        blocks.append("\n".join(head + [f"{text:<{width}}  # {values[name].source}" for name, text in texts.items()]))
+    return "\n\n".join(blocks)
+
+
+def _line(name: str, given: Given, top: bool) -> str:
+    # Above the tables a value that is not given is left out: an option cannot be given as none.
+    return f"# {name} = none" if top and given.value is None else f"{name} = {_toml(given.value)}"
+
+
+def _toml(value: Any) -> str:
+    return json.dumps("none" if value is None else value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isalnum() and bare.isascii() else json.dumps(name, ensure_ascii=False)
+
+
+def to_json(tables: Tables) -> dict[str, Any]:
+    """The same as plain values: `{"seed": {"value": 0, "source": "default"}, "train-vae": {"latent": ...}}`."""
+    shown: dict[str, Any] = {}
+    for path, values in tables.items():
+        table = shown
+        for part in path:
+            table = table.setdefault(part, {})
+        table |= {name: given._asdict() for name, given in values.items()}
+    return shown
