@@ -18,7 +18,7 @@ torch- := torch
 torch-cpu := torch==$(TORCH_VERSION)+cpu
 torch-cuda := torch===$(TORCH_VERSION)
 
-.PHONY: help setup test test-slow lint types format curriculum bench site clean
+.PHONY: help setup test test-slow lint types format curriculum bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## Print the targets
@@ -56,6 +56,9 @@ format: $(STAMP) ## Format the code
 
 curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=1
 	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
+
+docs: $(STAMP) ## Write docs/cli.md and docs/settings.md from the commands and settings
+	$(BIN)/python -m benchmarks.pages.reference
 
 site: $(STAMP) ## Build docs/ into build/site
 	@$(PIP) --no-build-isolation --editable '.[docs]'

@@ -101,9 +101,9 @@ def _setting_option(item: Field) -> click.Option:
 
 
 def _complete_environment(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
-    from wm.envs.registry import NAMED
+    from wm.envs.known_envs import KNOWN_ENVS
 
-    return [CompletionItem(name) for name in NAMED if name.lower().startswith(start.lower())]
+    return [CompletionItem(name) for name in KNOWN_ENVS if name.lower().startswith(start.lower())]
 
 
 def _complete_environments(context: click.Context, option: click.Parameter, start: str) -> list[CompletionItem]:

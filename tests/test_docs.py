@@ -8,11 +8,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import wm
 from stages import cli
-from stages.options import PRESETS, Sources, preset_names
+from stages.options import PRESETS, preset_names, read_sources
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.settings import COMMANDS
 
@@ -32,11 +33,19 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", sorted(cli.wm.commands))
+@pytest.mark.parametrize("name", sorted(cli.TABLE))
 def test_every_command_has_an_example_and_stands_in_the_readme(name: str) -> None:
-    text = cli.wm.commands[name].help or ""
-    assert f"Example: wm {name}" in text
+    command = cli.wm.get_command(click.Context(cli.wm), name)
+    assert command is not None
+    assert f"Example: wm {name}" in (command.help or "")
     assert f"wm {name}" in (ROOT / "README.md").read_text()
+
+
+def test_the_reference_is_rendered_from_the_commands_and_the_settings() -> None:
+    from benchmarks.pages import reference
+
+    assert (ROOT / "docs" / "cli.md").read_text() == reference.cli_page(), "run `make docs`"
+    assert (ROOT / "docs" / "settings.md").read_text() == reference.settings_page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -50,7 +59,7 @@ def test_presets_name_real_commands_settings_and_environments(preset: str) -> No
     tables = tomllib.loads((PRESETS / f"{preset}.toml").read_text())
     for command in COMMANDS:
         for env in ("", *KNOWN_ENVS):
-            Sources(preset=preset).resolve(command, COMMANDS[command], env)
+            read_sources(preset).resolve(command, COMMANDS[command], env)
         for name, value in tables.get(command, {}).items():
             assert not isinstance(value, dict) or name in KNOWN_ENVS
 
