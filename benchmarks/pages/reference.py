@@ -17,13 +17,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _CLI = """# Command line
 
 `wm COMMAND --help` prints the same, `wm help options` the common options. Results go to stdout, progress and messages
-to stderr. `make docs` writes this page.
-"""
-_EXIT_CODES = """## Exit codes
-
-0: done. 64: an option, a setting or a variable is wrong. 65: a file is damaged. 66: an input is missing. 69: a package
-is missing. 71: too little memory. 74: too little disk, or a failed write. 75: another process writes the same folder.
-77: no permission. 78: an artifact or dataset has another recipe. 130 and 143: interrupted; the same command resumes.
+to stderr; [exit codes](formats.md#exit-codes) tell the kind of a failure. `make docs` writes this page.
 """
 _SETTINGS = """# Settings
 
@@ -54,7 +48,6 @@ def cli_page() -> str:
     rows = [[f"`{names}`", text] for names, text in common_options()]
     parts.append("## Common options\n\nEvery stage has those that mean something to it.\n\n" + _table("option", rows))
     parts.append(_presets())
-    parts.append(_EXIT_CODES)
     return "\n".join(parts)
 
 
@@ -82,8 +75,8 @@ def _table(head: str, rows: list[list[str]]) -> str:
 def _presets() -> str:
     own = [name for name in preset_names("dreamer") if name not in preset_names()]
     return (
-        f"## Presets\n\n`--preset` takes {_listed(preset_names())}. `wm train-dreamer` also takes {_listed(own)}, which "
-        "are sizes of its networks.\n"
+        f"## Presets\n\n`--preset` takes {_listed(preset_names())}. `wm train-dreamer` also takes {_listed(own)}: "
+        "sizes of its networks.\n"
     )
 
 

@@ -285,7 +285,7 @@ def test_a_variable_that_nothing_reads_is_refused(
     assert run(["--help"]) == 0
 
 
-@pytest.mark.parametrize("words", [("--help",), ("train-vae", "--help"), ("help", "options")])
+@pytest.mark.parametrize("words", [("--help",), ("train-vae", "--help"), ("help", "options"), ("ls", "--help")])
 def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
     code = (
         f"import sys; from stages.cli import run; run({list(words)!r}); "
