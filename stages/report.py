@@ -9,9 +9,7 @@ from stages import console
 
 @click.command(name="report")
 @click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run]."
-)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Write one HTML page and a Markdown summary of runs, finished or not  [default: all in runs].
