@@ -37,7 +37,7 @@ from wm.rollouts.workers import open_workers, playing_memory
 from wm.seeding import generator
 from wm.settings import DreamSettings
 from wm.stats import Score
-from wm.telemetry.metrics_log import show_picture
+from wm.telemetry.metrics_log import add_image
 
 RECIPE = 3
 MEANS = 32  # of the search, equally spaced, whose returns are compared
@@ -120,7 +120,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         picture = picture_dream(models.vae, models.mdnrnn, latents, dataset, temperature, session.seed)
         title = f"{session.env}: a dream and the real episode, same initial state, same actions "
         title += f"(temperature {temperature:g}, after {CONTEXT} real steps)"
-        show_picture(builder.folder, 0, "dream", picture.write(builder.folder, title))
+        add_image(builder.folder, 0, "dream", picture.write(builder.folder, title))
         return _metrics(settings, fidelity) | {"episode": picture.episode, **picture.errors()}
 
     result = run_stage(session, "dream", run, (BYTES, "the dream's pictures"), _summary, work, models.vae.env)

@@ -17,10 +17,9 @@ from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug
-from wm.errors import MissingPackage, UsageProblem
+from wm.errors import UsageProblem
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import WORKER_TIMEOUT, Runtime
-from wm.telemetry.usage import hold_to_device
 
 if TYPE_CHECKING:
     from wm.envs.registry import EnvConfig
@@ -132,19 +131,6 @@ class Session:
             "command": shlex.join(["wm", *sys.argv[1:]]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-
-
-def pick_device(asked: str) -> str:
-    """Resolve `auto`, and refuse a device that is not there."""
-    import torch
-
-    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if asked == "auto":
-        asked = "cuda" if present["cuda"] else "mps" if present["mps"] else "cpu"
-    if not present[asked]:
-        raise MissingPackage(f"--device is {asked} but this torch sees none; use --device cpu or auto.")
-    hold_to_device()
-    return asked
 
 
 def stage_name(session: Session, default: str) -> str:

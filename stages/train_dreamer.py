@@ -5,9 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from stages.session import Session, pick_device, stage_name
+from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
@@ -33,6 +31,7 @@ from wm.settings import DreamerSettings
 from wm.telemetry.malloc import keep_freed
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
+from wm.training.device import pick_device
 from wm.training.precision import pick
 
 RECIPE = 2
@@ -64,7 +63,7 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     _, space = _env(session, settings)
-    config, device = dreamer_config(settings, space), torch.device(pick_device(session.device))
+    config, device = dreamer_config(settings, space), pick_device(session.device)
     model = new_dreamer(config, session.seed).to(device)
     trainer = new_trainer(model, settings, pick(settings.precision, device))
     seconds = seconds_per_update(trainer, settings.batch, settings.seq_len, device, session.runtime.clock)
@@ -123,7 +122,7 @@ def _work(
 ) -> dict[str, Any]:
     """Train, and fill the artifact's folder; returns its metrics."""
     runtime, folder, path = session.runtime, builder.folder, replay_path(session)
-    device = torch.device(pick_device(session.device))
+    device = pick_device(session.device)
     precision = pick(settings.precision, device)
     keep_freed()
     trainer = new_trainer(model.to(device), settings, precision)

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from wm.stats import Score, student_quantile
+from wm.stats import (
+    RIDGE,
+    Score,
+    rank_correlation,
+    rank_correlation_interval,
+    ridge_regression,
+    student_quantile,
+)
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(9, 2.2622), (19, 2.0930), (99, 1.9842)])
@@ -18,3 +25,29 @@ def test_the_interval_covers_the_truth_95_times_of_100() -> None:
 
 def test_a_score_shows_its_interval() -> None:
     assert str(Score(1.25, 0.5, 10)) == "1.2 ± 0.5"
+
+
+def test_rank_correlation_shares_ranks_among_ties() -> None:
+    assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 20, 900])) == pytest.approx(1)
+    assert rank_correlation(np.array([1.0, 1, 2, 3]), np.array([4.0, 3, 2, 1])) == pytest.approx(-0.9487, abs=1e-4)
+    assert rank_correlation(np.zeros(4), np.arange(4.0)) is None
+
+
+def test_the_interval_of_a_rank_correlation_needs_ten_pairs_that_vary() -> None:
+    random = np.random.default_rng(0)
+    one = random.normal(size=60)
+    interval = rank_correlation_interval(one, one + random.normal(size=60), np.random.default_rng(1))
+    assert interval is not None
+    assert 0.3 < interval[0] < 0.7 < interval[1] < 0.95
+    assert rank_correlation_interval(one[:9], one[:9], random) is None
+    assert rank_correlation_interval(one, np.zeros(60), random) is None
+
+
+def test_ridge_regression_shrinks_by_its_penalty() -> None:
+    random = np.random.default_rng(0)
+    inputs, weights = random.normal(size=(500, 3)), np.array([[1.0, 0.0], [-2.0, 1.0], [0.5, 0.0]])
+    found = ridge_regression(inputs, inputs @ weights)
+    assert np.abs(found - weights).max() < 5 * RIDGE
+    shrunk = ridge_regression(inputs, inputs @ weights, np.array([0.0, 1000.0, 0.0]))
+    assert np.abs(shrunk[1]).max() < 1.1
+    assert np.abs(shrunk[0] - weights[0]).max() < 0.1

@@ -1,11 +1,18 @@
-"""Scores with intervals. A mean without one is not a result."""
+"""Scores with intervals, rank correlation and ridge regression. A mean without an interval is not a result."""
 
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+RIDGE = 1e-3  # penalty per row of a ridge regression
+MIN_PAIRS = 10  # below which a correlation has no interval
+BOOTSTRAPS = 2000
+
+Array = NDArray[np.floating[Any]]
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -38,3 +45,43 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.mean:.1f} ± {self.ci95:.1f}"
+
+
+def rank_correlation(one: Array, two: Array) -> float | None:
+    """Spearman's rho, ties sharing their mean rank; None where one side does not vary."""
+    ranks = [_ranks(values) for values in (one, two)]
+    if min(values.std() for values in ranks) == 0:
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def rank_correlation_interval(one: Array, two: Array, random: np.random.Generator) -> tuple[float, float] | None:
+    """95 % interval of Spearman's rho by the bootstrap over pairs; None with fewer than ten pairs, or where one side
+    does not vary."""
+    if len(one) < MIN_PAIRS:
+        return None
+    samples = []
+    for _ in range(BOOTSTRAPS):
+        rows = random.integers(0, len(one), len(one))
+        if (rho := rank_correlation(one[rows], two[rows])) is not None:
+            samples.append(rho)
+    if len(samples) < BOOTSTRAPS // 2:
+        return None
+    low, high = np.percentile(samples, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _ranks(values: Array) -> Array:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Array = (last - (counts - 1) / 2)[inverse]
+    return ranks
+
+
+def ridge_regression(inputs: Array, targets: Array, penalty: Array | None = None) -> Array:
+    """Weights (F, O) for which inputs (N, F) @ weights are nearest to targets (N, O), or (F,) for (N,). `penalty` (F,)
+    scales the shrinkage of each input; None: all alike."""
+    scale = np.ones(inputs.shape[1]) if penalty is None else penalty
+    gram = inputs.T @ inputs + RIDGE * len(inputs) * np.diag(scale)
+    weights: Array = np.linalg.solve(gram, inputs.T @ targets)
+    return weights

@@ -57,7 +57,7 @@ def models(env: str, seed: int) -> None:
     where = ("--env", env, "--data", str(collect(env)), "--run", str(BUILD / f"{env}-{seed}"))
     options = (*where, "--preset", "laptop", "--seed", str(seed))
     vae, mdnrnn = wm("train-vae", *options), wm("train-mdnrnn", *options)
-    keep = ("probe", "validation_error", "mean_picture_error", "validation_kl", "rows", "precision", "steps")
+    keep = ("probe", "validation_error", "mean_image_error", "validation_kl", "rows", "precision", "steps")
     row: dict[str, Any] = {"vae": {name: vae["metrics"][name] for name in keep}, "mdnrnn": mdnrnn["metrics"]}
     row["seconds"] = {"vae": vae["wall_seconds"], "mdnrnn": mdnrnn["wall_seconds"]}
     add({"kind": "models", "env": env, "seed": seed, **row})
@@ -206,7 +206,7 @@ def _probes(rows: list[dict[str, Any]]) -> str:
 
 
 def _likelihoods(rows: list[dict[str, Any]]) -> str:
-    names = ("nll", "nll_linear", "nll_persistence", "nll_marginal")
+    names = ("nll", "nll_linear", "nll_persistence", "nll_mean")
     lines = [
         [env, *(spread(_of(rows, env, lambda row: row["mdnrnn"][name])) for name in names)]  # noqa: B023
         for env in _envs(rows)
@@ -254,7 +254,7 @@ def _events(rows: list[dict[str, Any]]) -> str:
 
 def _expected_ends(row: dict[str, Any]) -> float | None:
     end = row["mdnrnn"]["end"]
-    return float(end["expected"] / end["happened"]) if end["happened"] else None
+    return float(end["expected"] / end["observed"]) if end["observed"] else None
 
 
 def _velocities(rows: list[dict[str, Any]]) -> str:

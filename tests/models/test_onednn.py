@@ -9,15 +9,15 @@ from wm.models import onednn as packed
 @pytest.fixture(params=[True, False], ids=["oneDNN", "plain"])
 def onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr(packed, "_fits", lambda weight: False)
+        monkeypatch.setattr(packed, "_supported", lambda weight: False)
 
 
 @pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_product_is_the_linear_layers_for_any_number_of_rows(dtype: torch.dtype) -> None:
+def test_a_linear_is_the_layers_for_any_number_of_rows(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     matrix, bias = torch.randn(7, 20).to(dtype), torch.randn(7).to(dtype)
-    multiply = packed.product(matrix, bias, 8)
+    multiply = packed.linear(matrix, bias, 8)
     for rows in (8, 1, 300):
         x = torch.randn(rows, 20).to(dtype)
         wanted = functional.linear(x.float(), matrix.float(), bias.float())
@@ -38,7 +38,7 @@ def test_a_convolution_is_the_layers(relu: bool) -> None:
 
 def test_a_row_does_not_depend_on_its_place_or_its_neighbours() -> None:
     torch.manual_seed(0)
-    multiply = packed.product(torch.randn(100, 40), torch.randn(100), 8)
+    multiply = packed.linear(torch.randn(100, 40), torch.randn(100), 8)
     x = torch.randn(8, 40)
     alone = torch.zeros(8, 40)
     alone[5] = x[2]

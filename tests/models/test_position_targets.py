@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from wm.evaluation.probe import read
-from wm.models.vae.networks import pictures
+from wm.evaluation.linear_probe import fit_and_score
+from wm.models.vae.networks import to_images
 from wm.models.vae.position_targets import PositionTargets
 
 
@@ -21,8 +21,8 @@ def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_positions_are_linear_in_them(channels: int) -> None:
     frames, places = scenes(800, channels)
-    found = PositionTargets(frames, 32)(pictures(frames)).numpy()
-    readings = read(found[:600], places[:600], found[600:], places[600:])
+    found = PositionTargets(frames, 32)(to_images(frames)).numpy()
+    readings = fit_and_score(found[:600], places[:600], found[600:], places[600:])
     assert min(r2 for r2, _, _ in readings) > 0.9
 
 
@@ -30,9 +30,9 @@ def test_two_polynomials_per_axis_tell_a_place_and_two_cosines_a_curve() -> None
     frames, places = scenes(800, 3)
 
     def reading(basis: str) -> float:
-        found = PositionTargets(frames, 7, basis=basis)(pictures(frames)).numpy()
+        found = PositionTargets(frames, 7, basis=basis)(to_images(frames)).numpy()
         assert found.shape[1] == 3 * 2 * 2
-        return min(r2 for r2, _, _ in read(found[:600], places[:600], found[600:], places[600:]))
+        return min(r2 for r2, _, _ in fit_and_score(found[:600], places[:600], found[600:], places[600:]))
 
     assert reading("polynomials") > 0.998 > reading("cosines")
 
@@ -45,13 +45,13 @@ def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, c
 
 def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
     frames, _ = scenes(400, 3)
-    found = PositionTargets(frames, 32)(pictures(frames))
+    found = PositionTargets(frames, 32)(to_images(frames))
     assert found.shape == (400, 48)
     assert found.mean(0).abs().max() < 1e-2
     assert found.std(0).max() < 1.01
     assert (found.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
-    assert PositionTargets(still, 32)(pictures(still)).abs().max() < 0.1
+    assert PositionTargets(still, 32)(to_images(still)).abs().max() < 0.1
 
 
 def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
@@ -66,8 +66,8 @@ def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
     frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
 
     def reading(orientation_targets: int) -> float:
-        found = PositionTargets(frames, 64, orientation_targets)(pictures(frames)).numpy()
-        return read(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
+        found = PositionTargets(frames, 64, orientation_targets)(to_images(frames)).numpy()
+        return fit_and_score(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
 
     assert reading(2) > 0.9
     assert reading(0) < 0.5

@@ -52,7 +52,7 @@ def test_the_matrix_product_is_the_transposed_convolution_of_one_pixel() -> None
     x = model.expand(z)[:, :, None, None]
     for number, layer in enumerate(model.deconvolutions):
         x = layer(x if number == 0 else torch.relu(x))
-    by_definition = torch.sigmoid(x + torch.logit(model.background, eps=1e-3))
+    by_definition = torch.sigmoid(x + torch.logit(model.mean_image, eps=1e-3))
     assert torch.allclose(model.decode(z), by_definition, atol=1e-5)
 
 
@@ -60,7 +60,7 @@ def test_the_matrix_product_is_the_transposed_convolution_of_one_pixel() -> None
 def test_an_untrained_decoder_draws_the_mean_picture(kind: str) -> None:
     frames = torch.randint(0, 256, (50, 32, 32, 3), dtype=torch.uint8)
     model = build(kind, 32, 3, 8)
-    model.look_at(frames)
+    model.fit_normalization(frames)
     mean = frames.float().mean(0).permute(2, 0, 1) / 255
     assert (model.decode(torch.zeros(1, 8))[0] - mean).abs().mean() < 0.02
 
@@ -74,8 +74,8 @@ def test_attention_sees_a_thing_alike_wherever_it_is() -> None:
     assert isinstance(model, AttentiveVae)
     with torch.no_grad():
         model.attention.weight.mul_(1e4)  # each head looks at one place
-        model.background.fill_(20 / 255)  # or the picture's edge would be a thing, too
-        seen = model._see((frames.permute(0, 3, 1, 2).float() / 255 - model.background) / model.contrast)
+        model.mean_image.fill_(20 / 255)  # or the picture's edge would be a thing, too
+        seen = model._encoder_features((frames.permute(0, 3, 1, 2).float() / 255 - model.mean_image) / model.image_std)
     features, places = seen[:, -HEADS * (FEATURES + 2) :].split([HEADS * FEATURES, HEADS * 2], dim=1)
     assert torch.allclose(features[0], features[1], atol=1e-4)
     moved = (places[1] - places[0]).unflatten(0, (HEADS, 2)) * 31.5  # half the side, in pixels

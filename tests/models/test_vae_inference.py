@@ -7,12 +7,12 @@ from wm.models.vae.networks import build
 
 @pytest.mark.parametrize("kind", ["small", "attentive", "paper"])
 @pytest.mark.parametrize(("size", "channels"), [(32, 3), (64, 1), (96, 3)])
-def test_an_eye_sees_the_encoders_mean(kind: str, size: int, channels: int) -> None:
+def test_the_inference_encoder_returns_the_encoders_mean(kind: str, size: int, channels: int) -> None:
     torch.manual_seed(0)
     vae = build(kind, size, channels, 8).requires_grad_(False)
     frames = torch.randint(0, 256, (8, size, size, channels), dtype=torch.uint8)
-    vae.look_at(frames)
-    vae.contrast.mul_(0.02)  # so that some pixels reach the limit of the contrast
+    vae.fit_normalization(frames)
+    vae.image_std.mul_(0.02)  # so that some pixels reach the limit of the contrast
     for rows in (8, 3):
-        seen = InferenceEncoder(vae, rows).see(frames)
-        assert torch.allclose(seen, vae.encode(frames)[0], rtol=1e-4, atol=1e-4)
+        means = InferenceEncoder(vae, rows).encode(frames)
+        assert torch.allclose(means, vae.encode(frames)[0], rtol=1e-4, atol=1e-4)

@@ -15,7 +15,7 @@ from wm.errors import BadData, RecipeMismatch
 from wm.pretrained import load_vae
 
 
-def test_latents_are_what_v_says_of_the_frames(chain: Path) -> None:
+def test_latents_are_the_encoders_outputs(chain: Path) -> None:
     dataset = Dataset.open(chain / "data" / f"{SLUG}.zarr", 24)
     latents = Latents.load(chain / "runs" / SLUG / "latents")
     vae = load_vae(chain / "runs" / SLUG / "vae", "")
@@ -30,7 +30,7 @@ def test_latents_are_what_v_says_of_the_frames(chain: Path) -> None:
     assert np.array_equal(latents.terminated, dataset.table["terminated"])
 
 
-def test_a_reward_that_is_not_a_number_is_found_before_m_sees_it(
+def test_a_reward_that_is_not_a_number_is_refused_before_m_is_trained(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vae = load_vae(chain / "runs" / SLUG / "vae", "")

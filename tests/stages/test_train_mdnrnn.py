@@ -3,7 +3,7 @@ import torch
 
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
-from wm.evaluation.prediction import compare, table
+from wm.evaluation.prediction import evaluate_predictions, format_predictions
 from wm.models.mdnrnn.network import MdnRnn
 
 
@@ -28,24 +28,24 @@ def model() -> MdnRnn:
     return MdnRnn(2, 2, 8, 2, 10.0).eval()
 
 
-def test_the_guesses_are_what_their_names_say() -> None:
-    latents, held = world(), np.arange(8) >= 4
+def test_the_baselines_are_what_their_names_say() -> None:
+    latents, validation = world(), np.arange(8) >= 4
     speed = np.full(400, 0.5)
-    found = compare(model(), model(), latents, held, {"speed": speed + latents.means[:, 0]})
-    assert abs(found["error_persistence"] - 0.5**2 / 2) < 1e-4  # one of two dimensions moves by a half
-    assert found["error_linear"] < 1e-4
-    assert found["error_mean"] > 100 * found["error_persistence"]
-    assert found["nll_linear"] < found["nll_persistence"] < found["nll_marginal"]
-    ahead = found["open_loop"]["15"]
-    assert abs(ahead["persistence"] - 7.5**2 / 2) < 1e-3
-    assert ahead["linear"] < 0.1
-    assert found["open_loop"]["50"] is None  # episodes are too short
-    assert found["end"]["happened"] == 4
-    assert found["velocity"]["speed"]["z"] > 0.99
-    assert "open loop, 15 steps: M " in table(found)
+    metrics = evaluate_predictions(model(), model(), latents, validation, {"speed": speed + latents.means[:, 0]})
+    assert abs(metrics["error_persistence"] - 0.5**2 / 2) < 1e-4  # one of two dimensions moves by a half
+    assert metrics["error_linear"] < 1e-4
+    assert metrics["error_mean"] > 100 * metrics["error_persistence"]
+    assert metrics["nll_linear"] < metrics["nll_persistence"] < metrics["nll_mean"]
+    errors = metrics["open_loop"]["15"]
+    assert abs(errors["persistence"] - 7.5**2 / 2) < 1e-3
+    assert errors["linear"] < 0.1
+    assert metrics["open_loop"]["50"] is None  # episodes are too short
+    assert metrics["end"]["observed"] == 4
+    assert metrics["velocity"]["speed"]["z"] > 0.99
+    assert "open loop, 15 steps: M " in format_predictions(metrics)
 
 
-def test_without_held_out_episodes_all_are_judged() -> None:
-    found = compare(model(), model(), world(), np.zeros(8, bool), {})
-    assert np.isfinite(found["nll"])
-    assert found["velocity"] == {}
+def test_without_held_out_episodes_all_are_evaluated() -> None:
+    metrics = evaluate_predictions(model(), model(), world(), np.zeros(8, bool), {})
+    assert np.isfinite(metrics["nll"])
+    assert metrics["velocity"] == {}

@@ -25,11 +25,11 @@ def session(tmp_path: Path) -> Session:
     return Session(TINY, data=(path,), run=tmp_path / "run", device="cpu")
 
 
-def test_v_sees_what_moves(session: Session) -> None:
-    """The dot is all that differs from the mean picture; V draws it on episodes it was not trained on."""
+def test_v_reconstructs_what_moves(session: Session) -> None:
+    """The dot is all that differs from the mean image; V reconstructs it on held-out episodes."""
     result = train_vae(session, VaeSettings(latent=4, steps=250, batch=16, validate_every=125))
-    assert result.metrics["validation_error"] < 0.5 * result.metrics["mean_picture_error"]
-    assert {picture.name for picture in result.pictures} == {"loss.png", "reconstructions.png"}
+    assert result.metrics["validation_error"] < 0.5 * result.metrics["mean_image_error"]
+    assert {path.name for path in result.pictures} == {"loss.png", "reconstructions.png"}
 
 
 def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) -> None:
@@ -42,14 +42,14 @@ def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) ->
     assert metrics[0] == metrics[1]
 
 
-def test_the_probe_reads_what_v_sees_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_probe_decodes_positions_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = Session("CartPole", data=(tmp_path / "d.zarr",), run=tmp_path / "run", device="cpu", workers=1)
     collect(session, CollectSettings(episodes=40, size=32, policy="random"))
     settings = {"latent": 8, "steps": 300, "batch": 16, "validate_every": 150}
-    with pytest.raises(BadData, match="--require-probe asks for 1"):
+    with pytest.raises(BadData, match="below require_probe=1"):
         train_vae(session, VaeSettings(require_probe=1.0, **settings))  # type: ignore[arg-type]
     assert not (tmp_path / "run" / "vae").exists()
     result = train_vae(session, VaeSettings(**settings))  # type: ignore[arg-type]
     assert result.status == "resumed"
-    assert "a linear probe of a sampled z reads x " in result.summary
+    assert "R2 of a linear probe of a sampled z: x " in result.summary
     assert result.metrics["probe"]["x"]["r2"] > 0.5 > result.metrics["probe"]["x"]["untrained"]

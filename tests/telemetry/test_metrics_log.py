@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wm.telemetry.metrics_log import NAME, MetricsLog, read, show_picture
+from wm.telemetry.metrics_log import NAME, MetricsLog, add_image, read
 
 
 def test_a_reopened_log_has_no_step_twice_and_no_torn_line(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_tensorboard_has_the_same_names_and_numbers_and_the_pictures(tmp_path: P
     log.close()
     picture = tmp_path / "picture.png"
     Image.fromarray(np.full((4, 6, 3), 200, np.uint8)).save(picture)
-    show_picture(tmp_path, 2, "reconstructions", picture.read_bytes())
+    add_image(tmp_path, 2, "reconstructions", picture.read_bytes())
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     lines = read(tmp_path)
     assert set(events.Tags()["scalars"]) == set(lines[0])

@@ -10,17 +10,17 @@ from wm.telemetry.monitor import INTERVAL, ResourceMonitor
 def test_it_measures_the_peak_of_memory_and_the_size_of_folders(tmp_path: Path) -> None:
     place = tmp_path / "vae"
     with ResourceMonitor([place]) as monitor:
-        before = monitor.peak_memory
-        held = bytearray(200_000_000)
-        making = tmp_path / "vae.partial"
-        making.mkdir()
-        (making / "checkpoint").write_bytes(bytes(3_000_000))
+        idle = monitor.peak_memory
+        allocated = bytearray(200_000_000)
+        partial = tmp_path / "vae.partial"
+        partial.mkdir()
+        (partial / "checkpoint").write_bytes(bytes(3_000_000))
         time.sleep(3 * INTERVAL)
         assert 3_000_000 <= monitor.disk < 3_100_000
-        del held
-        (making / "checkpoint").write_bytes(bytes(1_000_000))
-        making.rename(place)
-    assert monitor.peak_memory - before > 150_000_000
+        del allocated
+        (partial / "checkpoint").write_bytes(bytes(1_000_000))
+        partial.rename(place)
+    assert monitor.peak_memory - idle > 150_000_000
     assert 1_000_000 <= monitor.disk < 1_100_000
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from wm.rollouts.workers import Workers
-from wm.telemetry import heap_snapshot as census
+from wm.telemetry import heap_snapshot
 from wm.telemetry import usage as memory
 from wm.telemetry.malloc import trim
-from wm.telemetry.trend import column, judge, phases, trend
+from wm.telemetry.trend import column_trend, estimate_trend, judge, phases
 from wm.telemetry.usage import Meter, anonymous_memory, children_memory, optimizer_bytes
 
 
@@ -99,7 +99,7 @@ def test_the_slope_is_that_of_most_pairs_and_its_interval_holds_it() -> None:
     steps = np.arange(300) * 10.0
     values = 0.01 * steps + np.random.default_rng(0).normal(0, 1, 300)
     values[::29] += 500  # a few outliers do not move it
-    found = trend(steps.tolist(), values.tolist())
+    found = estimate_trend(steps.tolist(), values.tolist())
     assert found.slope == pytest.approx(0.01, rel=0.05)
     assert found.low < 0.01 < found.high
     assert found.drift == pytest.approx(30, rel=0.06)
@@ -161,15 +161,15 @@ def test_readings_after_a_trim_are_preferred() -> None:
     assert judge(told).word == "flat"
 
 
-def test_a_census_names_what_grew(tmp_path: Path) -> None:
-    census.save(tmp_path, 10)
+def test_a_heap_snapshot_names_what_grew(tmp_path: Path) -> None:
+    heap_snapshot.save(tmp_path, 10)
     weight = torch.ones(7, requires_grad=True)
     kept = [weight * 2 for _ in range(50)]
-    census.save(tmp_path, 20)
-    grown = {what: (size, count) for what, size, count in census.growth(tmp_path)}
-    assert grown["tensor [7] torch.float32, made by MulBackward0"] == (50 * 28, 50)
+    heap_snapshot.save(tmp_path, 20)
+    grown = {what: (size, count) for what, size, count in heap_snapshot.growth(tmp_path)}
+    assert grown["tensor [7] torch.float32, output of MulBackward0"] == (50 * 28, 50)
     assert len(kept) == 50
-    assert len(census.take()) <= census.MOST
+    assert len(heap_snapshot.take()) <= heap_snapshot.MAX_ENTRIES
 
 
 def test_the_allocators_counters_are_told_pool_by_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +193,9 @@ def test_cudas_own_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None: 
     asked = {}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **named: asked.update(named))
-    census.begin()
-    assert asked == {"max_entries": census.HISTORY}
+    heap_snapshot.record_allocations()
+    assert asked == {"max_entries": heap_snapshot.MAX_CUDA_HISTORY}
 
 
 def test_a_column_that_is_not_there_has_no_trend() -> None:
-    assert column(lines(), "cuda_allocated_mb") is None
+    assert column_trend(lines(), "cuda_allocated_mb") is None

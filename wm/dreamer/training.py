@@ -75,7 +75,7 @@ class TrainingLoop:
 
     def _write(self, progress: Progress, done: int, values: dict[str, float]) -> str:
         """Write a line of metrics; returns why training must end, or an empty text."""
-        alarm = self._guard.look(self._log.write(self._training.position, values))
+        alarm = self._guard.check(self._log.write(self._training.position, values))
         progress.update(done, **{name: f"{values[name]:.4g}" for name in SHOWN if name in values})
         return alarm
 

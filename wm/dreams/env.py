@@ -42,7 +42,7 @@ class InitialStates:
 @torch.inference_mode()
 def warm_up(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
     """InitialStates after M has processed real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
-    cell, state = MdnRnnCell(mdnrnn, len(z)), mdnrnn.start(len(z))
+    cell, state = MdnRnnCell(mdnrnn, len(z)), mdnrnn.initial_state(len(z))
     for step in range(actions.shape[1]):
         state = cell.step(z[:, step], actions[:, step], state)
     return InitialStates(z[:, -1], state, low, high)
@@ -80,7 +80,7 @@ class Dreams:
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here, (N,) bool. Updates `z`."""
         self.state = self._cell.step(self.z, actions, self.state)
-        z, reward, end = self._cell.draw(self.z, self.hidden, self.temperature, self._random)
+        z, reward, end = self._cell.sample(self.z, self.hidden, self.temperature, self._random)
         self.z = torch.clamp(z, self._low, self._high)
         return reward, torch.rand(len(end), generator=self._random) < end
 

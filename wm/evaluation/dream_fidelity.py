@@ -20,8 +20,7 @@ from wm.dreams.initial_states import early_initial_states
 from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents
-from wm.evaluation.baselines import rank_correlation, rank_interval
-from wm.evaluation.prediction import fit_baselines, open_loop
+from wm.evaluation.prediction import fit_baselines, open_loop_errors
 from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, split_jobs
@@ -29,6 +28,7 @@ from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
 from wm.settings import DreamSettings
+from wm.stats import rank_correlation, rank_correlation_interval
 from wm.training.precision import pick
 
 REAL_EPISODES = 4  # of each policy
@@ -84,7 +84,7 @@ def measure_fidelity(
         "real_ended": float(np.mean([result.terminated for result in episodes[-1]])),
         "dream_ended": float(policy_dreams.terminated.mean()),
         "z_variance": {"dream": policy_dreams.z_var[moving].tolist(), "real": variance[moving].tolist()},
-        "open_loop": open_loop(mdnrnn.model, baselines, encoded, np.ones(len(encoded.ends), bool)),
+        "open_loop": open_loop_errors(mdnrnn.model, baselines, encoded, np.ones(len(encoded.ends), bool)),
     }
 
 
@@ -95,7 +95,7 @@ def _rank_correlations(dream: NDArray[np.float64], real: NDArray[np.float64], se
         pairs = dream[first:], real[first:]
         rho = rank_correlation(*pairs) if len(pairs[0]) > 2 else None
         figures[name] = rho
-        figures[f"{name}_ci95"] = None if rho is None else rank_interval(*pairs, generator(seed, name))
+        figures[f"{name}_ci95"] = None if rho is None else rank_correlation_interval(*pairs, generator(seed, name))
     return figures
 
 

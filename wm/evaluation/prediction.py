@@ -1,6 +1,6 @@
-"""What M knows, beside what guesses as well: the figures at the end of `wm train-mdnrnn`.
+"""M's one-step and open-loop predictions compared with baselines: the figures at the end of `wm train-mdnrnn`.
 
-All on held-out episodes, played through from their start with the mean z that C would see.
+All on held-out episodes, from their start, with the mean z that C observes.
 """
 
 import math
@@ -14,27 +14,36 @@ from numpy.typing import NDArray
 
 from wm.episodes.latents import Latents
 from wm.episodes.windows import WindowBatch, Windows
-from wm.evaluation import baselines as forecast
-from wm.evaluation.baselines import Baselines
-from wm.evaluation.probe import read
+from wm.evaluation.baselines import (
+    MIN_EVENTS,
+    Baselines,
+    brier_score,
+    calibration,
+    common_reward,
+    reward_recall,
+)
+from wm.evaluation.linear_probe import fit_and_score
 from wm.models.mdnrnn.inference import MdnRnnCell
 from wm.models.mdnrnn.network import MdnRnn, expected, log_likelihood
+from wm.stats import rank_correlation
 
-MOST_ROWS = 20_000  # of held-out steps, and of training steps that guesses and probes are fitted on
-TOGETHER = 8  # episodes at a time
+MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
+EPISODES_PER_BATCH = 8
 HORIZONS = (1, 5, 15, 50)
-CONTEXT = 16  # real steps M sees before an open loop
+CONTEXT = 16  # real steps before an open loop
 OPEN_LOOPS = 256
-DREAMS = 16  # of each, whose mean is judged
-PRECISION = 0.5
+SAMPLES = (
+    16  # of each open loop; M's own expectation as input leaves the latents it knows (Pong, 50 steps: 2.1, not 1.5)
+)
+PRECISION = 0.5  # at which the recall of rare rewards is measured
 
 Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Played:
-    """M and an untrained M along real episodes: N steps with the row of each, its episode, and what was said of the
-    next. `hidden` and `untrained` (N, H) are h as C sees it beside the step's z."""
+class Predictions:
+    """M's predictions along real episodes: N steps with the row of each, its episode, and what M predicts of the next.
+    `hidden` and `untrained_hidden` (N, H) are h before the step, as C observes it, of M and of an untrained M."""
 
     rows: NDArray[np.int64]
     episodes: NDArray[np.int64]
@@ -43,204 +52,222 @@ class Played:
     reward: Array
     end: Array
     hidden: Array
-    untrained: Array
+    untrained_hidden: Array
 
 
-def compare(
-    model: MdnRnn, untrained: MdnRnn, latents: Latents, held: NDArray[np.bool_], velocities: Mapping[str, Array]
+def evaluate_predictions(
+    model: MdnRnn, untrained: MdnRnn, latents: Latents, validation: NDArray[np.bool_], velocities: Mapping[str, Array]
 ) -> dict[str, Any]:
-    """Figures by name; None where there is nothing to judge by. `velocities` (rows,) are probed from [z, h]."""
-    training = _play(model, untrained, latents, ~held)
-    held = held if held.any() else ~held
-    spared = _play(model, untrained, latents, held)
-    guesses = Baselines.fit(*_steps(latents, training.rows))
-    wanted = _steps(latents, spared.rows)
-    found: dict[str, Any] = {"nll": float(spared.nll.mean())}
-    found |= {f"nll_{name}": value for name, value in guesses.nll(*wanted).items()}
-    before, now, actions, after = wanted
-    found |= {
-        "error": float(spared.error.mean()),
-        "error_persistence": float(np.square(after - now).mean()),
-        "error_mean": float(np.square(after - guesses.mean).mean()),
-        "error_linear": float(np.square(after - guesses.linear(before, now, actions)).mean()),
+    """Figures by name; None where there are too few events. `validation` says which episodes are held out; without any,
+    all are evaluated. `velocities` (rows,) are probed from [z, h]."""
+    training = _predict(model, untrained, latents, ~validation)
+    validation = validation if validation.any() else ~validation
+    held_out = _predict(model, untrained, latents, validation)
+    baselines = Baselines.fit(*_transitions(latents, training.rows))
+    return {
+        **_one_step(baselines, latents, held_out),
+        "open_loop": open_loop_errors(model, baselines, latents, validation),
+        "reward": _reward(latents, training, held_out),
+        "end": _end(latents, training, held_out),
+        "velocity": _velocity(latents, velocities, training, held_out),
     }
-    found["open_loop"] = open_loop(model, guesses, latents, held)
-    rewards = latents.rewards[spared.rows]
-    normal = forecast.usual(latents.rewards[training.rows])
-    found["reward"] = {
-        "rank_correlation": forecast.rank_correlation(spared.reward, rewards),
-        "recall": None
-        if normal is None
-        else forecast.recall(spared.reward, rewards, spared.episodes, normal, PRECISION),
-    }
-    ended = _ends(latents)
-    rate = float(ended[training.rows].mean())
-    found["end"] = {
-        "brier": forecast.brier(spared.end, ended[spared.rows]),
-        "brier_rate": forecast.brier(np.full(len(ended[spared.rows]), rate), ended[spared.rows]),
-        "expected": float(spared.end.sum()),
-        "happened": float(ended[spared.rows].sum()),
-        "calibration": forecast.calibration(spared.end, ended[spared.rows]),
-    }
-    found["velocity"] = _velocities(latents, velocities, training, spared)
-    return found
 
 
-def fit_baselines(latents: Latents, held: NDArray[np.bool_]) -> Baselines:
-    """What guesses as well, fitted on the episodes that are not held out."""
-    lengths = np.where(held & ~held.all(), 0, latents.ends - latents.starts - 1)
+def _one_step(baselines: Baselines, latents: Latents, held_out: Predictions) -> dict[str, float]:
+    previous, current, actions, following = _transitions(latents, held_out.rows)
+    nll = baselines.nll(previous, current, actions, following)
+    linear = baselines.predict_linear(previous, current, actions)
+    return {
+        "nll": float(held_out.nll.mean()),
+        **{f"nll_{name}": value for name, value in nll.items()},
+        "error": float(held_out.error.mean()),
+        "error_persistence": float(np.square(following - current).mean()),
+        "error_mean": float(np.square(following - baselines.mean).mean()),
+        "error_linear": float(np.square(following - linear).mean()),
+    }
+
+
+def _reward(latents: Latents, training: Predictions, held_out: Predictions) -> dict[str, float | None]:
+    rewards = latents.rewards[held_out.rows]
+    common = common_reward(latents.rewards[training.rows])
+    recall = None
+    if common is not None:
+        recall = reward_recall(held_out.reward, rewards, held_out.episodes, common, PRECISION)
+    return {"rank_correlation": rank_correlation(held_out.reward, rewards), "recall": recall}
+
+
+def _end(latents: Latents, training: Predictions, held_out: Predictions) -> dict[str, Any]:
+    ends = _terminations(latents)
+    rate, observed = float(ends[training.rows].mean()), ends[held_out.rows]
+    return {
+        "brier": brier_score(held_out.end, observed),
+        "brier_rate": brier_score(np.full(len(observed), rate), observed),
+        "expected": float(held_out.end.sum()),
+        "observed": float(observed.sum()),
+        "calibration": calibration(held_out.end, observed),
+    }
+
+
+def fit_baselines(latents: Latents, validation: NDArray[np.bool_]) -> Baselines:
+    """Baselines fitted on the episodes that are not held out."""
+    lengths = np.where(validation & ~validation.all(), 0, latents.ends - latents.starts - 1)
     spans = zip(latents.starts, latents.starts + lengths, strict=True)
     rows = np.concatenate([np.arange(*span) for span in spans])
-    return Baselines.fit(*_steps(latents, rows[:MOST_ROWS]))
+    return Baselines.fit(*_transitions(latents, rows[:MAX_ROWS]))
 
 
-def _ends(latents: Latents) -> Array:
+def _terminations(latents: Latents) -> Array:
     """(rows,) 1 at the last step of an episode that terminated."""
-    ended = np.zeros(len(latents.rewards))
-    ended[latents.ends[latents.terminated] - 2] = 1
-    return ended
+    ends = np.zeros(len(latents.rewards))
+    ends[latents.ends[latents.terminated] - 2] = 1
+    return ends
 
 
-def _steps(latents: Latents, rows: NDArray[np.int64]) -> tuple[Array, Array, Array, Array]:
-    """The latents before (the same one at an episode's start), at and after every step, and its encoded action."""
+def _transitions(latents: Latents, rows: NDArray[np.int64]) -> tuple[Array, Array, Array, Array]:
+    """The latents before every step (the same one at an episode's start), at it, its encoded action, and after it."""
     first = np.isin(rows, latents.starts)
-    before = latents.means[np.where(first, rows, rows - 1)]
-    return before, latents.means[rows], latents.space.encode(latents.actions[rows]), latents.means[rows + 1]
+    previous = latents.means[np.where(first, rows, rows - 1)]
+    return previous, latents.means[rows], latents.space.encode(latents.actions[rows]), latents.means[rows + 1]
 
 
 @torch.inference_mode()
-def _play(model: MdnRnn, untrained: MdnRnn, latents: Latents, chosen: NDArray[np.bool_]) -> Played:
+def _predict(model: MdnRnn, untrained: MdnRnn, latents: Latents, mask: NDArray[np.bool_]) -> Predictions:
+    """Predictions along the episodes of `mask`, the first that have `MAX_ROWS` steps."""
     lengths = latents.ends - latents.starts - 1
-    picked = np.flatnonzero(chosen & (lengths > 0))
-    picked = picked[: max(int(np.searchsorted(np.cumsum(lengths[picked]), MOST_ROWS)), 1)]
-    picked = picked[np.argsort(lengths[picked], kind="stable")]  # so that those played together are about as long
-    parts = []
-    for some in np.array_split(picked, math.ceil(len(picked) / TOGETHER)):
-        batch = Windows(latents, chosen, int(lengths[some].max()), len(some), 0).cut(np.stack([some, 0 * some], 1))
-        parts.append(_play_together(model, untrained, latents, some, batch))
-    return Played(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    episodes = np.flatnonzero(mask & (lengths > 0))
+    episodes = episodes[: max(int(np.searchsorted(np.cumsum(lengths[episodes]), MAX_ROWS)), 1)]
+    episodes = episodes[np.argsort(lengths[episodes], kind="stable")]  # so that a batch has similar lengths
+    batches = []
+    for part in np.array_split(episodes, math.ceil(len(episodes) / EPISODES_PER_BATCH)):
+        batch = Windows(latents, mask, int(lengths[part].max()), len(part), 0).cut(np.stack([part, 0 * part], 1))
+        batches.append(_predict_batch(model, untrained, latents, part, batch))
+    return Predictions(*(np.concatenate(column) for column in zip(*batches, strict=True)))
 
 
-def _play_together(
+def _predict_batch(
     model: MdnRnn, untrained: MdnRnn, latents: Latents, episodes: NDArray[np.int64], batch: WindowBatch
 ) -> tuple[Array, ...]:
-    z, after, actions = (torch.from_numpy(part) for part in (batch.means[:, :-1], batch.means[:, 1:], batch.actions))
+    z, following, actions = (
+        torch.from_numpy(part) for part in (batch.means[:, :-1], batch.means[:, 1:], batch.actions)
+    )
     inputs = torch.cat([z, actions], -1)
-    hidden, control = model.lstm(inputs)[0], untrained.lstm(inputs)[0]
-    said = model.predict(z, hidden)
-    there = batch.mask.astype(bool)
-    rows = latents.starts[episodes][:, None] + np.arange(there.shape[1])
+    hidden, untrained_hidden = model.lstm(inputs)[0], untrained.lstm(inputs)[0]
+    prediction = model.predict(z, hidden)
+    exists = batch.mask.astype(bool)
+    rows = latents.starts[episodes][:, None] + np.arange(exists.shape[1])
     columns = (
         rows,
-        np.broadcast_to(episodes[:, None], there.shape),
-        -log_likelihood(said, after).mean(-1).numpy(),
-        (expected(said) - after).square().mean(-1).numpy(),
-        said.reward.numpy(),
-        model.end_probability(said).numpy(),
-        *(np.pad(part.numpy()[:, :-1], ((0, 0), (1, 0), (0, 0))) for part in (hidden, control)),
+        np.broadcast_to(episodes[:, None], exists.shape),
+        -log_likelihood(prediction, following).mean(-1).numpy(),
+        (expected(prediction) - following).square().mean(-1).numpy(),
+        prediction.reward.numpy(),
+        model.end_probability(prediction).numpy(),
+        *(np.pad(part.numpy()[:, :-1], ((0, 0), (1, 0), (0, 0))) for part in (hidden, untrained_hidden)),
     )
-    return tuple(np.asarray(column)[there] for column in columns)
+    return tuple(np.asarray(column)[exists] for column in columns)
 
 
 @torch.inference_mode()
-def open_loop(
-    model: MdnRnn, guesses: Baselines, latents: Latents, held: NDArray[np.bool_]
+def open_loop_errors(
+    model: MdnRnn, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
 ) -> dict[str, dict[str, float] | None]:
-    """By horizon: squared error of the mean of 16 dreams after 16 real steps, beside persistence, the mean latent and
-    the linear autoregression fed with its own guesses; None where episodes are too short."""
-    starts = _open_loop_starts(latents, held)
-    if not len(starts):
+    """By horizon: squared error of M's open-loop prediction, the mean of 16 samples after 16 real steps, and of the
+    baselines; the linear one has its own predictions as inputs. None where episodes are too short."""
+    addresses = _open_loop_addresses(latents, validation)
+    if not len(addresses):
         return {str(horizon): None for horizon in HORIZONS}
-    batch = Windows(latents, held, CONTEXT + HORIZONS[-1], len(starts), 0).cut(starts)
-    z, actions = (torch.from_numpy(part).repeat(DREAMS, 1, 1) for part in (batch.means, batch.actions))
-    cell, state = MdnRnnCell(model, len(z)), model.start(len(z))
+    batch = Windows(latents, validation, CONTEXT + HORIZONS[-1], len(addresses), 0).cut(addresses)
+    z, actions = (torch.from_numpy(part).repeat(SAMPLES, 1, 1) for part in (batch.means, batch.actions))
+    cell, state = MdnRnnCell(model, len(z)), model.initial_state(len(z))
     for step in range(CONTEXT):
         state = cell.step(z[:, step], actions[:, step], state)
     random = torch.Generator().manual_seed(0)
     last = batch.means[:, CONTEXT]
-    now, before, dreamed = last, batch.means[:, CONTEXT - 1], z[:, CONTEXT]
-    found: dict[str, dict[str, float] | None] = {}
-    for ahead in range(1, HORIZONS[-1] + 1):
-        step = CONTEXT + ahead - 1
-        state = cell.step(dreamed, actions[:, step], state)
-        dreamed = cell.draw(dreamed, state[0], 1.0, random).z
-        before, now = now, guesses.linear(before, now, batch.actions[:, step]).astype(np.float32)
-        if ahead in HORIZONS:
-            there = batch.mask[:, step].astype(bool)
-            mean = dreamed.view(DREAMS, *last.shape).mean(0).numpy()
-            told = {"M": mean, "persistence": last, "mean": guesses.mean[None], "linear": now}
-            errors = {name: np.square(guess - batch.means[:, step + 1])[there] for name, guess in told.items()}
-            enough = there.sum() >= forecast.FEWEST
-            found[str(ahead)] = {name: float(error.mean()) for name, error in errors.items()} if enough else None
-    return found
+    linear, linear_previous, sample = last, batch.means[:, CONTEXT - 1], z[:, CONTEXT]
+    errors: dict[str, dict[str, float] | None] = {}
+    for horizon in range(1, HORIZONS[-1] + 1):
+        step = CONTEXT + horizon - 1
+        state = cell.step(sample, actions[:, step], state)
+        sample = cell.sample(sample, state[0], 1.0, random).z
+        following = baselines.predict_linear(linear_previous, linear, batch.actions[:, step]).astype(np.float32)
+        linear_previous, linear = linear, following
+        if horizon in HORIZONS:
+            exists = batch.mask[:, step].astype(bool)
+            mean = sample.view(SAMPLES, *last.shape).mean(0).numpy()
+            predictions = {"M": mean, "persistence": last, "mean": baselines.mean[None], "linear": linear}
+            squares = {name: np.square(value - batch.means[:, step + 1])[exists] for name, value in predictions.items()}
+            enough = exists.sum() >= MIN_EVENTS
+            errors[str(horizon)] = {name: float(s.mean()) for name, s in squares.items()} if enough else None
+    return errors
 
 
-def _open_loop_starts(latents: Latents, held: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(episode, first step) addresses, evenly over the held-out steps that have the context and the longest horizon
-    after them where there are enough of those, else at least one step."""
+def _open_loop_addresses(latents: Latents, validation: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(episode, first step) of open loops, evenly over the held-out steps with the context and the longest horizon
+    after them if there are enough of those, else with at least one step."""
     lengths = latents.ends - latents.starts - 1
     for needed in (CONTEXT + HORIZONS[-1], CONTEXT + 1):
-        room = np.where(held, np.maximum(lengths - needed + 1, 0), 0)
+        room = np.where(validation, np.maximum(lengths - needed + 1, 0), 0)
         if room.sum() >= OPEN_LOOPS // 4:
             break
     if not room.sum():
         return np.empty((0, 2), np.int64)
     episodes = np.repeat(np.arange(len(room)), room)
     steps = np.arange(room.sum()) - np.repeat(np.cumsum(room) - room, room)
-    chosen = np.unique(np.linspace(0, len(episodes) - 1, OPEN_LOOPS).astype(np.int64))
-    return np.stack([episodes[chosen], steps[chosen]], axis=1)
+    subset = np.unique(np.linspace(0, len(episodes) - 1, OPEN_LOOPS).astype(np.int64))
+    return np.stack([episodes[subset], steps[subset]], axis=1)
 
 
-def _velocities(
-    latents: Latents, velocities: Mapping[str, Array], training: Played, spared: Played
+def _velocity(
+    latents: Latents, velocities: Mapping[str, Array], training: Predictions, held_out: Predictions
 ) -> dict[str, dict[str, float | None]]:
-    """R2 on held-out steps of a linear probe on z alone, on [z, h], and on [z, untrained h]."""
+    """R2 on held-out steps of a linear probe of z alone, of [z, h], and of [z, untrained h]."""
     if not velocities:
         return {}
     columns = np.stack(list(velocities.values()), axis=1)
-    readings = []
-    for name in ("", "hidden", "untrained"):
+    scores = []
+    for name in ("", "hidden", "untrained_hidden"):
         inputs = [
             np.concatenate([latents.means[part.rows], *([getattr(part, name)] if name else [])], axis=1)
-            for part in (training, spared)
+            for part in (training, held_out)
         ]
-        readings.append(read(inputs[0], columns[training.rows], inputs[1], columns[spared.rows]))
+        scores.append(fit_and_score(inputs[0], columns[training.rows], inputs[1], columns[held_out.rows]))
     return {
         name: {
-            key: None if math.isnan(reading[place][0]) else reading[place][0]
-            for key, reading in zip(("z", "z_h", "z_untrained_h"), readings, strict=True)
+            key: None if math.isnan(score[place][0]) else score[place][0]
+            for key, score in zip(("z", "z_h", "z_untrained_h"), scores, strict=True)
         }
         for place, name in enumerate(velocities)
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def format_predictions(metrics: dict[str, Any]) -> str:
     """The figures as text, one line per question."""
     lines = [
         "  on held-out episodes",
-        f"  nats per dimension of the next z: M {found['nll']:.2f}, linear {found['nll_linear']:.2f}, "
-        f"persistence {found['nll_persistence']:.2f}, marginal {found['nll_marginal']:.2f}",
-        f"  squared error of the next z: M {found['error']:.4f}, linear {found['error_linear']:.4f}, "
-        f"persistence {found['error_persistence']:.4f}, mean {found['error_mean']:.4f}",
+        f"  nats per dimension of the next z: M {metrics['nll']:.2f}, linear {metrics['nll_linear']:.2f}, "
+        f"persistence {metrics['nll_persistence']:.2f}, mean {metrics['nll_mean']:.2f}",
+        f"  squared error of the next z: M {metrics['error']:.4f}, linear {metrics['error_linear']:.4f}, "
+        f"persistence {metrics['error_persistence']:.4f}, mean {metrics['error_mean']:.4f}",
     ]
-    for ahead in HORIZONS:
-        if errors := found["open_loop"][str(ahead)]:
-            told = ", ".join(f"{name} {errors[name]:.4f}" for name in ("M", "linear", "persistence", "mean"))
-            lines.append(f"  open loop, {ahead:>2} steps: {told}")
-    reward, end = found["reward"], found["end"]
+    for horizon in HORIZONS:
+        if errors := metrics["open_loop"][str(horizon)]:
+            parts = ", ".join(f"{name} {errors[name]:.4f}" for name in ("M", "linear", "persistence", "mean"))
+            lines.append(f"  open loop, {horizon:>2} steps: {parts}")
+    reward, end = metrics["reward"], metrics["end"]
     if reward["rank_correlation"] is not None:
-        more = "" if reward["recall"] is None else f", recall of the unusual {reward['recall']:.2f} at precision 0.5"
-        lines.append(f"  reward: rank correlation {reward['rank_correlation']:.2f}{more}")
+        recall = "" if reward["recall"] is None else f", recall of rare rewards {reward['recall']:.2f} at precision 0.5"
+        lines.append(f"  reward: rank correlation {reward['rank_correlation']:.2f}{recall}")
     lines.append(
-        f"  end: Brier score {end['brier']:.5f} (always the rate: {end['brier_rate']:.5f}), "
-        f"{end['expected']:.1f} ends expected, {end['happened']:.0f} happened"
+        f"  end: Brier score {end['brier']:.5f} (the rate alone: {end['brier_rate']:.5f}), {end['expected']:.1f} ends "
+        f"expected, {end['observed']:.0f} observed"
     )
     lines += [
-        f"  {name} (R2) from z {_told(r['z'])}, [z, h] {_told(r['z_h'])}, [z, untrained h] {_told(r['z_untrained_h'])}"
-        for name, r in found["velocity"].items()
+        f"  {name} (R2) from z {_score(r2['z'])}, [z, h] {_score(r2['z_h'])}, "
+        f"[z, untrained h] {_score(r2['z_untrained_h'])}"
+        for name, r2 in metrics["velocity"].items()
     ]
     return "\n".join(lines)
 
 
-def _told(value: float | None) -> str:
+def _score(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.2f}"

@@ -141,7 +141,7 @@ class Evolution:
         for name in ("returns", "validation"):
             if line.get(name):
                 figures |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
-        if alarm := self._guard.look(self._metrics.write(line["generation"], figures)):
+        if alarm := self._guard.check(self._metrics.write(line["generation"], figures)):
             self._metrics.close()
             raise MemoryProblem(f"{self._label}: {alarm}")
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable
-from wm.evaluation.baselines import rank_correlation
 from wm.evolution.cma_es import Search
 from wm.evolution.fitness import Fitness
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
+from wm.stats import rank_correlation
 
 TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
 GENERATIONS, DREAMS = 3, 16

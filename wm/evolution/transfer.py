@@ -24,9 +24,9 @@ from wm.pretrained import (
     load_controller,
     load_mdnrnn,
 )
+from wm.stats import ridge_regression
 
 EPISODES, MAX_STEPS = 64, 500  # of the latents, that are played through both Ms
-RIDGE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -122,5 +122,5 @@ def _nearest(inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArr
     """Flat parameters of the linear policy on inputs (N, F) that is nearest to outputs (N, O)."""
     columns = np.concatenate([inputs, np.ones((len(inputs), 1))], 1)
     scale = np.append(inputs.var(axis=0).mean() * np.ones(inputs.shape[1]), 0.0)
-    weights = np.linalg.solve(columns.T @ columns + RIDGE * len(columns) * np.diag(scale), columns.T @ outputs)
+    weights = ridge_regression(columns, outputs, scale)
     return np.concatenate([weights[:-1].T.ravel(), weights[-1]]).astype(np.float32)

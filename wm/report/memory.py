@@ -8,7 +8,7 @@ from wm.artifacts import durable
 from wm.errors import MissingInput
 from wm.report.plots import Curve, draw
 from wm.telemetry import heap_snapshot, metrics_log
-from wm.telemetry.trend import column, judge, phases
+from wm.telemetry.trend import column_trend, judge, phases
 
 PLOTTED = ("rss_anon_mb", "buffers_mb", "unexplained_mb", "cuda_allocated_mb", "cuda_reserved_mb")
 COLUMNS = (*PLOTTED, "children_mb", "cuda_blocks_small")
@@ -40,7 +40,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         {"phase": phase, "column": key, **asdict(trend)}
         for phase, lines in phases(log).items()
         for key in COLUMNS
-        if (trend := column(lines, key)) is not None
+        if (trend := column_trend(lines, key)) is not None
     ]
     curves = []
     for key in PLOTTED:

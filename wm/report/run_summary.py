@@ -16,7 +16,7 @@ from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.plots import Curve, Plot, to_svg
 from wm.stats import Score
 from wm.telemetry import metrics_log
-from wm.telemetry.trend import settled
+from wm.telemetry.trend import after_trim
 from wm.units import format_duration, format_size
 
 KINDS = {
@@ -206,7 +206,7 @@ def _cost(summary: RunSummary) -> Iterator[Block]:
 def _over_time(summary: RunSummary, column: str) -> list[Curve]:
     curves = []
     for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C"), ("dreamer", "Dreamer")):
-        log = settled([line for line in metrics_log.read(summary.folder(name)) if column in line])
+        log = after_trim([line for line in metrics_log.read(summary.folder(name)) if column in line])
         if log:
             last = log[-1]["step"] or 1
             curves.append(Curve(label, [line["step"] / last for line in log], [line[column] for line in log]))

@@ -27,7 +27,7 @@ def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[B
         yield Paragraph(
             f"{settings['network']} network, {settings['latent']} latents, {metrics['parameters']:,} parameters, "
             f"trained on {metrics['rows']:,} frames. On held-out episodes its squared error is "
-            f"{metrics['validation_error']:.1f} a frame. The mean image alone has {metrics['mean_picture_error']:.1f}. "
+            f"{metrics['validation_error']:.1f} a frame. The mean image alone has {metrics['mean_image_error']:.1f}. "
             f"The KL divergence is {metrics['validation_kl']:.0f} nats."
         )
         if metrics.get("probe"):
@@ -42,7 +42,7 @@ def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[B
             alt = f"{run}: held-out frames, V's reconstructions and their error; typical frames and the hardest"
             yield Picture(strip, alt, "Held-out frames, their reconstructions, and the error, four times as bright.")
     yield _losses(log, "V's loss (nats) on training batches and on held-out episodes.")
-    parts = {"error": "pixels", "kl": "KL", "moments": "position targets"}
+    parts = {"error": "pixels", "kl": "KL", "position_error": "position targets"}
     curves = [_curve(log, key, name, relative=True) for key, name in parts.items()]
     yield _chart("step", "share of the first", curves, "The terms of V's loss, each relative to its first value.")
 
@@ -61,7 +61,7 @@ def mdnrnn_section(run: str, artifact: Artifact | None, folder: Path) -> Iterato
                 ["squared error", *(_number(metrics[name], ".3g") for name in
                  ("error", "error_linear", "error_persistence", "error_mean"))],
                 ["NLL per dimension", *(_number(metrics[name]) for name in
-                 ("nll", "nll_linear", "nll_persistence", "nll_marginal"))],
+                 ("nll", "nll_linear", "nll_persistence", "nll_mean"))],
             ],
         )  # fmt: skip
         reward, end = metrics["reward"], metrics["end"]

@@ -91,7 +91,7 @@ class VmcAgent:
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Actions for (num_envs, S, S, C) uint8 frames, or (num_envs, Z) latents."""
         observations = torch.from_numpy(frames)
-        z = observations if self._encoder is None else self._encoder.see(observations)
+        z = observations if self._encoder is None else self._encoder.encode(observations)
         actions = self.controller.act(self._weights, torch.cat([z, self._h], 1))
         if self._auto_fire is not None:
             self._auto_fire.serve(actions, infos)

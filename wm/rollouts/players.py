@@ -175,7 +175,7 @@ def encode_rollouts(spec: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int
     for job in jobs:
         episode = record(agent, env, job, agent.space.column, max_steps, heartbeat)
         parts = np.array_split(episode.frames, max(len(episode.frames) // NUM_ENVS, 1))
-        means = np.concatenate([encoder.see(torch.from_numpy(part)).numpy() for part in parts])
+        means = np.concatenate([encoder.encode(torch.from_numpy(part)).numpy() for part in parts])
         trajectories.append(LatentTrajectory(means, episode.actions, episode.rewards, episode.terminated))
     return trajectories
 

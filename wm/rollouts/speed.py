@@ -60,7 +60,7 @@ def measure_models(vae: Vae, mdnrnn: MdnRnn, clock: Clock) -> float:
     inputs = torch.zeros(NUM_ENVS, 1, mdnrnn.lstm.input_size)
     encoder = InferenceEncoder(vae, NUM_ENVS)
     with torch.inference_mode():
-        encoding = _median_seconds(lambda: encoder.see(frames), clock)
+        encoding = _median_seconds(lambda: encoder.encode(frames), clock)
         predicting = _median_seconds(lambda: mdnrnn.lstm(inputs), clock)
     return (encoding + predicting) / NUM_ENVS
 

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object a line, with memory telemetry; TensorBoard beside it where it is installed."""
+"""`metrics.jsonl`: one JSON object a line, with memory telemetry; also TensorBoard where it is installed."""
 
 import importlib.util
 import io
@@ -17,8 +17,8 @@ from wm.telemetry.usage import Meter
 NAME = "metrics.jsonl"
 
 
-class Board:
-    """TensorBoard's event file beside the metrics, with the same names; nothing where it is not installed."""
+class TensorBoard:
+    """TensorBoard's event file next to the metrics, with the same names; nothing where it is not installed."""
 
     def __init__(self, folder: Path, step: int = -1) -> None:
         self._writer: Any = None
@@ -27,47 +27,47 @@ class Board:
 
             self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=None if step < 0 else step)
 
-    def scalars(self, step: int, values: dict[str, float]) -> None:
+    def add_scalars(self, step: int, values: dict[str, float]) -> None:
         """Numbers by name."""
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
 
-    def picture(self, step: int, name: str, png: bytes) -> None:
+    def add_image(self, step: int, name: str, png: bytes) -> None:
         """A PNG."""
         if self._writer is not None:
             pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
             self._writer.add_image(name, pixels, step, dataformats="HWC")
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush the file."""
         if self._writer is not None:
             self._writer.close()
 
 
-def show_picture(folder: Path, step: int, name: str, png: bytes) -> None:
+def add_image(folder: Path, step: int, name: str, png: bytes) -> None:
     """Add a PNG to a finished training's event file."""
-    board = Board(folder)
-    board.picture(step, name, png)
+    board = TensorBoard(folder)
+    board.add_image(step, name, png)
     board.close()
 
 
 class MetricsLog:
-    """Appends metrics by step, with the memory in use; `buffers` tells how many bytes long-lived buffers hold. Opened
-    at a step, it drops later lines and a torn last one: nothing stands twice."""
+    """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
+    step, it drops later lines and an incomplete last one, so that no step has two lines."""
 
     def __init__(self, folder: Path, step: int, buffers: Callable[[], int] = lambda: 0) -> None:
         self._path = folder / NAME
-        kept = [line for line in read(folder) if line["step"] <= step]
-        durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        self._board, self._meter, self._buffers = Board(folder, step), Meter(folder), buffers
+        lines = [line for line in read(folder) if line["step"] <= step]
+        durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        self._board, self._meter, self._buffers = TensorBoard(folder, step), Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
-        """Append one line, and return it: the step, the values, the memory in use, and which process it was."""
+        """Append one line, and return it: the step, the values, the memory in use, and the process."""
         line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        self._board.scalars(step, line)
+        self._board.add_scalars(step, line)
         return line
 
     def close(self) -> None:

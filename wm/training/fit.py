@@ -1,8 +1,7 @@
-"""What the two gradient stages share: resume, loop, validate, log, go back, stop, publish the best."""
+"""The training loop of V and M: resume, step, validate, log, checkpoint, and restore the best weights."""
 
 import math
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,10 +9,9 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from stages import console
-from stages.session import Session
 from wm.artifacts.runs import SCRATCH
 from wm.errors import BadData, MemoryProblem, UsageProblem
+from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
@@ -25,145 +23,169 @@ from wm.training.precision import Precision, allow_tf32, pick
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_EVERY = 50
-WARM_STEPS, TIMED_STEPS = 3, 7  # of an estimate
-MOST_SKIPPED = 3  # steps without a finite loss between two looks, beyond which training goes back
+WARM_UP_STEPS, TIMED_STEPS = 3, 7  # of an estimate
+MAX_SKIPPED = 3  # steps without a finite loss between two log lines, above which training returns to its checkpoint
 
 
 def pick_precision(settings: GradientSettings, device: torch.device) -> Precision:
-    """The number format of a training, with TF32 set as asked."""
+    """The number format of a training, with TF32 set accordingly."""
     allow_tf32(settings.tf32, device)
     return pick(settings.precision, device)
 
 
-def compiled(function: F, settings: GradientSettings) -> F:
-    """The function, by torch.compile if that is asked for."""
+def compile_if_asked(function: F, settings: GradientSettings) -> F:
+    """The function, compiled by torch.compile with `compile=true`."""
     if not settings.compile:
         return function
-    made = torch.compile(function)
+    compiled = torch.compile(function)
 
     def guarded(*arguments: Any) -> Any:
         try:
-            return made(*arguments)
+            return compiled(*arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
-            why = str(error).strip().splitlines()[0]
-            raise UsageProblem(f"--compile does not work here ({why}); leave it out.") from None
+            reason = str(error).strip().splitlines()[0]
+            raise UsageProblem(f"torch.compile does not work here ({reason}); leave compile out.") from None
 
     return guarded  # type: ignore[return-value]
 
 
-def seconds_per_step(model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device) -> float:
-    """What a step takes: the median of a few, after those in which kernels are chosen and memory is found."""
-    trainer = Trainer(
-        model, loss, pick_precision(settings, device), steps=settings.steps, learning_rate=settings.learning_rate,
-        clip=settings.clip, accumulate=settings.accumulate,
+def make_trainer(model: nn.Module, loss: Loss, precision: Precision, settings: GradientSettings) -> Trainer:
+    """A Trainer with these settings."""
+    return Trainer(
+        model, loss, precision, steps=settings.steps, learning_rate=settings.learning_rate, clip=settings.clip,
+        accumulate=settings.accumulate,
     )  # fmt: skip
-    took = []
-    for step in range(WARM_STEPS + TIMED_STEPS):
-        began = time.monotonic()
+
+
+def seconds_per_step(
+    clock: Callable[[], float], model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device
+) -> float:
+    """The median time of a few steps, after those in which kernels are selected and memory is allocated."""
+    trainer = make_trainer(model, loss, pick_precision(settings, device), settings)
+    seconds = []
+    for step in range(WARM_UP_STEPS + TIMED_STEPS):
+        start = clock()
         trainer.step(step)
         trainer.take_skipped()  # waits for the device
-        took.append(time.monotonic() - began)
-    return statistics.median(took[WARM_STEPS:])
+        seconds.append(clock() - start)
+    return statistics.median(seconds[WARM_UP_STEPS:])
 
 
-def train_to_best(
-    session: Session,
+def fit(
+    runtime: Runtime,
     folder: Path,
     label: str,
     trainer: Trainer,
     validate: Callable[[], dict[str, float]],
-    about: Callable[[int], str],
+    describe_batch: Callable[[int], str],
     settings: GradientSettings,
     buffers: Callable[[], int] = lambda: 0,
 ) -> dict[str, float]:
     """Train from the last checkpoint in `folder`, leaving the best weights in the model.
 
     `validate()["validation_loss"]` is the score; after `settings.patience` validations without a better one training
-    ends. `about(number)` tells what is in a batch, `buffers` how many bytes of data are held. Returns the figures of
-    the best checkpoint and the speed. On Stopped, and on MemoryProblem, the current step is saved first. Raises
-    BadData if the loss is not finite even at half the rate.
+    ends. `describe_batch(number)` is for error messages, `buffers` returns the bytes of the data in memory. Returns the
+    scores of the best checkpoint and the speed. On Stopped, and on MemoryProblem, the current step is saved first.
+    Raises BadData if the loss is not finite at half the learning rate either.
     """
-    checkpoints = Checkpoints(folder / SCRATCH, trainer)
-    begun = bool(checkpoints.points())
-    step = start = checkpoints.resume()
-    if start:
-        console.say(f"{label}: goes on at step {start} of {settings.steps}")
-    guard = MemoryGuard(session.runtime, folder, settings.steps)
+    return _Fit(runtime, folder, label, trainer, validate, describe_batch, settings, buffers).run()
 
-    def held() -> int:
-        return buffers() + optimizer_bytes(trainer.optimizer)
 
-    log = MetricsLog(folder, start if begun else -1, held)
+class _Fit:
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: Path,
+        label: str,
+        trainer: Trainer,
+        validate: Callable[[], dict[str, float]],
+        describe_batch: Callable[[int], str],
+        settings: GradientSettings,
+        buffers: Callable[[], int],
+    ) -> None:
+        self._runtime, self._folder, self._label, self._trainer = runtime, folder, label, trainer
+        self._validate, self._describe_batch, self._settings = validate, describe_batch, settings
+        self._bytes = lambda: buffers() + optimizer_bytes(trainer.optimizer)
+        self._checkpoints = Checkpoints(folder / SCRATCH, trainer)
+        self._guard = MemoryGuard(runtime, folder, settings.steps)
+        resumed = bool(self._checkpoints.points())
+        self._step = self._first_step = self._checkpoints.resume()
+        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes)
+        self._skipped = 0
+        if self._step:
+            runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
+        if not resumed:
+            self._save()
 
-    def save() -> None:
-        scores = validate()
+    def run(self) -> dict[str, float]:
+        """Train to the end."""
+        settings, start = self._settings, self._runtime.clock()
+        figures: dict[str, float] = {}
+        with self._runtime.progress(self._label, settings.steps, "steps", self._step) as progress:
+            while self._step < settings.steps and not self._out_of_patience():
+                metrics = self._trainer.step(self._step)
+                self._step += 1
+                stopping, alarm = self._runtime.stop_requested() and self._step < settings.steps, ""
+                due = self._step % settings.validate_every == 0 or self._step == settings.steps or stopping
+                if due or self._step % LOG_EVERY == 0:
+                    count, first = self._trainer.take_skipped()
+                    if count > MAX_SKIPPED:
+                        self._return_to_checkpoint(first, count)
+                        continue
+                    self._skipped += count
+                    figures = {name: value.item() for name, value in metrics.items()}
+                    alarm = self._guard.check(self._log.write(self._step, figures))
+                if due or alarm:
+                    self._save()
+                if alarm:
+                    self._log.close()
+                    raise MemoryProblem(f"{self._label}: {alarm}")
+                if stopping:
+                    self._log.close()
+                    self._runtime.raise_if_stopped()
+                progress.update(self._step, **{name: f"{value:.4g}" for name, value in figures.items()})
+        self._log.close()
+        return self._results(max(self._runtime.clock() - start, 1e-9))
+
+    def _results(self, seconds: float) -> dict[str, float]:
+        if self._skipped:
+            self._runtime.log(f"{self._label}: {self._skipped} steps were skipped because their loss was not finite")
+        if self._step < self._settings.steps:
+            self._runtime.log(
+                f"{self._label}: ended at step {self._step}, {self._settings.patience} validations after its best"
+            )
+        best = self._checkpoints.load_best()
+        speed = round((self._step - self._first_step) / seconds, 2)
+        figures = {"best_step": best.step, "steps": self._step, "skipped": self._skipped, "steps_per_second": speed}
+        return {**figures, **best.scores}
+
+    def _save(self) -> None:
+        scores = self._validate()
         if not math.isfinite(scores["validation_loss"]):
             raise BadData(
-                f"{label}: the validation loss is {scores['validation_loss']} at step {step}; `wm verify` checks the "
-                "data, and --set learning_rate=... lowers the rate."
+                f"{self._label}: the validation loss is {scores['validation_loss']} at step {self._step}; `wm verify` "
+                "checks the data, and --set learning_rate=... lowers the learning rate."
             )
-        log.write(step, scores)
-        checkpoints.save(step, scores)
+        self._log.write(self._step, scores)
+        self._checkpoints.save(self._step, scores)
 
-    if not begun:
-        save()
-    began, skipped = time.monotonic(), 0
-    with console.progress(label, settings.steps, "steps", start) as progress:
-        figures: dict[str, float] = {}
-        while step < settings.steps and not _ended(checkpoints, step, settings):
-            metrics = trainer.step(step)
-            step += 1
-            stopping, alarm = session.stop.signal is not None and step < settings.steps, ""
-            due = step % settings.validate_every == 0 or step == settings.steps or stopping
-            if due or step % LOG_EVERY == 0:
-                count, first = trainer.take_skipped()
-                if count > MOST_SKIPPED:
-                    step = _go_back(label, trainer, checkpoints, first, count, about)
-                    log.close()
-                    log = MetricsLog(folder, step, held)
-                    continue
-                skipped += count
-                figures = {name: value.item() for name, value in metrics.items()}
-                alarm = guard.look(log.write(step, figures))
-            if due or alarm:
-                save()
-            if alarm:
-                log.close()
-                raise MemoryProblem(f"{label}: {alarm}")
-            if stopping:
-                log.close()
-                session.stop.raise_if_stopped()
-            progress.update(step, **{name: f"{value:.4g}" for name, value in figures.items()})
-    log.close()
-    if skipped:
-        console.say(f"{label}: {skipped} steps were skipped because their loss was not finite")
-    if step < settings.steps:
-        console.say(f"{label}: ended at step {step}, {settings.patience} validations after its best")
-    seconds, last = max(time.monotonic() - began, 1e-9), step
-    best = checkpoints.load_best()
-    speed = round((last - start) / seconds, 2)
-    return {"best_step": best.step, "steps": last, "skipped": skipped, "steps_per_second": speed, **best.scores}
+    def _out_of_patience(self) -> bool:
+        """Whether the validations since the best one have used up the patience."""
+        if not self._settings.patience or self._step % self._settings.validate_every:
+            return False
+        return self._step - self._checkpoints.best().step >= self._settings.patience * self._settings.validate_every
 
-
-def _ended(checkpoints: Checkpoints, step: int, settings: GradientSettings) -> bool:
-    """Whether the validations since the best one have used up the patience."""
-    if not settings.patience or step % settings.validate_every:
-        return False
-    return step - checkpoints.best().step >= settings.patience * settings.validate_every
-
-
-def _go_back(
-    label: str, trainer: Trainer, checkpoints: Checkpoints, first: int, count: int, about: Callable[[int], str]
-) -> int:
-    """Load the last checkpoint and halve the rate, once. Returns its step."""
-    batch = about(first * trainer.accumulate)
-    told = f"the loss or its gradient is not finite in {count} steps from step {first} on ({batch})"
-    if trainer.rate < 1:
-        raise BadData(
-            f"{label}: {told}, at half the learning rate too; `wm verify` checks the data, and --set "
-            "learning_rate=... lowers the rate."
-        )
-    step = checkpoints.resume()
-    trainer.rate = 0.5
-    console.say(f"{label}: {told}; goes back to step {step} and on at half the learning rate")
-    return step
+    def _return_to_checkpoint(self, first: int, count: int) -> None:
+        """Load the last checkpoint and halve the learning rate, once."""
+        batch = self._describe_batch(first * self._trainer.accumulate)
+        problem = f"the loss or its gradient is not finite in {count} steps from step {first} on ({batch})"
+        if self._trainer.rate < 1:
+            raise BadData(
+                f"{self._label}: {problem}, at half the learning rate too; `wm verify` checks the data, and --set "
+                "learning_rate=... lowers the learning rate."
+            )
+        self._step = self._checkpoints.resume()
+        self._trainer.rate = 0.5
+        self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
+        self._log.close()
+        self._log = MetricsLog(self._folder, self._step, self._bytes)

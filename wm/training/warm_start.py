@@ -1,4 +1,8 @@
-"""`--init-from`: a training starts from the weights of another run."""
+"""`--init-from`: a training starts from the weights of another run.
+
+The source is an input of the artifact that is trained. So the same command with another source, or without one, is
+another recipe: it trains again, and the earlier artifact moves to the archive.
+"""
 
 from pathlib import Path
 
@@ -10,6 +14,9 @@ from wm.errors import RecipeMismatch
 from wm.settings import GradientSettings
 from wm.training import weights
 
+# Constants of a data set, not weights: the training measures its own.
+_DATA_CONSTANTS = ("mean_image", "image_std", "reward_mean", "reward_std")
+
 
 def source_artifact(folder: str | None, name: str) -> Artifact | None:
     """The artifact `name` of the run to start from; None to train from scratch. Raises MissingInput without it."""
@@ -18,27 +25,24 @@ def source_artifact(folder: str | None, name: str) -> Artifact | None:
 
 def source_fingerprint(settings: GradientSettings, name: str) -> dict[str, str]:
     """The source as an input of the artifact that is trained."""
-    found = source_artifact(settings.init_from, name)
-    return {"init_from": found.fingerprint} if found else {}
+    source = source_artifact(settings.init_from, name)
+    return {"init_from": source.fingerprint} if source else {}
 
 
 def load_initial_weights(settings: GradientSettings, name: str, model: nn.Module) -> None:
     """Load the source's weights. Raises RecipeMismatch if a shape differs."""
-    found = source_artifact(settings.init_from, name)
-    if found is None:
+    source = source_artifact(settings.init_from, name)
+    if source is None:
         return
-    tensors = weights.load_tensors(found.read_bytes(weights.WEIGHTS), str(found.folder / weights.WEIGHTS))
-    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    there = {key: tuple(value.shape) for key, value in tensors.items()}
-    if wanted != there:
-        differs = next(key for key in sorted(wanted | there) if wanted.get(key) != there.get(key))
+    tensors = weights.load_tensors(source.read_bytes(weights.WEIGHTS), str(source.folder / weights.WEIGHTS))
+    expected = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    shapes = {key: tuple(value.shape) for key, value in tensors.items()}
+    if expected != shapes:
+        key = next(key for key in sorted(expected | shapes) if expected.get(key) != shapes.get(key))
         raise RecipeMismatch(
-            f"--init-from {settings.init_from} has another {name}: {differs} is {there.get(differs)}, expected "
-            f"{wanted.get(differs)}; give the same settings, or leave --init-from out."
+            f"--init-from {settings.init_from} has another {name}: {key} is {shapes.get(key)}, expected "
+            f"{expected.get(key)}; give the same settings, or leave --init-from out."
         )
-    kept = {key: value.clone() for key, value in model.state_dict().items() if key in _OF_THE_DATA}
-    weights.load_into(model, tensors, str(found.folder / weights.WEIGHTS))
-    model.load_state_dict(kept, strict=False)
-
-
-_OF_THE_DATA = ("background", "contrast", "reward_mean", "reward_std")
+    constants = {key: value.clone() for key, value in model.state_dict().items() if key in _DATA_CONSTANTS}
+    weights.load_into(model, tensors, str(source.folder / weights.WEIGHTS))
+    model.load_state_dict(constants, strict=False)

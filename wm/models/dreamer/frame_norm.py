@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from wm.models.dreamer.config import DreamerConfig
-from wm.models.pixel_weights import cells, look_up, occurrences, weigh
+from wm.models.pixel_weights import count_colours, look_up, table_size, weight_table
 
 MIN_FREQUENCY = 1e-4  # rarer colours weigh no more; at an exponent of 0.5 that is a hundred times a constant pixel
 SAMPLED_FRAMES = 64  # of a batch: statistics averaged over many updates need no more
@@ -49,7 +49,7 @@ class RunningFrameNorm(nn.Module):
         self.register_buffer("updates", torch.zeros(()))
         self.register_buffer("mean", torch.full((size, size, channels), 0.5))
         self.register_buffer("variance", torch.ones(()))
-        self.register_buffer("frequency", torch.zeros(cells(size, channels)))
+        self.register_buffer("frequency", torch.zeros(table_size(size, channels)))
         self.register_buffer("mean_image_error", torch.zeros(()))
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class RunningFrameNorm(nn.Module):
         error = (images - self.mean).square()
         self.variance.lerp_(error.mean(), rate)
         if weights.pixel_weighting:
-            self.frequency.lerp_(occurrences(frames) / len(frames), rate)
+            self.frequency.lerp_(count_colours(frames) / len(frames), rate)
         self.mean_image_error.lerp_(_per_frame(self._pixel_weights(frames, weights) * error), rate)
 
     def loss(self, difference: Tensor, frames: Tensor, weights: ReconstructionWeights) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ class RunningFrameNorm(nn.Module):
     def _pixel_weights(self, frames: Tensor, weights: ReconstructionWeights) -> Tensor:
         if not weights.pixel_weighting:
             return torch.ones((), device=frames.device)
-        return look_up(weigh(self.frequency, weights.pixel_weighting, MIN_FREQUENCY), frames)[..., None]
+        return look_up(weight_table(self.frequency, weights.pixel_weighting, MIN_FREQUENCY), frames)[..., None]
 
 
 def _per_frame(errors: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""M stepped by hand: its weights laid out once, for dreams of thousands of steps and for acting.
+"""M for inference, step by step: weights packed once, for dreams of thousands of steps and for acting.
 
-- The four gates are one matrix product of [z, action, h]; the heads are laid out mixture by mixture.
-- tanh(x) is 2 sigmoid(2x) - 1, because torch's tanh takes several times as long as its sigmoid: so one sigmoid does for
-  all four gates, the new memory's with doubled weights.
-- A mixture's component is drawn by inverting its cumulative weights: one uniform number per latent, not one per
+- The four gates are one matrix product of [z, action, h]; the heads are ordered mixture by mixture.
+- tanh(x) is 2 sigmoid(2x) - 1, because torch's tanh takes several times as long as its sigmoid. So one sigmoid serves
+  all four gates, that of the cell's candidate with doubled weights.
+- A mixture's component is sampled by inverting its cumulative weights: one uniform number per latent, not one per
   component.
 Products may be in bfloat16; state, gates, samples and rewards stay in float32.
 Shapes: N dreams, Z latents, A encoded action width, K mixtures, H hidden.
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from wm.models.mdnrnn.mixture_nll import LOG_SIGMA
 from wm.models.mdnrnn.network import MdnRnn, State
-from wm.models.onednn import product
+from wm.models.onednn import linear
 
 
 class MdnRnnSample(NamedTuple):
-    """What came next: `z` (N, Z), `reward` (N,), `end` (N,) the probability that the episode ended."""
+    """A sample of the next step: `z` (N, Z), `reward` (N,), `end` (N,) the probability that the episode ended."""
 
     z: Tensor
     reward: Tensor
@@ -29,7 +29,7 @@ class MdnRnnSample(NamedTuple):
 
 
 class MdnRnnCell:
-    """The steps of an M whose weights do not change any more, fastest with `rows` dreams at a time."""
+    """Steps with an M whose weights are final, fastest with `rows` dreams at a time."""
 
     def __init__(self, model: MdnRnn, rows: int, dtype: torch.dtype = torch.float32) -> None:
         lstm = dict(model.lstm.named_parameters())
@@ -37,35 +37,35 @@ class MdnRnnCell:
         with torch.no_grad():
             gates = torch.cat([lstm["weight_ih_l0"], lstm["weight_hh_l0"]], 1)
             bias = lstm["bias_ih_l0"] + lstm["bias_hh_l0"]
-            new = slice(2 * model.hidden, 3 * model.hidden)
-            gates[new] *= 2
-            bias[new] *= 2
-            self._gates = product(gates.to(dtype), bias.to(dtype), rows)
-            order = model.by_component()
-            self._heads = product(model.heads.weight[order].to(dtype), model.heads.bias[order].to(dtype), rows)
+            candidate = slice(2 * model.hidden, 3 * model.hidden)
+            gates[candidate] *= 2
+            bias[candidate] *= 2
+            self._gates = linear(gates.to(dtype), bias.to(dtype), rows)
+            order = model.component_order()
+            self._heads = linear(model.heads.weight[order].to(dtype), model.heads.bias[order].to(dtype), rows)
 
     @torch.inference_mode()
     def step(self, z: Tensor, action: Tensor, state: State) -> State:
         """z (N, Z), action (N, A), state -> state."""
         inputs = torch.cat([z, action, state[0]], 1).to(self._dtype)
-        into, forget, new, out = self._gates(inputs).float().sigmoid_().chunk(4, 1)
-        c = torch.addcmul(forget * state[1], into, new.mul_(2).sub_(1))
-        return out * torch.sigmoid(2 * c).mul_(2).sub_(1), c
+        input_gate, forget_gate, candidate, output_gate = self._gates(inputs).float().sigmoid_().chunk(4, 1)
+        c = torch.addcmul(forget_gate * state[1], input_gate, candidate.mul_(2).sub_(1))
+        return output_gate * torch.sigmoid(2 * c).mul_(2).sub_(1), c
 
     @torch.inference_mode()
-    def draw(self, z: Tensor, h: Tensor, temperature: float, generator: torch.Generator) -> MdnRnnSample:
-        """A sample of what follows when the latent was z and the hidden state after it is h: logits / temperature,
-        sigma * sqrt(temperature) (Ha & Schmidhuber, A.2)."""
+    def sample(self, z: Tensor, h: Tensor, temperature: float, generator: torch.Generator) -> MdnRnnSample:
+        """A sample of the next step, z being the latent and h the hidden state after it: logits / temperature, sigma *
+        sqrt(temperature) (Ha & Schmidhuber, A.2)."""
         model = self.model
         count, latent, mixtures = len(z), model.latent, model.mixtures
-        said, rest = self._heads(h.to(self._dtype)).split([3 * latent * mixtures, 2], 1)
-        said = said.unflatten(1, (3, mixtures, latent))
-        cumulative = torch.softmax(said[:, 0].float() / temperature, 1).cumsum(1)
+        mixture, rest = self._heads(h.to(self._dtype)).split([3 * latent * mixtures, 2], 1)
+        mixture = mixture.unflatten(1, (3, mixtures, latent))
+        cumulative = torch.softmax(mixture[:, 0].float() / temperature, 1).cumsum(1)
         uniform = torch.rand(count, 1, latent, generator=generator, device=z.device)
         component = (cumulative[:, :-1] < uniform).sum(1, keepdim=True)
         noise = torch.randn(count, latent, generator=generator, device=z.device)
-        chosen = component[:, None].expand(count, 2, 1, latent)
-        mean, log_sigma = said[:, 1:].gather(2, chosen).float().squeeze(2).unbind(1)
+        index = component[:, None].expand(count, 2, 1, latent)
+        mean, log_sigma = mixture[:, 1:].gather(2, index).float().squeeze(2).unbind(1)
         sigma = log_sigma.clamp(*LOG_SIGMA).exp() * math.sqrt(temperature)
         reward, end_logit = rest.float().unbind(1)
         end = torch.sigmoid(end_logit - math.log(model.end_weight))

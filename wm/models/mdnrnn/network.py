@@ -1,12 +1,12 @@
 """M: an LSTM that predicts the next latent as a mixture of Gaussians, the reward, and the end of the episode.
 
 - Mixtures per latent dimension, as in the paper's code: 3 * K * Z outputs.
-- It predicts the *mean* of the next latent, which is what C sees. Its input is a latent sampled by V while it trains,
-  so that it learns to see through noise, and at last the mean, which is what it will be given.
-- The mixtures' means are offsets from the input: most of a latent stays what it was, and persistence costs nothing.
-- log-likelihoods by logsumexp in float32; log sigma is clamped, or a dead latent would drive it to minus infinity.
+- It predicts the *mean* of the next latent, which C observes. Its input is a latent sampled by V during most of the
+  training, so that it learns to filter noise, and the mean at the end, which C and dreams give it.
+- The mixtures' means are offsets from the input: most latents hardly change, and persistence costs nothing.
+- Log-likelihoods by logsumexp in float32; log sigma is clamped, or a dead latent would drive it to minus infinity.
 - Rewards are standardised by constants of the data, kept in buffers.
-- The end head's loss weighs rare ends more; `end_probability` takes the weight out again, so that it is calibrated.
+- The end head's loss weighs rare ends more; `end_probability` divides the weight out, so that it is calibrated.
 Shapes: B batch, L steps, Z latents, A encoded action width, K mixtures, H hidden.
 """
 
@@ -21,7 +21,7 @@ from wm.models.mdnrnn.mixture_nll import LOG_SIGMA, PIECE, MixtureNll
 
 
 class Prediction(NamedTuple):
-    """What M says of the next step. logits, mean, log_sigma (..., Z, K); reward, end_logit (...)."""
+    """M's prediction of the next step. logits, mean, log_sigma (..., Z, K); reward, end_logit (...)."""
 
     logits: Tensor
     mean: Tensor
@@ -58,12 +58,12 @@ class MdnRnn(nn.Module):
         self.register_buffer("reward_mean", torch.zeros(()))
         self.register_buffer("reward_std", torch.ones(()))
 
-    def start(self, batch: int, device: torch.device | str = "cpu") -> State:
+    def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
         """The state before the first step."""
         return torch.zeros(batch, self.hidden, device=device), torch.zeros(batch, self.hidden, device=device)
 
     def predict(self, z: Tensor, h: Tensor) -> Prediction:
-        """What follows when the latent was z (..., Z) and the hidden state after it is h (..., H)."""
+        """The prediction after latent z (..., Z) with the hidden state h (..., H) after it."""
         out = self.heads(h).float()
         mixture, reward, end = out.split([3 * self.latent * self.mixtures, 1, 1], dim=-1)
         logits, mean, log_sigma = mixture.unflatten(-1, (3, self.latent, self.mixtures)).unbind(-3)
@@ -80,12 +80,12 @@ class MdnRnn(nn.Module):
         h, _ = self.lstm(torch.cat([z, action], -1))
         return self.predict(z, h)
 
-    def by_component(self) -> Tensor:
-        """The order of the heads' outputs in which each component has its latents side by side; reward and end stay
+    def component_order(self) -> Tensor:
+        """The order of the heads' outputs in which each component's latents are contiguous; reward and end stay
         last."""
         order = torch.arange(self.heads.out_features, device=self.heads.weight.device)
-        told = order[:-2].view(3, self.latent, self.mixtures).transpose(1, 2).flatten()
-        return torch.cat([told, order[-2:]])
+        components = order[:-2].view(3, self.latent, self.mixtures).transpose(1, 2).flatten()
+        return torch.cat([components, order[-2:]])
 
     def end_probability(self, prediction: Prediction) -> Tensor:
         """Calibrated probability that the episode ends with this step."""
@@ -97,38 +97,38 @@ class MdnRnn(nn.Module):
         """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L)."""
         h, _ = self.lstm(torch.cat([z, action], -1))
         count = mask.sum().clamp(min=1)
-        nll, said, end_logit = self._told(h, (target - z).float(), mask / (count * self.latent))
-        wanted = (rewards - self.reward_mean) / self.reward_std
-        reward = ((said - wanted).square() * mask).sum() / count
+        nll, predicted, end_logit = self._head_losses(h, (target - z).float(), mask / (count * self.latent))
+        standardised = (rewards - self.reward_mean) / self.reward_std
+        reward = ((predicted - standardised).square() * mask).sum() / count
         weight = torch.full_like(count, self.end_weight)
         end = functional.binary_cross_entropy_with_logits(end_logit, ends, mask, pos_weight=weight, reduction="sum")
         return MdnRnnLoss(nll + reward + end / count, nll, reward, end / count)
 
-    def _told(self, h: Tensor, step: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For h (B, L, H): the weighted NLL of the latents' steps (B, L, Z), the standardised reward and the end's
-        logit, (B, L) each. A piece at a time, latents and components first, because then all of it is in cache."""
+    def _head_losses(self, h: Tensor, offset: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For h (B, L, H): the weighted NLL of the latents' offsets (B, L, Z), the standardised reward and the end's
+        logit, (B, L) each. A piece at a time, latents and components first, so that all of it is in cache."""
         count = 3 * self.latent * self.mixtures
-        order = self.by_component()
+        order = self.component_order()
         matrix, bias = self.heads.weight[order], self.heads.bias[order, None]
         size = PIECE if h.device.type == "cpu" else weight.numel()
         nll, rest = torch.zeros((), device=h.device), []
-        pieces = (part.flatten(0, 1).split(size) for part in (h, step, weight[..., None]))
-        for states, steps, weights in zip(*pieces, strict=True):
+        pieces = (part.flatten(0, 1).split(size) for part in (h, offset, weight[..., None]))
+        for states, offsets, weights in zip(*pieces, strict=True):
             out = functional.linear(matrix, states) + bias
-            said = out[:count].unflatten(0, (3, self.mixtures, self.latent))
-            nll = nll + MixtureNll.apply(said, steps.T, weights[:, 0])  # type: ignore[no-untyped-call]
+            mixture = out[:count].unflatten(0, (3, self.mixtures, self.latent))
+            nll = nll + MixtureNll.apply(mixture, offsets.T, weights[:, 0])  # type: ignore[no-untyped-call]
             rest.append(out[count:].float())
         reward, end = torch.cat(rest, 1).view(2, *weight.shape)
         return nll, reward, end
 
 
-def log_likelihood(said: Prediction, z: Tensor) -> Tensor:
+def log_likelihood(prediction: Prediction, z: Tensor) -> Tensor:
     """log p(z) per latent dimension, (..., Z)."""
-    standard = (z[..., None] - said.mean) * torch.exp(-said.log_sigma)
-    each = torch.addcmul(said.logits - said.log_sigma, standard, standard, value=-0.5)
+    standard = (z[..., None] - prediction.mean) * torch.exp(-prediction.log_sigma)
+    each = torch.addcmul(prediction.logits - prediction.log_sigma, standard, standard, value=-0.5)
     return torch.logsumexp(each, -1) - 0.5 * math.log(2 * math.pi)
 
 
-def expected(said: Prediction) -> Tensor:
+def expected(prediction: Prediction) -> Tensor:
     """The mean of the mixture, (..., Z)."""
-    return (said.logits.exp() * said.mean).sum(-1)
+    return (prediction.logits.exp() * prediction.mean).sum(-1)

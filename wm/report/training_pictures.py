@@ -1,0 +1,40 @@
+"""Pictures of a training: loss curves and reconstructions."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.report.film_strip import error_map, film_strip
+from wm.report.plots import Curve, draw
+from wm.telemetry import metrics_log
+
+COLUMNS = 5  # typical frames, and as many of those with the largest error
+
+
+def metric_curves(folder: Path, columns: Mapping[str, str], title: str, axis: str, x_axis: str = "step") -> bytes:
+    """A PNG with curves of the metrics in a folder; `columns` maps a curve's name to its column."""
+    lines = metrics_log.read(folder)
+    curves = []
+    for name, column in columns.items():
+        rows = [line for line in lines if column in line]
+        curves.append(Curve(name, [line["step"] for line in rows], [line[column] for line in rows]))
+    return draw(curves, title, x_axis, axis)
+
+
+def reconstruction_strip(env: str, frames: NDArray[np.uint8], reconstructions: NDArray[np.uint8]) -> bytes:
+    """A PNG of frames with a typical error and of those with the largest, each above its reconstruction."""
+    error = np.square((frames.astype(np.float32) - reconstructions) / 255).sum(axis=(1, 2, 3))
+    order = np.argsort(error, kind="stable")
+    middle = len(order) // 2
+    typical = order[max(middle - COLUMNS // 2, 0) : middle + COLUMNS // 2 + 1][:COLUMNS]
+    hardest = order[-COLUMNS:]
+    subset = np.concatenate([typical, hardest])
+    captions = [f"typical {error[i]:.1f}" for i in typical] + [f"hardest {error[i]:.1f}" for i in hardest]
+    rows = [
+        ("real", frames[subset]),
+        ("V", reconstructions[subset]),
+        ("error x 4", error_map(frames[subset], reconstructions[subset])),
+    ]
+    return film_strip(rows, captions, f"{env}: reconstructions of held-out frames, with their squared error")
