@@ -10,32 +10,32 @@ import torch
 from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import LATENT, PlainVae
-from stages.encode import encoded
+from stages.encode import encode_frames
 from wm.models.vae.networks import build
 
 
 def main() -> None:
     one_core()
     torch.set_num_threads(1)
-    held = dataset("Pong", 50, "sticky")
+    episodes = dataset("Pong", 50, "sticky")
     model, plain = build("small", 64, 3, LATENT), PlainVae()
-    endless = itertools.chain.from_iterable(encoded(held, model) for _ in itertools.count())
-    whole = np.concatenate([held.shard(part, "frames").all() for part in held.parts])
-    pictures = torch.from_numpy(np.ascontiguousarray(whole[:4096].transpose(0, 3, 1, 2)))
+    endless = itertools.chain.from_iterable(encode_frames(episodes, model) for _ in itertools.count())
+    frames = np.concatenate([episodes.shard(part, "frames").all() for part in episodes.parts])
+    images = torch.from_numpy(np.ascontiguousarray(frames[:4096].transpose(0, 3, 1, 2)))
     starts = itertools.cycle(range(0, 4096, 64))
 
     @torch.no_grad()
     def reference() -> int:
         start = next(starts)
-        plain.encode(pictures[start : start + 64].float() / 255)
+        plain.encode(images[start : start + 64].float() / 255)
         return 64
 
-    ours, beside, ratio = rates(lambda: len(next(endless)[1]), reference)
-    report("encode", ours, beside, 3.0, "frames/s", ratio)
-    began = time.perf_counter()
-    for _ in encoded(held, model):
+    ours, baseline, ratio = rates(lambda: len(next(endless)[1]), reference)
+    report("encode", ours, baseline, 3.0, "frames/s", ratio)
+    start = time.perf_counter()
+    for _ in encode_frames(episodes, model):
         pass
-    report("encode_pong", round(time.perf_counter() - began, 2), 10, 1.0, "s", lower_is_better=True)
+    report("encode_pong", round(time.perf_counter() - start, 2), 10, 1.0, "s", lower_is_better=True)
 
 
 if __name__ == "__main__":

@@ -14,22 +14,22 @@ from stages.options import read_sources
 from stages.session import Session
 from stages.train_vae import train_vae
 from wm.settings import VaeSettings
-from wm.telemetry import metrics_log as metrics
+from wm.telemetry import metrics_log
 
 STEPS, WARM_UP = 20_000, 2_000
 
 
 def main() -> None:
-    held = dataset("Pong", 16, "sticky")
+    episodes = dataset("Pong", 16, "sticky")
     settings, _ = read_sources("quick").resolve("train-vae", VaeSettings, "Pong")
     settings = replace(settings, steps=STEPS, validate_every=2000, patience=0)
-    run = Path(held.path).parent / "memory"
-    result = train_vae(Session("Pong", data=(held.path,), run=run, device="cpu"), settings)
-    lines = [line for line in metrics.read(result.path) if line["step"] > WARM_UP]
+    run = Path(episodes.path).parent / "memory"
+    result = train_vae(Session("Pong", data=(episodes.path,), run=run, device="cpu"), settings)
+    lines = [line for line in metrics_log.read(result.path) if line["step"] > WARM_UP]
     steps, memory = (np.array([line[name] for line in lines]) for name in ("step", "rss_anon_mb"))
-    one, two = np.triu_indices(len(steps), 1)
-    apart = steps[two] - steps[one] >= STEPS // 10
-    slope = float(np.median(((memory[two] - memory[one]) / (steps[two] - steps[one]))[apart])) * 1000
+    first, second = np.triu_indices(len(steps), 1)
+    distant = steps[second] - steps[first] >= STEPS // 10
+    slope = float(np.median(((memory[second] - memory[first]) / (steps[second] - steps[first]))[distant])) * 1000
     unit = 1024 if sys.platform != "darwin" else 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
     report("memory_vae", round(peak), 1200, 1.0, "MB", lower_is_better=True)

@@ -19,7 +19,7 @@ from wm.training.loop import Trainer
 from wm.training.precision import Precision
 
 
-def some_latents(episodes: int = 20, rows: int = 1000) -> Latents:
+def random_latents(episodes: int = 20, rows: int = 1000) -> Latents:
     """Random walks."""
     random = np.random.default_rng(0)
     means = (random.standard_normal((episodes * rows, LATENT)) * 0.1).cumsum(0).astype(np.float32) % 4 - 2
@@ -36,7 +36,7 @@ def some_latents(episodes: int = 20, rows: int = 1000) -> Latents:
 
 
 def step(latents: Latents, precision: str) -> Callable[[], int]:
-    """A step of our training; returns steps of sequences that exist, not those a window hangs over an episode's end."""
+    """A step of our training; returns the steps inside episodes, not those of a window past an episode's end."""
     torch.manual_seed(0)
     settings = MdnRnnSettings()
     model = MdnRnn(LATENT, latents.space.width, HIDDEN, MIXTURES, settings.end_weight)
@@ -45,9 +45,9 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         nonlocal taken
-        batch, source = windows.at(number), torch.Generator().manual_seed(number)
+        batch, random = windows.at(number), torch.Generator().manual_seed(number)
         taken = int(batch.mask.sum())
-        return model.loss(*loss_arguments(batch, 1.0, source)).total, {}
+        return model.loss(*loss_arguments(batch, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)
@@ -63,7 +63,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
 def main() -> None:
     one_core()
     torch.set_num_threads(1)
-    latents = some_latents()
+    latents = random_latents()
     plain = plain_mdnrnn_step(latents)
     goals = {"fp32": 1.2, "bf16": 2.3}
     for precision in formats():

@@ -19,22 +19,22 @@ from wm.training.loop import Trainer
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
 
-OURS = {"pixels": 3000.0, "rarity": 0.5, "moments": 100.0}
-PAPERS = {"pixels": 0.0, "rarity": 0.0, "moments": 0.0}
+OURS = {"reconstruction_nats": 3000.0, "pixel_weighting": 0.5, "position_targets": 100.0}
+PAPERS = {"reconstruction_nats": 0.0, "pixel_weighting": 0.0, "position_targets": 0.0}
 
 
-def step(held: Dataset, kind: str, precision: str, ram: int, weights: dict[str, float]) -> Callable[[], int]:
+def step(episodes: Dataset, network: str, precision: str, ram: int, weights: dict[str, float]) -> Callable[[], int]:
     """A step of our training; returns images."""
     torch.manual_seed(0)
     cpu = torch.device("cpu")
-    batches = FrameBatches(held, np.ones(held.episodes, bool), 64, 0, ram)
+    batches = FrameBatches(episodes, np.ones(episodes.episodes, bool), 64, 0, ram)
     sample = torch.from_numpy(batches.at(0).copy())
-    vae = build(kind, 64, 3, LATENT)
-    vae.look_at(sample)
-    objective, staging = VaeLoss(vae, sample, kl_tolerance=0.5, **weights), PinnedBuffers((64, 64, 64, 3), cpu)
+    vae = build(network, 64, 3, LATENT)
+    vae.fit_normalization(sample)
+    objective, buffers = VaeLoss(vae, sample, kl_tolerance=0.5, **weights), PinnedBuffers((64, 64, 64, 3), cpu)
 
     def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        frames = staging.send(len(batches.at(number, staging.empty())))
+        frames = buffers.send(len(batches.at(number, buffers.empty())))
         noise = torch.randn(len(frames), LATENT, generator=torch.Generator().manual_seed(number))
         return objective(frames, noise).total, {}
 
@@ -51,19 +51,19 @@ def step(held: Dataset, kind: str, precision: str, ram: int, weights: dict[str, 
 def main() -> None:
     one_core()
     torch.set_num_threads(1)
-    held = dataset("CarRacing", 12, "brownian")
-    frames = np.concatenate([held.shard(part, "frames").all() for part in held.parts])
-    plain, found = plain_vae_step(frames), formats()
-    for name, kind, precision, weights, goal in (
+    episodes = dataset("CarRacing", 12, "brownian")
+    frames = np.concatenate([episodes.shard(part, "frames").all() for part in episodes.parts])
+    plain, available = plain_vae_step(frames), formats()
+    for name, network, precision, weights, goal in (
         ("train_vae_fp32", "paper", "fp32", PAPERS, 1.3),
         ("train_vae_bf16", "paper", "bf16", PAPERS, 2.2),
         ("train_vae_small", "small", "bf16", OURS, 2.2),
     ):
-        if precision not in found:
+        if precision not in available:
             continue
-        ours, reference, ratio = rates(step(held, kind, precision, 0, weights), plain, seconds=2.0, windows=5)
+        ours, reference, ratio = rates(step(episodes, network, precision, 0, weights), plain, seconds=2.0, windows=5)
         report(name, ours, reference, goal, "images/s", ratio)
-    streamed, in_ram = (step(held, "small", found[-1], ram, OURS) for ram in (0, 10**9))
+    streamed, in_ram = (step(episodes, "small", available[-1], ram, OURS) for ram in (0, 10**9))
     ours, reference, ratio = rates(streamed, in_ram, seconds=2.0, windows=7)
     report("train_vae_stream", ours, reference, 0.95, "images/s", ratio)
 
