@@ -89,6 +89,28 @@ def test_paths_that_a_document_names_exist(path: Path) -> None:
         assert (ROOT / name).exists(), f"{path.name} names {name}"
 
 
+CURRENT = [
+    path for path in DOCUMENTS if path.name not in ("CHANGELOG.md", "LOG.md") and path.parent.name != "decisions"
+]
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_in_a_document_have_the_options_they_are_given(path: Path) -> None:
+    text = path.read_text().replace("\\\n", " ")
+    for name, rest in re.findall(r"(?:^|[`(\s])wm ([a-z][a-z-]+)((?: [^`\n)]*)?)", text):
+        if name not in cli.wm.commands:
+            continue  # a sentence about wm
+        options = {option for param in cli.wm.commands[name].params for option in (*param.opts, *param.secondary_opts)}
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) <= options | {"--help"}, f"wm {name}{rest}"
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_settings_in_a_document_exist(path: Path) -> None:
+    settings = {item.name.rstrip("_") for group in COMMANDS.values() for item in dataclasses.fields(group)}
+    for name in re.findall(r"--set (?:[a-z-]+\.)?([a-z]\w+)", path.read_text()):
+        assert name in settings | {"name", "stage"}, f"{path.name} has --set {name}"
+
+
 def test_links_between_documents_resolve() -> None:
     for path in DOCUMENTS:
         for link in LINK.findall(path.read_text()):

@@ -159,8 +159,8 @@ _NOTES = """## What the rows show
 - **Pong.** Searches differ by several points between seeds. V's latents drift as the score on the screen rises, which
   random play hardly shows. Eight hidden units that imitate a scripted expert return -6.6 on the same z; no search
   reached that.
-- **LunarLander.** The first round searches the weights of z and is restarted three times in whitened coordinates,
-  because z is up to six times more sensitive to some state variables than to others. In the second round M learns from
+- **LunarLander.** The first round searches the weights of z and is restarted three times in whitened coordinates: z is
+  up to six times more sensitive to some state variables than to others. In the second round M learns from
   1,500 episodes of that C as well. The gain of the second round is within the noise. Over 160 more episodes, C on z
   alone returns 20 ± 32 and 2 ± 22 more than C on [z, h].
 - **Breakout.** Frames show the foreground, so V, trained on random play, gives similar latents for a good player's
