@@ -57,8 +57,8 @@ format: $(STAMP) ## Format the code
 curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=1
 	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
 
-docs: $(STAMP) ## Write docs/cli.md and docs/settings.md from the commands and settings
-	$(BIN)/python -m benchmarks.pages.reference
+docs: $(STAMP) ## Write the generated pages of docs/ and README's tables
+	for page in reference scores learning speed memory; do $(BIN)/python -m benchmarks.pages.$$page || exit; done
 
 site: $(STAMP) ## Build docs/ into build/site
 	@$(PIP) --no-build-isolation --editable '.[docs]'
