@@ -1,5 +1,5 @@
-"""Runs in sheeprl's own environment: its command line, unpatched but for a clock around `train`. A line on stdin asks
-for a gradient step, a line on stdout tells the seconds it took."""
+"""Runs in sheeprl's own virtual environment: its command line, unpatched but for a clock around `train`. It takes a
+gradient step for every line on stdin, and prints a line with the seconds."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ from sheeprl.algos.dreamer_v3 import dreamer_v3
 from sheeprl.cli import run
 
 torch.set_num_threads(1)
-plain = dreamer_v3.train
+train = dreamer_v3.train
 
 
 def timed(fabric, world_model, *arguments):  # type: ignore[no-untyped-def]
     if not sys.stdin.readline():
         raise SystemExit(0)
     began = time.perf_counter()
-    plain(fabric, world_model, *arguments)
+    train(fabric, world_model, *arguments)
     parameters = sum(parameter.numel() for parameter in world_model.parameters())
     print(f"STEP {time.perf_counter() - began:.4f} {parameters}", flush=True)
 

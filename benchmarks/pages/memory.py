@@ -1,9 +1,18 @@
 """Draws docs/images/memory.png from docs/results/memory.json: a Dreamer's memory over 80,000 steps of Pong, and that of
 an ancestor whose memory grew until it died.
 
-The readings were taken at commit 81990f9 with the ancestor's data path (84x84, four stacked frames, two environments, a
-replay of 50,000 steps) and few updates. `python -m benchmarks.pages.memory add runs/Pong/dreamer` replaces them with
-those of another training.
+`python -m benchmarks.pages.memory add runs/Pong/dreamer` stores the readings of a training; without arguments it only
+draws. The stored readings were taken at commit 81990f9 with the ancestor's data path (84x84, four stacked frames, two
+environments, a replay of 50,000 steps) and few updates, so that a CPU finishes it. The command runs up to commit 1423c42:
+
+    wm train-dreamer --env Pong --preset seed --steps 80000 --train-ratio 2 --set decoded=0.1 --set starts=2 \\
+        --set units=64 --set log_every=100
+
+Later commits have neither that preset nor stacked frames. They measure the same claim, that memory is flat once the
+replay is full, with 64x64 frames:
+
+    wm train-dreamer --env Pong --steps 80000 --capacity 50000 --train-ratio 2 --set decoded_share=0.1 \\
+        --set imagine_last=2 --set units=64
 """
 
 import json
@@ -17,18 +26,20 @@ ROOT = Path(__file__).resolve().parents[2]
 READINGS, FIGURE = ROOT / "docs" / "results" / "memory.json", ROOT / "docs" / "images" / "memory.png"
 # Published for the ancestor: the CUDA allocator's small pool (GB) over 44,000 steps, and the step it died at.
 LEAK, DIED = ((0, 0.39), (44_000, 9.31)), 53_800
+READING_COUNT = 40
 
 
 def add(run: Path) -> None:
-    """Keep every fourth reading that followed a malloc_trim."""
+    """Keep about `READING_COUNT` of the readings that followed a malloc_trim."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    trimmed = [line for line in lines if line.get("trimmed")][::4]
+    trimmed = [line for line in lines if line.get("trimmed")]
+    trimmed = trimmed[:: max(len(trimmed) // READING_COUNT, 1)]
     names = ("step", "replay", "rss_anon_mb", "buffers_mb", "unexplained_mb")
     READINGS.write_text(json.dumps([{name: line[name] for name in names} for line in trimmed], indent=0) + "\n")
 
 
 def draw() -> None:
-    """Both trainings in one panel, and ours alone in another."""
+    """Draw both trainings in one panel, and the stored one alone in another."""
     readings = json.loads(READINGS.read_text())
     steps = [reading["step"] / 1000 for reading in readings]
     full = next(reading for reading in readings if reading["replay"] == readings[-1]["replay"])
