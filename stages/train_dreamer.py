@@ -19,8 +19,15 @@ from wm.dreamer.replay_store import (
     replay_recipe,
     require_memory,
 )
-from wm.dreamer.training import TrainingLoop, final_metrics, save_pictures
-from wm.dreamer.updates import dreamer_config, new_dreamer, new_trainer, seconds_per_update, training_bytes
+from wm.dreamer.training import final_metrics, save_pictures, train
+from wm.dreamer.updates import (
+    dreamer_config,
+    new_dreamer,
+    new_trainer,
+    seconds_per_update,
+    training_bytes,
+    weight_bytes,
+)
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
@@ -29,8 +36,6 @@ from wm.models.dreamer.agent import Dreamer
 from wm.pretrained import save_dreamer
 from wm.settings import DreamerSettings
 from wm.telemetry.malloc import keep_freed
-from wm.telemetry.memory_guard import MemoryGuard
-from wm.telemetry.metrics_log import MetricsLog
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
@@ -69,7 +74,7 @@ def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     seconds = seconds_per_update(trainer, settings.batch, settings.seq_len, device, session.runtime.clock)
     updates = settings.steps * settings.train_ratio / (settings.batch * settings.seq_len)
     updates += settings.pretrain if session.data else 0
-    weights = _weight_bytes(model)
+    weights = weight_bytes(model)
     return Plan(
         "train-dreamer",
         run.folder,
@@ -81,10 +86,6 @@ def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     )
 
 
-def _weight_bytes(model: Dreamer) -> int:
-    return 4 * sum(parameter.numel() for parameter in model.parameters())
-
-
 def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     """Train on collected episodes, if there are any, then while acting; publish the last weights.
 
@@ -92,7 +93,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     """
     _check(session, settings)
     run = _run(session, settings)
-    if run.current() is not None:
+    if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
     env, space = _env(session, settings)
     config = dreamer_config(settings, space)
@@ -100,8 +101,8 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     replay = disk_bound(settings.capacity, settings.part_rows, config)
     session.budget(replay_path(session)).require(replay, 0, f"a replay of {settings.capacity} steps")
     model = new_dreamer(config, session.seed)
-    need = (CHECKPOINTS + 1) * _weight_bytes(model), "a Dreamer's checkpoints"
-    work = partial(_work, session, settings, env, space, model)
+    need = (CHECKPOINTS + 1) * weight_bytes(model), "a Dreamer's checkpoints"
+    work = partial(_train, session, settings, env, space, model)
     return run_stage(session, "train-dreamer", run, need, _summary, work, env)
 
 
@@ -117,7 +118,7 @@ def _check(session: Session, settings: DreamerSettings) -> None:
         )
 
 
-def _work(
+def _train(
     session: Session, settings: DreamerSettings, env: EnvConfig, space: ActionSpace, model: Dreamer, builder: Builder
 ) -> dict[str, Any]:
     """Train, and fill the artifact's folder; returns its metrics."""
@@ -128,7 +129,6 @@ def _work(
     trainer = new_trainer(model.to(device), settings, precision)
     capacity = settings.capacity if settings.steps else settings.num_envs * settings.seq_len
     buffer = replay_buffer(settings.num_envs, capacity, model.config, space)
-    label = f"train-dreamer {session.env}"
 
     def collected() -> ReplayBuffer:
         return load_collected(session.data, settings.capacity, model.config, space, runtime.log)
@@ -138,17 +138,8 @@ def _work(
         training = OnlineTraining(
             trainer, settings, env, writer, folder / SCRATCH, session.seed, device, runtime.raise_if_stopped
         )
-        resumed = training.resume()
-        if resumed:
-            runtime.log(f"{label}: resumes at step {training.counts.steps} of {settings.steps}")
-        total = settings.steps + (settings.pretrain if session.data else 0)
-        with closing(training):
-            log = MetricsLog(folder, training.position if resumed else -1, training.buffer_bytes)
-            with closing(log):
-                loop = TrainingLoop(runtime, label, training, settings, log, MemoryGuard(runtime, folder, total))
-                if session.data and training.counts.pretrained < settings.pretrain:
-                    loop.pretrain(collected())
-                loop.train()
+        label = f"train-dreamer {session.env}"
+        train(runtime, label, training, settings, folder, collected if session.data else None)
     model.cpu().eval().requires_grad_(False)
     save_dreamer(folder, model, env, space)
     save_pictures(folder, f"{session.env}: Dreamer", model, buffer if len(buffer) else collected())
@@ -171,14 +162,11 @@ def _writer(
 
 def _summary(artifact: Artifact) -> str:
     metrics = artifact.metrics
-    text = f"{metrics['env_steps']:,} env steps, {metrics['updates']:,} updates"
-    if metrics["training_return"] is not None:
-        text += f"; mean return of the last {metrics['training_episodes']} training episodes "
-        text += f"{metrics['training_return']:.2f}"
-    if metrics["validation_return"] is not None:
-        text += f", of {metrics['validation_episodes']} validation episodes {metrics['validation_return']:.2f}"
-    if metrics["first_squared_error"] is not None:
-        text += (
-            f"; squared error a frame {metrics['squared_error']:.1f} ({metrics['first_squared_error']:.1f} at first)"
-        )
-    return text
+    parts = [f"{metrics['env_steps']:,} env steps, {metrics['updates']:,} updates"]
+    for name in ("training", "validation"):
+        if metrics[f"{name}_return"] is not None:
+            episodes = metrics[f"{name}_episodes"]
+            parts.append(f"mean return of {episodes} {name} episodes {metrics[f'{name}_return']:.2f}")
+    if (first := metrics["first_squared_error"]) is not None:
+        parts.append(f"squared error a frame {metrics['squared_error']:.1f} ({first:.1f} at first)")
+    return "; ".join(parts)

@@ -84,7 +84,7 @@ def test_a_disk_budget_ends_training_with_a_usable_replay(tmp_path: Path, monkey
     from stages import cli, train_dreamer
 
     monkeypatch.setattr(train_dreamer, "disk_bound", lambda *_: 0)
-    monkeypatch.setattr(train_dreamer, "_weight_bytes", lambda _: 0)
+    monkeypatch.setattr(train_dreamer, "weight_bytes", lambda _: 0)
     monkeypatch.chdir(tmp_path)
     assert cli.run(list(words("--disk-budget", "14kB", steps=900))) == 74
     assert Dataset.open(tmp_path / REPLAY).rows > 0

@@ -1,5 +1,8 @@
 """The loops around online training: progress, metrics, checkpoints, the memory guard, and a clean stop."""
 
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,46 +26,62 @@ SHOWN = ("episode_return", "squared_error", "kl")  # metrics in the progress lin
 FINAL = ("squared_error", "reward", "continue", "kl")  # of the world model, in the artifact's metrics
 
 
-class TrainingLoop:
-    """Runs online training to its end. A stop request or an exceeded memory limit leaves a checkpoint."""
+def train(
+    runtime: Runtime,
+    label: str,
+    training: OnlineTraining,
+    settings: DreamerSettings,
+    folder: Path,
+    load_collected: Callable[[], ReplayBuffer] | None,
+) -> None:
+    """Resume a training or start it, and run it to its end, with metrics in `folder`; the world model is trained on
+    collected episodes first, if there are any. A stop request or an exceeded memory limit leaves a checkpoint."""
+    resumed = training.resume()
+    if resumed:
+        runtime.log(f"{label}: resumes at step {training.counts.steps} of {settings.steps}")
+    guard = MemoryGuard(runtime, folder, settings.steps + (settings.pretrain if load_collected else 0))
+    log = MetricsLog(folder, training.position if resumed else -1, training.buffer_bytes)
+    with closing(training), closing(log):
+        loop = _Loop(runtime, label, training, settings, log, guard)
+        if load_collected and training.counts.pretrained < settings.pretrain:
+            loop.pretrain(load_collected())
+        loop.train()
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        label: str,
-        training: OnlineTraining,
-        settings: DreamerSettings,
-        log: MetricsLog,
-        guard: MemoryGuard,
-    ) -> None:
-        self._runtime, self._label, self._training, self._settings = runtime, label, training, settings
-        self._log, self._guard = log, guard
+
+@dataclass(frozen=True)
+class _Loop:
+    runtime: Runtime
+    label: str
+    training: OnlineTraining
+    settings: DreamerSettings
+    log: MetricsLog
+    guard: MemoryGuard
 
     def pretrain(self, collected: ReplayBuffer) -> None:
         """Train the world model on collected episodes."""
-        training, total = self._training, self._settings.pretrain
-        label = f"{self._label} (collected)"
-        with self._runtime.progress(label, total, "updates", training.counts.pretrained) as progress:
+        training, total = self.training, self.settings.pretrain
+        label = f"{self.label} (collected)"
+        with self.runtime.progress(label, total, "updates", training.counts.pretrained) as progress:
             for metrics in training.pretrain(collected):
                 done = training.counts.pretrained
-                due = done % self._settings.log_every == 0 or done == total
+                due = done % self.settings.log_every == 0 or done == total
                 alarm = self._write(progress, done, _values(metrics)) if due else ""
                 self._checkpoint(due, alarm)
 
     def train(self) -> None:
         """Act and train until the steps are done or the target is reached."""
-        training, counts = self._training, self._training.counts
+        training, counts = self.training, self.training.counts
         logged = counts.steps
-        with self._runtime.progress(self._label, self._settings.steps, "steps", counts.steps) as progress:
+        with self.runtime.progress(self.label, self.settings.steps, "steps", counts.steps) as progress:
             for metrics in training.train():
                 ended, alarm = bool(training.end_reason), ""
-                if ended or counts.steps - logged >= self._settings.log_every:
+                if ended or counts.steps - logged >= self.settings.log_every:
                     logged = counts.steps
                     alarm = self._write(progress, counts.steps, _values(metrics) | self._figures())
                 self._checkpoint(ended or training.writer.part_is_full, alarm, ended)
 
     def _figures(self) -> dict[str, float]:
-        training = self._training
+        training = self.training
         counts = training.counts
         figures: dict[str, float] = {
             "updates": counts.updates,
@@ -75,19 +94,19 @@ class TrainingLoop:
 
     def _write(self, progress: Progress, done: int, values: dict[str, float]) -> str:
         """Write a line of metrics; returns why training must end, or an empty text."""
-        alarm = self._guard.check(self._log.write(self._training.position, values))
+        alarm = self.guard.check(self.log.write(self.training.position, values))
         progress.update(done, **{name: f"{values[name]:.4g}" for name in SHOWN if name in values})
         return alarm
 
     def _checkpoint(self, due: bool, alarm: str, ended: bool = False) -> None:
         """Save a checkpoint when it is due, and before an early end, which is raised."""
-        stopping = self._runtime.stop_requested() and not ended
+        stopping = self.runtime.stop_requested() and not ended
         if due or stopping or alarm:
-            self._training.checkpoint()
+            self.training.checkpoint()
         if alarm:
-            raise MemoryProblem(f"{self._label}: {alarm}")
+            raise MemoryProblem(f"{self.label}: {alarm}")
         if stopping:
-            self._runtime.raise_if_stopped()
+            self.runtime.raise_if_stopped()
 
 
 def _values(metrics: dict[str, Tensor]) -> dict[str, float]:

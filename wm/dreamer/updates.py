@@ -81,6 +81,11 @@ class ReplayUpdates:
         return self._trainer.update(batch, self._noise, train_actor_critic)
 
 
+def weight_bytes(model: Dreamer) -> int:
+    """Bytes of the weights in float32."""
+    return 4 * sum(parameter.numel() for parameter in model.parameters())
+
+
 def training_bytes(settings: DreamerSettings, config: DreamerConfig, weight_bytes: int) -> int:
     """Estimated memory of a training."""
     frames = 4 * settings.batch * settings.seq_len * config.size**2 * config.channels

@@ -1,0 +1,80 @@
+"""The replay's bounds and refusals."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import TINY, write_dataset
+from tests.models.test_dreamer import SMALL
+from wm.actions import ActionSpace
+from wm.artifacts import durable
+from wm.dreamer.replay_store import (
+    disk_bound,
+    load_collected,
+    open_replay,
+    replay_buffer,
+    replay_bytes,
+    replay_recipe,
+    require_memory,
+)
+from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
+from wm.episodes.replay import ReplayWriter
+from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem
+
+SPACE = ActionSpace(count=3)
+ENV = EnvConfig(TINY, 32, gray=True)
+
+
+def test_memory_and_disk_of_a_replay_stay_within_their_estimates_even_for_noise(tmp_path: Path) -> None:
+    random, buffer = np.random.default_rng(0), replay_buffer(2, 64, SMALL, SPACE)
+    assert buffer.nbytes <= replay_bytes(64, SMALL)
+    recipe = replay_recipe(ENV, SPACE, 0)
+    open_replay(tmp_path / "r.zarr", recipe, resumed=False, log=str)
+    writer = ReplayWriter(tmp_path / "r.zarr", recipe, buffer, 16, 64 + 16)
+    for number in range(200):
+        for env_index in range(2):
+            frame = random.integers(0, 256, (32, 32, 1), np.uint8)
+            if number % 10:
+                writer.add_step(env_index, frame, 1, 0.5, False)
+            else:
+                writer.start_episode(env_index, frame, number)
+        if writer.part_is_full:
+            writer.commit()
+            writer.evict()
+    frames = sum(path.stat().st_size for path in tmp_path.rglob("frames/*"))
+    assert 0 < frames < disk_bound(64, 16, SMALL)
+
+
+def test_a_replay_that_does_not_fit_into_memory_is_refused() -> None:
+    require_memory(64, SMALL)
+    with pytest.raises(MemoryProblem, match=r"--capacity is 2000000000, which takes .* free; give a smaller one"):
+        require_memory(2_000_000_000, SMALL)
+
+
+def test_a_replay_is_kept_by_its_own_training_and_replaced_by_another(tmp_path: Path) -> None:
+    path, logged = tmp_path / "r.zarr", list[str]()
+    open_replay(path, replay_recipe(ENV, SPACE, 0), False, logged.append)
+    (path / "mark").touch()
+    open_replay(path, replay_recipe(ENV, SPACE, 0), True, logged.append)
+    assert (path / "mark").exists()
+    assert not logged
+    open_replay(path, replay_recipe(ENV, SPACE, 1), True, logged.append)
+    assert not (path / "mark").exists()
+    assert "the replay of another training is replaced" in logged[0]
+
+
+def test_a_folder_that_is_not_a_replay_is_never_removed(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "collected.zarr", 1)
+    durable.make_folder(tmp_path / "folder")
+    for name in ("collected.zarr", "folder"):
+        with pytest.raises(UsageProblem, match="is not a replay; move it away"):
+            open_replay(tmp_path / name, replay_recipe(ENV, SPACE, 0), False, str)
+    assert Dataset.open(tmp_path / "collected.zarr").episodes == 1
+
+
+def test_collected_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
+    path = write_dataset(tmp_path / "d.zarr", 1)
+    with pytest.raises(RecipeMismatch, match=r"frames of \(32, 32, 3\) .* expected \(32, 32, 1\) and 3"):
+        load_collected([path], 100, SMALL, SPACE, str)
