@@ -93,5 +93,5 @@ def test_a_damaged_part_is_named(path: Path) -> None:
 def test_no_dataset_and_too_few_episodes_say_what_to_run(path: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="run `wm collect --env Pong` first"):
         Dataset.open(tmp_path / "Pong.zarr")
-    with pytest.raises(MissingInput, match="holds 9 episodes but 50 are asked for"):
+    with pytest.raises(MissingInput, match="has 9 episodes but 50 are needed"):
         Dataset.open(path, 50)

@@ -150,7 +150,7 @@ def test_restoring_removes_parts_newer_than_the_checkpoint(tmp_path: Path) -> No
     again.restore(next_piece, envs)
     assert contents(again.buffer) == before
     assert not (tmp_path / "r.zarr" / ".staging").exists()
-    assert Dataset.open(tmp_path / "r.zarr").held == next_piece
+    assert Dataset.open(tmp_path / "r.zarr").collected == next_piece
 
 
 def test_the_replay_on_disk_is_at_most_the_capacity_and_two_parts(tmp_path: Path) -> None:  # I11

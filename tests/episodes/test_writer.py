@@ -96,4 +96,4 @@ def test_an_episode_whose_rewards_are_not_numbers_is_refused_and_those_before_it
             writer.add(episode.pack())
         with pytest.raises(BadData, match=r"episode 2 \(seed 1002\) has the reward nan at step 7; expected finite"):
             writer.add(bad.pack())
-    assert Dataset.open(tmp_path / "d.zarr").held == 2
+    assert Dataset.open(tmp_path / "d.zarr").collected == 2

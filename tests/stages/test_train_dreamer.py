@@ -76,7 +76,7 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     rows = Dataset.open(tmp_path / REPLAY).rows
     assert CAPACITY <= rows <= CAPACITY + 3 * PART
     told = run(tmp_path, "info", REPLAY).stdout
-    assert "older ones evicted" in told
+    assert "older episodes evicted" in told
     assert "lost" not in told
 
 

@@ -1,8 +1,8 @@
-"""Opening a dataset: which parts are committed, which episodes they hold, and their columns.
+"""Opening a dataset: its committed parts, their episodes and columns.
 
-A part exists when its manifest agrees. Of parts with the same start the longest counts; the others are superseded.
-Episodes that are missing between parts are an error, unless the part that held them lies in quarantine: then the
-rest is used, and the fingerprint says so.
+A part exists when its manifest agrees. Of parts with the same first episode the longest counts; it supersedes the
+others. Episodes that are missing between parts are an error, unless their part is in quarantine: then the other
+episodes are used, and the fingerprint depends on which are missing.
 """
 
 import os
@@ -27,13 +27,13 @@ from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput
 
 QUARANTINE = ".quarantine"
-MAX_ROWS = 1 << 22  # of a part: ours have some ten thousand, and nobody's table shall ask for all the memory
+MAX_ROWS = 1 << 22  # of a part, which has about 10,000: a forged table must not reserve all the memory
 Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A committed part: its folder, the episodes it holds and their rows."""
+    """A committed part: its folder, and the table of its episodes first..last-1."""
 
     folder: Path
     first: int
@@ -47,22 +47,26 @@ class Part:
 
 
 def fingerprint_of(recipe: dict[str, Any]) -> str:
-    """Identity of a dataset whatever its number of episodes."""
+    """Identity of a dataset, independent of the number of its episodes."""
     return sha256_json({"kind": KIND, "format": FORMAT, "recipe": recipe})
 
 
 class Dataset:
-    """A dataset on disk, or its episodes below index `upto` (0: all). `missing` are ranges lost to quarantine."""
+    """A dataset on disk, or its episodes below index `upto` (0: all).
+
+    `collected` is the number of episodes that were ever written, `missing` the ranges of those that were lost or
+    evicted, and `episodes` the number of those that can be read.
+    """
 
     def __init__(self, path: Path, recipe: dict[str, Any], parts: Sequence[Part], upto: int = 0) -> None:
         self.path, self.recipe, self._all_parts = path, recipe, parts
-        self.held = parts[-1].last if parts else 0
-        if upto > self.held:
+        self.collected = parts[-1].last if parts else 0
+        if upto > self.collected:
             raise MissingInput(
-                f"{path} holds {self.held} episodes but {upto} are asked for; "
+                f"{path} has {self.collected} episodes but {upto} are needed; "
                 f"run `wm collect --env {recipe['env']['name']} --episodes {upto}` first."
             )
-        self.upto = upto or self.held
+        self.upto = upto or self.collected
         self.missing = [(first, min(last, self.upto)) for first, last in gaps(parts) if first < self.upto]
         self.parts = [part for part in parts if part.first < self.upto]
         self.episodes = self.upto - sum(last - first for first, last in self.missing)
@@ -87,19 +91,19 @@ class Dataset:
         return Dataset(self.path, self.recipe, self._all_parts, count)
 
     def absent(self, upto: int) -> list[int]:
-        """Indices below `upto` of the episodes that are not there, in the order a writer wants them."""
+        """Indices below `upto` of the episodes to collect, in the order in which a writer takes them."""
         lost = [episode for first, last in self.missing for episode in range(first, last)]
-        return [episode for episode in [*lost, *range(self.held, upto)] if episode < upto]
+        return [episode for episode in [*lost, *range(self.collected, upto)] if episode < upto]
 
     @property
     def fingerprint(self) -> str:
-        """Identity as an input: the recipe and which episodes are used."""
+        """Identity as an input: the recipe and the episodes in use."""
         used: dict[str, Any] = {"dataset": fingerprint_of(self.recipe), "episodes": self.upto}
         return sha256_json(used | ({"missing": self.missing} if self.missing else {}))
 
     @property
     def actions(self) -> ActionSpace:
-        """The action space that was played in."""
+        """The environment's action space."""
         return ActionSpace.from_json(self.recipe["action_space"])
 
     @property
@@ -109,19 +113,19 @@ class Dataset:
 
     @property
     def label_names(self) -> list[str]:
-        """Names of the label columns, possibly none."""
+        """Names of the label columns; empty without labels."""
         return list(self.recipe["labels"])
 
     @cached_property
     def table(self) -> dict[str, NDArray[Any]]:
         """Per-episode columns over all parts; `ends` counts rows from the start of the dataset."""
         columns: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
-        before = 0
+        first_row = 0
         for part in self.parts:
             for name in TABLE_COLUMNS:
                 values = part.table[name]
-                columns[name] += [before + end for end in values] if name == "ends" else values
-            before += part.rows
+                columns[name] += [first_row + end for end in values] if name == "ends" else values
+            first_row += part.rows
         return {name: np.array(values[: self.episodes]) for name, values in columns.items()}
 
     @property
@@ -135,7 +139,7 @@ class Dataset:
         return int(self.ends[-1]) if self.episodes else 0
 
     def shard(self, part: Part, name: str) -> Shard:
-        """An array of a part, held to the form the recipe calls for."""
+        """An array of a part. Raises BadData unless its shape and type are those of the recipe."""
         return Shard(part.folder / name, forms(self.recipe, part.rows)[name])
 
     def column(self, name: str) -> NDArray[Any]:
@@ -148,9 +152,9 @@ class Dataset:
         """Every episode of a part, frames decoded."""
         columns = {name: self.shard(part, name).all() for name in forms(self.recipe, part.rows)}
         columns.setdefault("labels", np.zeros((part.rows, 0), np.float32))
-        found, start = [], 0
+        episodes, start = [], 0
         for number, end in enumerate(part.table["ends"]):
-            found.append(
+            episodes.append(
                 Episode(
                     index=part.table["index"][number],
                     seed=part.table["seed"][number],
@@ -160,21 +164,28 @@ class Dataset:
                 )
             )
             start = end
-        return found
+        return episodes
 
 
 def gaps(parts: Sequence[Part]) -> list[Range]:
-    """Ranges of episodes that are missing before or between `parts`."""
+    """Ranges of episodes that are missing before or between the parts."""
     ends = [0, *(part.last for part in parts)]
     return [(end, part.first) for end, part in zip(ends, parts, strict=False) if end < part.first]
 
 
 def unexplained_gaps(path: Path, parts: Sequence[Part], evicts: bool = False) -> list[Range]:
-    """Gaps whose episodes do not lie in quarantine, nor, if it is a replay that `evicts`, are older than the rest."""
-    held = [named for name in _names(path / QUARANTINE) if (named := part_range(name.partition(".")[0]))]
-    covered = {episode for first, last in held for episode in range(first, last)}
-    found = [(first, last) for first, last in gaps(parts) if not covered.issuperset(range(first, last))]
-    return [(first, last) for first, last in found if not (evicts and first == 0)]
+    """Gaps that neither quarantine explains nor, in a replay that `evicts`, the eviction of the oldest episodes."""
+    quarantined = {
+        episode
+        for name in _names(path / QUARANTINE)
+        if (named := part_range(name.partition(".")[0]))
+        for episode in range(*named)
+    }
+    return [
+        (first, last)
+        for first, last in gaps(parts)
+        if not quarantined.issuperset(range(first, last)) and not (evicts and first == 0)
+    ]
 
 
 def read_root(path: Path) -> dict[str, Any]:
@@ -187,19 +198,19 @@ def read_root(path: Path) -> dict[str, Any]:
     try:
         recipe: dict[str, Any] = root["recipe"]
         forms(recipe, 1)
-        good = 16 <= frame_shape(recipe)[0] <= 256 and isinstance(recipe["env"]["name"], str)
+        valid = 16 <= frame_shape(recipe)[0] <= 256 and isinstance(recipe["env"]["name"], str)
     except (KeyError, TypeError, ValueError):
-        good = False
-    if not good:
-        raise BadData(f"{path / manifest.NAME} holds no recipe of a dataset; restore it or collect again.")
+        valid = False
+    if not valid:
+        raise BadData(f"{path / manifest.NAME} has no valid recipe of a dataset; restore it or collect again.")
     return recipe
 
 
 def committed_parts(path: Path) -> list[Part]:
-    """The parts in the order of their episodes, superseded ones left out."""
+    """The parts in the order of their episodes, without superseded ones."""
     cache = index.read(path)
     by_start: dict[int, Part] = {}
-    fresh: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name in _names(path):
         if (named := part_range(name)) is None:
             continue
@@ -208,14 +219,14 @@ def committed_parts(path: Path) -> list[Part]:
         entry = cache.get(name)
         if entry is None or entry["stamp"] != stamp:
             entry = {"stamp": stamp, "table": read_table(folder)}
-        fresh[name] = entry
+        entries[name] = entry
         by_start[named[0]] = Part(folder, *named, entry["table"])
-    if fresh != cache:
-        index.write(path, fresh)
+    if entries != cache:
+        index.write(path, entries)
     parts = [by_start[start] for start in sorted(by_start)]
-    for before, after in pairwise(parts):
-        if after.first < before.last:
-            raise BadData(f"{before.folder} and {after.folder} hold the same episodes; remove the wrong one.")
+    for part, following in pairwise(parts):
+        if following.first < part.last:
+            raise BadData(f"{part.folder} and {following.folder} have the same episodes; remove the wrong one.")
     return parts
 
 
@@ -237,25 +248,25 @@ def _stamp(folder: Path) -> list[int]:
 
 
 def read_table(folder: Path) -> dict[str, list[Any]]:
-    """The per-episode table of a part, checked against the manifest and for sense."""
+    """The per-episode table of a part, checked against the manifest and for plausible values."""
     listed = manifest.read(folder, PART)
     named = part_range(folder.name)
     if listed.get("name") != folder.name or named is None:
-        raise BadData(f"{folder} holds {listed.get('name')}; parts must not be renamed.")
+        raise BadData(f"{folder} was {listed.get('name')}; parts must not be renamed.")
     path = folder / METADATA
     if manifest.sha256_file(path) != listed["files"][METADATA]["sha256"]:
         raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent} --repair`.")
     try:
         table: dict[str, list[Any]] = manifest.read_json(path)["attributes"]["episodes"]
         ends = [0, *table["ends"]]
-        good = (
+        valid = (
             set(table) == set(TABLE_COLUMNS)
             and all(len(column) == named[1] - named[0] for column in table.values())
             and table["index"] == list(range(*named))
             and all(type(end) is int and start < end <= MAX_ROWS for start, end in pairwise(ends))
         )
     except (KeyError, TypeError):
-        good = False
-    if not good:
-        raise BadData(f"{path} holds no table of episodes {named[0]} to {named[1] - 1}; remove {folder}.")
+        valid = False
+    if not valid:
+        raise BadData(f"{path} has no valid table of episodes {named[0]} to {named[1] - 1}; remove {folder}.")
     return table

@@ -1,8 +1,8 @@
 """Shuffled batches of frames: batch = f(seed, step), the same decoded into RAM or streamed from disk.
 
-The order: chunks are permuted, groups of `GROUP_CHUNKS` of them form a shuffle buffer, and frames are permuted within
-a group; only one group is ever held. Chunks are counted from the start of each part, and which episodes share a part
-depends on the episodes alone, so the order is the same however often collection was interrupted.
+Chunks are permuted; groups of `GROUP_CHUNKS` form a shuffle buffer, and frames are permuted within a group. One group
+is decoded at a time. Chunks are counted from the start of each part, and which episodes share a part depends on the
+episodes alone. So the order does not depend on interruptions of the collection.
 """
 
 from dataclasses import dataclass
@@ -42,23 +42,23 @@ class _Chunk:
     rows: int
 
     def decode_into(self, frames: NDArray[np.uint8]) -> None:
-        """Its rows, the ones past the chosen episodes left out."""
+        """Decode its rows, without those after the dataset's last episode in use."""
         self.shard.decode_into(self.number, frames[: self.rows])
 
 
 class FrameBatches:
-    """Batches of uint8 frames (B, H, W, C) from the chosen episodes of a dataset.
+    """Batches of uint8 frames (B, H, W, C) from the episodes of a mask.
 
-    `ram` bytes are allowed for decoded frames: if everything fits it is decoded once, else chunks are decoded into a
-    shuffle buffer of one group as it comes up. The batches are equal, byte for byte.
+    If all frames fit into `ram` bytes they are decoded once. Otherwise the chunks of one group at a time are decoded
+    into a shuffle buffer. Both give the same batches, byte for byte.
     """
 
-    def __init__(self, dataset: Dataset, chosen: NDArray[np.bool_], batch: int, seed: int, ram: int) -> None:
+    def __init__(self, dataset: Dataset, mask: NDArray[np.bool_], batch: int, seed: int, ram: int) -> None:
         self.batch, self.seed = batch, seed
         self._shape = dataset.frame_shape
         self._chunks = _chunks(dataset)
-        self._wanted = np.repeat(chosen, np.diff(dataset.ends, prepend=0))
-        self._counts = np.array([self._wanted[c.first_row : c.first_row + c.rows].sum() for c in self._chunks])
+        self._mask = np.repeat(mask, np.diff(dataset.ends, prepend=0))
+        self._counts = np.array([self._mask[c.first_row : c.first_row + c.rows].sum() for c in self._chunks])
         self.frames = int(self._counts.sum())
         self.in_memory = dataset.rows * int(np.prod(self._shape)) <= ram
         self._rows = dataset.rows
@@ -85,13 +85,13 @@ class FrameBatches:
         self._epoch, self._group = epoch, -1
 
     def _begin_group(self, number: int) -> None:
-        """Set `_order`, the group's wanted frames in shuffled order: rows of the dataset, or places in the buffer."""
+        """Set `_order`, the group's frames of the mask in shuffled order: rows of the dataset, or of the buffer."""
         if number == self._group:
             return
         chunks = [self._chunks[i] for i in self._chunk_order[number * GROUP_CHUNKS : (number + 1) * GROUP_CHUNKS]]
         rows = np.concatenate([np.arange(chunk.first_row, chunk.first_row + chunk.rows) for chunk in chunks])
-        wanted = np.flatnonzero(self._wanted[rows])
-        order = generator(self.seed, "frames", self._epoch, number).permutation(wanted)
+        in_mask = np.flatnonzero(self._mask[rows])
+        order = generator(self.seed, "frames", self._epoch, number).permutation(in_mask)
         if self.in_memory:
             order = rows[order]
         else:
@@ -103,47 +103,46 @@ class FrameBatches:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames that are decoded now."""
-        held = [vars(self)[name] for name in ("_all", "_buffer") if name in vars(self)]
-        return sum(frames.nbytes for frames in held)
+        """Bytes of the frames that are decoded at present."""
+        return sum(vars(self)[name].nbytes for name in ("_all", "_buffer") if name in vars(self))
 
     def about(self, step: int) -> str:
-        """Which batch a step has, in words."""
+        """The batch of a step, described for messages."""
         return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"
 
     def at(self, step: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """The batch of a step, in the first rows of `out` if that is given. Epochs follow each other without a gap; a
+        """The batch of a step, in the first rows of `out` if it is given. Epochs follow each other without a gap; a
         batch never mixes two of them."""
         per_epoch = max(self.frames // self.batch, 1)
-        epoch, place = divmod(step, per_epoch)
+        epoch, number_in_epoch = divmod(step, per_epoch)
         self._begin_epoch(epoch)
-        start, stop = place * self.batch, min((place + 1) * self.batch, self.frames)
+        start, stop = number_in_epoch * self.batch, min((number_in_epoch + 1) * self.batch, self.frames)
         batch = np.empty((stop - start, *self._shape), np.uint8) if out is None else out[: stop - start]
         filled = 0
         while filled < len(batch):
             number = int(np.searchsorted(self._ends, start + filled, side="right"))
             self._begin_group(number)
             ahead = int(self._ends[number]) - start - filled
-            chosen = self._order[len(self._order) - ahead :][: len(batch) - filled]
+            rows = self._order[len(self._order) - ahead :][: len(batch) - filled]
             source = self._all if self.in_memory else self._buffer
             # Indices are in range; any mode but the default lets take write straight into the batch.
-            np.take(source, chosen, axis=0, out=batch[filled : filled + len(chosen)], mode="clip")
-            filled += len(chosen)
+            np.take(source, rows, axis=0, out=batch[filled : filled + len(rows)], mode="clip")
+            filled += len(rows)
         return batch
 
 
 def _chunks(dataset: Dataset) -> list[_Chunk]:
-    """The chunks of all parts, counted from the start of each, as far as the dataset's episodes go."""
-    found, first = [], 0
+    """The chunks of all parts, counted from the start of each, up to the dataset's last episode in use."""
+    chunks, first_row = [], 0
     for part in dataset.parts:
         shard = dataset.shard(part, "frames")
         for number in range(shard.form.chunks):
-            start = first + number * CHUNK_ROWS
-            rows = min(CHUNK_ROWS, first + part.rows - start, dataset.rows - start)
+            start = first_row + number * CHUNK_ROWS
+            rows = min(CHUNK_ROWS, first_row + part.rows - start, dataset.rows - start)
             if rows > 0:
-                found.append(_Chunk(shard, number, start, rows))
-        first += part.rows
-    return found
+                chunks.append(_Chunk(shard, number, start, rows))
+        first_row += part.rows
+    return chunks
 
 
 class FrameReader:

@@ -7,26 +7,26 @@ from wm.artifacts import locks, manifest
 from wm.episodes import repair
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as EPISODES
-from wm.episodes.repair import Checked
+from wm.episodes.repair import CheckResult
 from wm.episodes.schema import part_range
 from wm.errors import BadData, MissingInput
 
 
 @dataclass(frozen=True)
 class Report:
-    """Every folder that was checked, and what a repair did."""
+    """The results of all checks, and messages of the repair."""
 
-    checked: list[Checked]
+    checked: list[CheckResult]
     repaired: list[str]
 
     @property
-    def damaged(self) -> list[Checked]:
+    def damaged(self) -> list[CheckResult]:
         """Folders that do not agree with their checksums."""
         return [checked for checked in self.checked if checked.problem]
 
 
 def verify(path: Path, repair_datasets: bool = False) -> Report:
-    """Check everything at or below `path`; with `repair_datasets`, first set broken parts of datasets aside."""
+    """Check everything at or below `path`; with `repair_datasets`, first move damaged parts to quarantine."""
     datasets = _datasets(path)
     repaired: list[str] = []
     if repair_datasets:
@@ -46,7 +46,7 @@ def _visible(path: Path, below: Path) -> bool:
 
 
 def _datasets(path: Path) -> list[Path]:
-    """Folders with a part in them or with the manifest of a dataset, damaged or not."""
+    """Folders that contain a part or a dataset's manifest, damaged or not."""
     if part_range(path.name) is not None:
         return [path.parent]
     folders = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
@@ -55,17 +55,17 @@ def _datasets(path: Path) -> list[Path]:
 
 
 def _artifacts(path: Path) -> list[Path]:
-    """Folders with the manifest of something else."""
+    """Folders with the manifest of an artifact."""
     folders = (file.parent for file in path.rglob(manifest.NAME))
     visible = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
     return sorted(folder for folder in visible if _kind(folder / manifest.NAME) not in (EPISODES, PART))
 
 
-def _check(folder: Path) -> Checked:
+def _check(folder: Path) -> CheckResult:
     try:
-        return Checked(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
+        return CheckResult(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
     except (BadData, MissingInput) as error:
-        return Checked(folder, 0, str(error))
+        return CheckResult(folder, 0, str(error))
 
 
 def _kind(file: Path) -> str:

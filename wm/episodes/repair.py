@@ -1,4 +1,4 @@
-"""Checking every byte of a dataset, and setting broken parts aside so that the rest can be used."""
+"""Checking every byte of a dataset, and moving damaged parts to quarantine so that the others can be used."""
 
 import os
 import shutil
@@ -16,31 +16,31 @@ from wm.errors import BadData, MissingInput
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was found of the root, a part, or (without files) a gap between parts; `problem` is empty if it is whole."""
+class CheckResult:
+    """The state of the root, a part, or (without files) a gap between parts; `problem` is empty if it is intact."""
 
     folder: Path
     files: int
     problem: str = ""
 
 
-def check(path: Path) -> list[Checked]:
+def check(path: Path) -> list[CheckResult]:
     """Check the root, every part against its checksums and the schema, and whether parts are missing in between."""
     try:
         recipe: dict[str, Any] | None = read_root(path)
-        found = [Checked(path, manifest.verify(path, ROOT_KIND))]
+        results = [CheckResult(path, manifest.verify(path, ROOT_KIND))]
     except (BadData, MissingInput) as error:
-        recipe, found = None, [Checked(path, 0, str(error))]
+        recipe, results = None, [CheckResult(path, 0, str(error))]
     names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
-    found += [_check_part(path / name, recipe) for name in names]
-    if not any(checked.problem for checked in found):
+    results += [_check_part(path / name, recipe) for name in names]
+    if not any(result.problem for result in results):
         for first, last in unexplained_gaps(path, committed_parts(path), bool(read_root(path).get("evicts"))):
             why = f"{path} has lost episodes {first} to {last - 1}."
-            found.append(Checked(path / part_name(first, last), 0, why))
-    return found
+            results.append(CheckResult(path / part_name(first, last), 0, why))
+    return results
 
 
-def _check_part(folder: Path, recipe: dict[str, Any] | None) -> Checked:
+def _check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
     try:
         if folder.is_symlink():
             raise BadData(f"{folder} is a link; links inside a dataset are not followed.")
@@ -52,46 +52,46 @@ def _check_part(folder: Path, recipe: dict[str, Any] | None) -> Checked:
                 for number in range(form.chunks):
                     shard.chunk(number)
     except (BadData, MissingInput) as error:
-        return Checked(folder, 0, str(error))
-    return Checked(folder, files)
+        return CheckResult(folder, 0, str(error))
+    return CheckResult(folder, files)
 
 
 def repair(path: Path) -> list[str]:
-    """Set broken and lost parts aside and write a broken root anew from a part. Returns what was done, in words.
+    """Move damaged and lost parts to quarantine, and restore a damaged root from a part. Returns messages.
 
-    Hold the dataset's lock. Nothing is deleted; a second repair finds nothing to do.
+    Hold the dataset's lock. Nothing is deleted; a second repair has nothing to do.
     """
-    done = []
-    for checked in check(path):
-        if not checked.problem:
+    actions = []
+    for result in check(path):
+        if not result.problem:
             continue
-        if checked.folder == path:
-            done.append(_write_root(path))
+        if result.folder == path:
+            actions.append(_restore_root(path))
         else:
-            aside = _set_aside(path, checked.folder)
-            done.append(f"{checked.folder.name} moved to {aside}")
-    # What was broken may have hidden a gap.
-    return done + (repair(path) if done else [])
+            quarantined = _quarantine(path, result.folder)
+            actions.append(f"{result.folder.name} moved to {quarantined}")
+    # A damaged part may have hidden a gap.
+    return actions + (repair(path) if actions else [])
 
 
-def _set_aside(path: Path, folder: Path) -> Path:
-    """Move a part to quarantine; a lost one leaves its name there, which says that its episodes are known to lack."""
+def _quarantine(path: Path, folder: Path) -> Path:
+    """Move a part to quarantine. For a lost one, an empty folder there records that its episodes are missing."""
     durable.make_folder(path / QUARANTINE)
-    aside, number = path / QUARANTINE / folder.name, 1
-    while aside.exists() or aside.is_symlink():
+    target, number = path / QUARANTINE / folder.name, 1
+    while target.exists() or target.is_symlink():
         number += 1
-        aside = path / QUARANTINE / f"{folder.name}.{number}"
+        target = path / QUARANTINE / f"{folder.name}.{number}"
     if folder.exists() or folder.is_symlink():
-        os.rename(folder, aside)
+        os.rename(folder, target)
     else:
-        durable.make_folder(aside)
+        durable.make_folder(target)
     durable.fsync_folder(path / QUARANTINE)
     durable.fsync_folder(path)
-    return aside
+    return target
 
 
-def _write_root(path: Path) -> str:
-    """The root's files again, from the recipe that every part carries."""
+def _restore_root(path: Path) -> str:
+    """Write the root's files from the recipe that every part contains."""
     for name in sorted(os.listdir(path)):
         if part_range(name) is None or _check_part(path / name, None).problem:
             continue
@@ -100,5 +100,5 @@ def _write_root(path: Path) -> str:
             if (path / file).is_dir():
                 shutil.rmtree(path / file)
             durable.write_bytes(path / file, data)
-        return f"the root of {path} was written anew from {name}"
-    raise BadData(f"{path} has neither a whole root nor a whole part; collect again at another place with --data.")
+        return f"the root of {path} was restored from {name}"
+    raise BadData(f"{path} has neither an intact root nor an intact part; collect again at another place with --data.")

@@ -1,4 +1,4 @@
-"""What a dataset holds, in figures."""
+"""Statistics of a dataset."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,8 +14,11 @@ from wm.units import format_size
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a dataset. `compression` is the size of the raw frames over everything on disk; `evicted` are the
-    oldest episodes of a replay, which made room, and `missing` the ranges of those that were lost."""
+    """Statistics of a dataset. `compression` is the size of the raw frames over that of all files.
+
+    `evicted` is the number of oldest episodes that a replay removed for new ones; `missing` are ranges of lost
+    episodes.
+    """
 
     path: str
     env: str
@@ -46,17 +49,18 @@ class Summary:
         return asdict(self)
 
     def facts(self) -> list[tuple[str, str]]:
-        """The figures in words, for a table."""
-        evicted = f", {self.evicted} older ones evicted" if self.evicted else ""
-        shown = f", {self.observation}" if self.observation != "rgb" else ""
-        lost = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
+        """Names and texts for a table."""
+        evicted = f", {self.evicted} older episodes evicted" if self.evicted else ""
+        observation = f", {self.observation}" if self.observation != "rgb" else ""
+        missing = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
             ("policy", f"{self.policy}, seed {self.seed}"),
-            ("episodes", f"{self.episodes}{lost}, in {self.parts} parts"),
+            ("episodes", f"{self.episodes}{missing}, in {self.parts} parts"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
-            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}, drawn {self.render}{shown}"),
+            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}{observation}"),
+            ("renderer", self.render),
             (
                 "size",
                 f"{format_size(self.bytes)}, {self.bytes_per_frame} bytes a frame, {self.compression}x below raw",
@@ -66,11 +70,11 @@ class Summary:
 
 
 def summarize(path: Path) -> tuple[Summary, Dataset]:
-    """The figures of the dataset at `path`, and the dataset."""
+    """The statistics of the dataset at `path`, and the dataset."""
     dataset = Dataset.open(path)
     recipe, table, shape = dataset.recipe, dataset.table, dataset.frame_shape
     size = sum(durable.folder_size(part.folder) for part in dataset.parts)
-    returns, lengths, some = table["return"], lengths_of(dataset), dataset.episodes > 0
+    returns, lengths, has_episodes = table["return"], lengths_of(dataset), dataset.episodes > 0
     frames = dataset.rows
     evicted = [(first, last) for first, last in dataset.missing if first == 0 and recipe.get("evicts")]
     return (
@@ -90,13 +94,13 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             steps=int(lengths.sum()),
             frames=frames,
             bytes=size,
-            bytes_per_frame=round(size / frames, 1) if some else 0.0,
-            compression=round(frames * int(np.prod(shape)) / size, 1) if some else 0.0,
-            mean_return=float(returns.mean()) if some else 0.0,
-            best_return=float(returns.max()) if some else 0.0,
-            worst_return=float(returns.min()) if some else 0.0,
-            mean_length=float(lengths.mean()) if some else 0.0,
-            terminated=float(table["terminated"].mean()) if some else 0.0,
+            bytes_per_frame=round(size / frames, 1) if has_episodes else 0.0,
+            compression=round(frames * int(np.prod(shape)) / size, 1) if has_episodes else 0.0,
+            mean_return=float(returns.mean()) if has_episodes else 0.0,
+            best_return=float(returns.max()) if has_episodes else 0.0,
+            worst_return=float(returns.min()) if has_episodes else 0.0,
+            mean_length=float(lengths.mean()) if has_episodes else 0.0,
+            terminated=float(table["terminated"].mean()) if has_episodes else 0.0,
             fingerprint=dataset.fingerprint,
         ),
         dataset,
@@ -104,5 +108,5 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
 
 
 def lengths_of(dataset: Dataset) -> NDArray[np.int64]:
-    """Actions of every episode."""
+    """Number of actions of every episode."""
     return np.diff(dataset.ends, prepend=0) - 1

@@ -38,7 +38,7 @@ class Writer:
             self._remove_shorter(part.first, part.last)
         self._lost = gaps(parts)
         self.committed = self.dataset.episodes
-        self.next = self._lost[0][0] if self._lost else self.dataset.held
+        self.next = self._lost[0][0] if self._lost else self.dataset.collected
         self._pending = self._continued(self.next)
 
     def _continued(self, first: int) -> PartBuilder:
@@ -69,7 +69,7 @@ class Writer:
         folder = self._commit()
         if gap_filled:
             del self._lost[0]
-            self.next = self._lost[0][0] if self._lost else self.dataset.held
+            self.next = self._lost[0][0] if self._lost else self.dataset.collected
         self._pending = self._continued(self.next)
         return folder
 
