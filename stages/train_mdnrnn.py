@@ -15,9 +15,9 @@ from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents, join, read_latents
 from wm.episodes.mixture import WindowMixture, batch_sizes, open_datasets
+from wm.episodes.split import validation_mask
 from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
@@ -151,11 +151,11 @@ def _train(
     precision = pick_precision(settings, device)
     windows = WindowMixture(
         [
-            Windows(part, ~held_out(part.seeds, settings.validation_share), settings.seq_len, size, session.seed)
+            Windows(part, ~validation_mask(part.seeds, settings.validation_share), settings.seq_len, size, session.seed)
             for part, size in zip(parts, batch_sizes(settings.batch, settings.mixture, datasets), strict=True)
         ]
     )
-    mask = held_out(latents.seeds, settings.validation_share)
+    mask = validation_mask(latents.seeds, settings.validation_share)
     scores = _fit(session, settings, windows, _validation_batch(session, settings, latents, mask), model, precision,
                   folder)  # fmt: skip
     model.cpu().eval()
@@ -208,7 +208,7 @@ def _fit(
         return batch_loss(windows.at(number), noise, "noise", number)
 
     trainer, label = make_trainer(model, loss, precision, settings), f"train-mdnrnn {session.env}"
-    return fit(session.runtime, folder, label, trainer, validate, windows.about, settings)
+    return fit(session.runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
 def _velocities(datasets: list[Dataset]) -> dict[str, NDArray[np.float64]]:

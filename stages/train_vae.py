@@ -15,8 +15,9 @@ from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Run
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
+from wm.episodes.frame_batches import FrameBatches, FrameReader
 from wm.episodes.mixture import FrameMixture, batch_sizes, fingerprints, open_datasets
+from wm.episodes.split import validation_mask
 from wm.evaluation.linear_probe import evenly_spaced_rows, probe_vae, summarize_probe
 from wm.models.initialization import seeded_initialization
 from wm.models.vae.loss import VaeLoss
@@ -126,7 +127,7 @@ def _ram(settings: VaeSettings) -> int:
 
 
 def _open_data(settings: VaeSettings, datasets: list[Dataset], seed: int, device: torch.device) -> _Data:
-    masks = [held_out(dataset.table["seed"], settings.validation_share) for dataset in datasets]
+    masks = [validation_mask(dataset.table["seed"], settings.validation_share) for dataset in datasets]
     sizes = batch_sizes(settings.batch, settings.mixture, datasets)
     ram, rows = _ram(settings), sum(dataset.rows for dataset in datasets)
     sources = [
@@ -212,7 +213,7 @@ def _fit(
 
     trainer = make_trainer(objective, loss, precision, settings)
     return fit(
-        session.runtime, folder, f"train-vae {session.env}", trainer, validate, data.batches.about, settings,
+        session.runtime, folder, f"train-vae {session.env}", trainer, validate, data.batches.describe, settings,
         lambda: data.batches.nbytes,
     )  # fmt: skip
 

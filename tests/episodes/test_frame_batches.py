@@ -7,7 +7,7 @@ from tests.conftest import RECIPE, make_episode
 from wm.episodes import frame_batches as batches
 from wm.episodes import schema
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import FrameBatches, FrameReader, held_out
+from wm.episodes.frame_batches import FrameBatches, FrameReader
 from wm.episodes.writer import Writer, create
 
 
@@ -68,12 +68,3 @@ def test_only_chosen_episodes_are_shown(dataset: Dataset) -> None:
     assert source.frames == 40
     for step in range(5):
         assert {frame.tobytes() for frame in source.at(step)} <= allowed
-
-
-def test_held_out_is_a_matter_of_the_episodes_own_seed() -> None:
-    seeds = np.arange(200)
-    held = held_out(seeds, 0.1)
-    assert 8 <= held.sum() <= 35
-    assert np.array_equal(held_out(seeds[:150], 0.1)[held[:150]], held[:150][held[:150]])
-    assert held_out(seeds[:2], 0.1).sum() == 1
-    assert held_out(seeds[:1], 0.1).sum() == 0

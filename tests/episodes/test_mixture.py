@@ -44,13 +44,13 @@ def test_frames_come_from_every_dataset_by_its_part(tmp_path: Path) -> None:
     for name, part in (("a", 5), ("b", 3)):
         dataset = Dataset.open(write_dataset(tmp_path / name, 4 if name == "a" else 6))
         sources.append(FrameBatches(dataset, np.ones(dataset.episodes, bool), part, 0, 10**9))
-    together = FrameMixture(sources)
+    mixed = FrameMixture(sources)
     out = np.empty((8, 32, 32, 3), np.uint8)
     for step in (0, 3, 11):
-        batch = together.at(step, out).copy()
+        batch = mixed.at(step, out).copy()
         assert np.array_equal(batch[:5], sources[0].at(step))
         assert np.array_equal(batch[5:], sources[1].at(step))
-    assert together.about(0).count("batch 0") == 2
+    assert mixed.describe(0).count("batch 0") == 2
 
 
 def test_windows_come_from_every_dataset_by_its_part() -> None:

@@ -19,21 +19,6 @@ from wm.seeding import generator
 GROUP_CHUNKS = 64
 
 
-def held_out(seeds: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """(episodes,) which are for validation. An episode's lot depends on its own seed, so more data moves none of them.
-
-    With two episodes or more at least one is on each side; a single one is for both and counts as not held out.
-    """
-    lots = np.array([generator(int(seed), "held out").random() for seed in seeds])
-    held: NDArray[np.bool_] = lots < share
-    if len(held) > 1:
-        held[np.argmin(lots)] = True
-        held[np.argmax(lots)] = False
-    else:
-        held[:] = False
-    return held
-
-
 @dataclass(frozen=True)
 class _Chunk:
     shard: Shard
@@ -106,7 +91,7 @@ class FrameBatches:
         """Bytes of the frames that are decoded at present."""
         return sum(vars(self)[name].nbytes for name in ("_all", "_buffer") if name in vars(self))
 
-    def about(self, step: int) -> str:
+    def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
         return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"
 

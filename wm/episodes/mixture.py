@@ -88,9 +88,9 @@ class FrameMixture:
             filled += len(source.at(step, out[filled : filled + source.batch]))
         return out[:filled]
 
-    def about(self, step: int) -> str:
+    def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
-        return "; ".join(source.about(step) for source in self._sources)
+        return "; ".join(source.describe(step) for source in self._sources)
 
 
 class WindowMixture:
@@ -104,6 +104,6 @@ class WindowMixture:
         parts = [source.at(step) for source in self._sources]
         return WindowBatch(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(WindowBatch)))
 
-    def about(self, step: int) -> str:
+    def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
-        return "; ".join(source.about(step) for source in self._sources)
+        return "; ".join(source.describe(step) for source in self._sources)

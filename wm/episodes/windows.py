@@ -43,7 +43,7 @@ class Windows:
         """The batch of a step."""
         return self.cut(self._addresses(step))
 
-    def about(self, step: int) -> str:
+    def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
         episodes = sorted({int(episode) for episode in self._addresses(step)[:, 0]})
         return f"batch {step}, windows of episodes {', '.join(map(str, episodes[:8]))}" + ", ..." * (len(episodes) > 8)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from wm.dreams.env import InitialStates
 from wm.dreams.initial_states import early_initial_states
 from wm.dreams.rollout import DreamReturns, rollout_dreams
-from wm.episodes.frame_batches import held_out
 from wm.episodes.latents import Latents
+from wm.episodes.split import validation_mask
 from wm.evaluation.prediction import fit_baselines, open_loop_errors
 from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
@@ -68,7 +68,7 @@ def measure_fidelity(
     real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
     dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
     encoded = _as_latents(trajectories, latents)
-    baselines = fit_baselines(latents, held_out(latents.seeds, 0.1))
+    baselines = fit_baselines(latents, validation_mask(latents.seeds, 0.1))
     variance = encoded.means.astype(np.float64).var(axis=0)
     moving = variance > STILL * variance.max()
     return {

@@ -11,8 +11,9 @@ from wm.artifacts import durable
 from wm.dreams.env import Dreams
 from wm.dreams.initial_states import initial_states_at
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import FrameReader, held_out
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
+from wm.episodes.split import validation_mask
 from wm.errors import UsageProblem
 from wm.models.vae.networks import to_frames
 from wm.pretrained import TrainedMdnRnn, TrainedVae
@@ -87,7 +88,7 @@ def picture_dream(
 def _long_episodes(latents: Latents, dataset: Dataset) -> NDArray[np.int64]:
     """Episodes of the dataset with more steps than the context: held-out ones, or all if no held-out one has."""
     long = (latents.ends - latents.starts > CONTEXT + 2) & (latents.ends <= dataset.rows)
-    held = long & held_out(latents.seeds, 0.1)
+    held = long & validation_mask(latents.seeds, 0.1)
     episodes = np.flatnonzero(held if held.any() else long)
     if not len(episodes):
         raise UsageProblem(
