@@ -14,9 +14,9 @@ def test_each_baseline_is_best_where_its_assumption_holds() -> None:
         "linear": 2 * current - previous + 0.3 * actions[:, :1] + 0.1 * random.standard_normal((2000, 3)),
     }
     for best, following in worlds.items():
-        found = Baselines.fit(previous, current, actions, following).nll(previous, current, actions, following)
-        assert found[best] <= min(found.values()) + 0.02
-    assert found["linear"] == pytest.approx(np.log(0.1) + 0.5 * np.log(2 * np.pi * np.e), abs=0.05)
+        nll = Baselines.fit(previous, current, actions, following).nll(previous, current, actions, following)
+        assert nll[best] <= min(nll.values()) + 0.02
+    assert nll["linear"] == pytest.approx(np.log(0.1) + 0.5 * np.log(2 * np.pi * np.e), abs=0.05)
 
 
 def test_the_common_reward_is_that_of_most_steps() -> None:

@@ -14,14 +14,14 @@ def make() -> MdnRnn:
 
 
 def test_the_likelihood_is_that_of_torchs_mixture() -> None:
-    said = make()(torch.randn(2, 5, 3), torch.randn(2, 5, 2))
+    prediction = make()(torch.randn(2, 5, 3), torch.randn(2, 5, 2))
     z = torch.randn(2, 5, 3)
     mixture = torch.distributions.MixtureSameFamily(
-        torch.distributions.Categorical(logits=said.logits),
-        torch.distributions.Normal(said.mean, said.log_sigma.exp()),
+        torch.distributions.Categorical(logits=prediction.logits),
+        torch.distributions.Normal(prediction.mean, prediction.log_sigma.exp()),
     )
-    assert torch.allclose(log_likelihood(said, z), mixture.log_prob(z), atol=1e-5)
-    assert torch.allclose(expected(said), mixture.mean, atol=1e-5)
+    assert torch.allclose(log_likelihood(prediction, z), mixture.log_prob(z), atol=1e-5)
+    assert torch.allclose(expected(prediction), mixture.mean, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-6, 1e4, 1e6])
@@ -41,22 +41,22 @@ def test_the_loss_in_pieces_has_the_gradient_of_the_likelihood(monkeypatch: pyte
     mask = torch.tensor([[1.0, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
         model.heads.bias[2 * 12 : 2 * 12 + 3] += 5  # these are clamped, and have no gradient
-    found = model.loss(z, actions, target, torch.zeros(2, 5), torch.zeros(2, 5), mask).nll
-    wanted = -(log_likelihood(model(z, actions), target).mean(-1) * mask).sum() / mask.sum()
-    torch.testing.assert_close(found, wanted)
+    nll = model.loss(z, actions, target, torch.zeros(2, 5), torch.zeros(2, 5), mask).nll
+    expected_nll = -(log_likelihood(model(z, actions), target).mean(-1) * mask).sum() / mask.sum()
+    torch.testing.assert_close(nll, expected_nll)
     parameters = list(model.parameters())
-    for one, other in zip(*(torch.autograd.grad(nll, parameters) for nll in (found, wanted)), strict=True):
+    for one, other in zip(*(torch.autograd.grad(nll, parameters) for nll in (nll, expected_nll)), strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_log_sigma_cannot_run_away() -> None:
+def test_log_sigma_is_clamped() -> None:
     model = make()
     for value in (-1e3, 1e3):
         with torch.no_grad():
             model.heads.bias[2 * 12 : 3 * 12] = value  # three latents of four mixtures
-        said = model(torch.zeros(1, 1, 3), torch.zeros(1, 1, 2))
-        assert said.log_sigma.min() >= LOG_SIGMA[0]
-        assert said.log_sigma.max() <= LOG_SIGMA[1]
+        prediction = model(torch.zeros(1, 1, 3), torch.zeros(1, 1, 2))
+        assert prediction.log_sigma.min() >= LOG_SIGMA[0]
+        assert prediction.log_sigma.max() <= LOG_SIGMA[1]
 
 
 def test_padding_does_not_count() -> None:
@@ -77,11 +77,11 @@ def test_the_end_heads_probability_is_calibrated_although_its_loss_is_weighted()
     rate = 0.02
     # The weighted cross-entropy of a constant is lowest at logit = log(w r / (1 - r)).
     logit = math.log(10.0 * rate / (1 - rate))
-    said = Prediction(*(torch.zeros(()),) * 4, torch.tensor(logit))
-    assert abs(model.end_probability(said).item() - rate) < 1e-3
+    prediction = Prediction(*(torch.zeros(()),) * 4, torch.tensor(logit))
+    assert abs(model.end_probability(prediction).item() - rate) < 1e-3
 
 
-def test_it_learns_a_rule_and_the_reward() -> None:
+def test_it_learns_a_transition_rule_and_the_reward() -> None:
     model = make()
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     generator = torch.Generator().manual_seed(0)

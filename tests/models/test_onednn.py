@@ -14,7 +14,7 @@ def onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_linear_is_the_layers_for_any_number_of_rows(dtype: torch.dtype) -> None:
+def test_linear_agrees_with_the_layer_for_any_number_of_rows(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     matrix, bias = torch.randn(7, 20).to(dtype), torch.randn(7).to(dtype)
     multiply = packed.linear(matrix, bias, 8)
@@ -26,7 +26,7 @@ def test_a_linear_is_the_layers_for_any_number_of_rows(dtype: torch.dtype) -> No
 
 @pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("relu", [True, False])
-def test_a_convolution_is_the_layers(relu: bool) -> None:
+def test_convolution_agrees_with_the_layer(relu: bool) -> None:
     torch.manual_seed(0)
     layer = nn.Conv2d(6, 5, 4, 2, padding=1).requires_grad_(False)
     x = torch.randn(8, 6, 16, 16).contiguous(memory_format=torch.channels_last)
@@ -36,7 +36,7 @@ def test_a_convolution_is_the_layers(relu: bool) -> None:
         assert torch.allclose(convolve(part), wanted, atol=1e-5)
 
 
-def test_a_row_does_not_depend_on_its_place_or_its_neighbours() -> None:
+def test_a_row_does_not_depend_on_its_index_or_the_other_rows() -> None:
     torch.manual_seed(0)
     multiply = packed.linear(torch.randn(100, 40), torch.randn(100), 8)
     x = torch.randn(8, 40)

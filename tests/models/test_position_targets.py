@@ -21,40 +21,40 @@ def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_positions_are_linear_in_them(channels: int) -> None:
     frames, places = scenes(800, channels)
-    found = PositionTargets(frames, 32)(to_images(frames)).numpy()
-    readings = fit_and_score(found[:600], places[:600], found[600:], places[600:])
-    assert min(r2 for r2, _, _ in readings) > 0.9
+    targets = PositionTargets(frames, 32)(to_images(frames)).numpy()
+    scores = fit_and_score(targets[:600], places[:600], targets[600:], places[600:])
+    assert min(r2 for r2, _, _ in scores) > 0.9
 
 
-def test_two_polynomials_per_axis_tell_a_place_and_two_cosines_a_curve() -> None:
+def test_two_polynomials_per_axis_are_linear_in_a_position_and_two_cosines_are_not() -> None:
     frames, places = scenes(800, 3)
 
-    def reading(basis: str) -> float:
-        found = PositionTargets(frames, 7, basis=basis)(to_images(frames)).numpy()
-        assert found.shape[1] == 3 * 2 * 2
-        return min(r2 for r2, _, _ in fit_and_score(found[:600], places[:600], found[600:], places[600:]))
+    def r2_of(basis: str) -> float:
+        targets = PositionTargets(frames, 7, basis=basis)(to_images(frames)).numpy()
+        assert targets.shape[1] == 3 * 2 * 2
+        return min(r2 for r2, _, _ in fit_and_score(targets[:600], places[:600], targets[600:], places[600:]))
 
-    assert reading("polynomials") > 0.998 > reading("cosines")
+    assert r2_of("polynomials") > 0.998 > r2_of("cosines")
 
 
 @pytest.mark.parametrize(("latent", "channels", "count"), [(32, 3, 48), (64, 3, 108), (32, 1, 49), (2, 3, 12)])
-def test_there_are_as_many_as_the_latents_can_tell(latent: int, channels: int, count: int) -> None:
+def test_their_number_follows_the_number_of_latents(latent: int, channels: int, count: int) -> None:
     frames, _ = scenes(200, channels)
     assert PositionTargets(frames, latent).count == count
 
 
-def test_they_vary_alike_and_what_only_rounding_moves_stays_small() -> None:
+def test_they_are_whitened_and_rounding_noise_stays_small() -> None:
     frames, _ = scenes(400, 3)
-    found = PositionTargets(frames, 32)(to_images(frames))
-    assert found.shape == (400, 48)
-    assert found.mean(0).abs().max() < 1e-2
-    assert found.std(0).max() < 1.01
-    assert (found.std(0) > 0.9).sum() >= 10
+    targets = PositionTargets(frames, 32)(to_images(frames))
+    assert targets.shape == (400, 48)
+    assert targets.mean(0).abs().max() < 1e-2
+    assert targets.std(0).max() < 1.01
+    assert (targets.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
     assert PositionTargets(still, 32)(to_images(still)).abs().max() < 0.1
 
 
-def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
+def test_an_orientation_is_linear_in_the_orientation_targets_only() -> None:
     random = np.random.default_rng(1)
     angles, (x, y) = random.uniform(-0.7, 0.7, 800), random.uniform(12, 52, (2, 800))
     rows, columns = np.mgrid[:64, :64]
@@ -65,14 +65,14 @@ def test_how_a_thing_is_turned_is_linear_in_the_orientations_only() -> None:
     shade = 150 * np.clip(6 - np.abs(along), 0, 1) * np.clip(2 - np.abs(across), 0, 1)
     frames = torch.from_numpy(np.repeat(shade[..., None], 3, axis=-1).astype(np.uint8))
 
-    def reading(orientation_targets: int) -> float:
-        found = PositionTargets(frames, 64, orientation_targets)(to_images(frames)).numpy()
-        return fit_and_score(found[:600], angles[:600, None], found[600:], angles[600:, None])[0][0]
+    def r2_of(orientation_targets: int) -> float:
+        targets = PositionTargets(frames, 64, orientation_targets)(to_images(frames)).numpy()
+        return fit_and_score(targets[:600], angles[:600, None], targets[600:], angles[600:, None])[0][0]
 
-    assert reading(2) > 0.9
-    assert reading(0) < 0.5
+    assert r2_of(2) > 0.9
+    assert r2_of(0) < 0.5
 
 
-def test_orientations_take_the_room_of_positions() -> None:
+def test_orientation_targets_replace_position_targets() -> None:
     frames, _ = scenes(200, 3)
     assert PositionTargets(frames, 64, 2).count == 3 * 16 + 9 * 4

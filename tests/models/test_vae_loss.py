@@ -40,7 +40,7 @@ def test_without_extras_it_is_the_papers_loss() -> None:
     assert torch.allclose(make_loss(vae, frames)(frames, noise).total, by_definition, rtol=1e-4)
 
 
-def test_the_divergence_has_its_free_nats() -> None:
+def test_the_kl_term_has_its_free_nats() -> None:
     loss = make_loss(normalized_vae(), moving_square(), kl_tolerance=100.0)(moving_square(), torch.zeros(16, 4))
     assert torch.isclose(loss.total, loss.error + 400.0)
 

@@ -7,7 +7,7 @@ from PIL import Image
 from wm.telemetry.metrics_log import NAME, MetricsLog, add_image, read
 
 
-def test_a_reopened_log_has_no_step_twice_and_no_torn_line(tmp_path: Path) -> None:
+def test_a_reopened_log_has_one_line_a_step_and_none_incomplete(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path, 0)
     for step in (10, 20, 30):
         log.write(step, {"loss": 1.0 / step})
@@ -20,7 +20,7 @@ def test_a_reopened_log_has_no_step_twice_and_no_torn_line(tmp_path: Path) -> No
     assert all(line["rss_anon_mb"] > 1 for line in read(tmp_path))
 
 
-def test_tensorboard_has_the_same_names_and_numbers_and_the_pictures(tmp_path: Path) -> None:
+def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -37,5 +37,5 @@ def test_tensorboard_has_the_same_names_and_numbers_and_the_pictures(tmp_path: P
     assert {"step", "loss", "validation_loss", "rss_anon_mb", "unexplained_mb"} <= set(lines[0])
     for name in ("loss", "rss_anon_mb"):
         assert [event.value for event in events.Scalars(name)] == pytest.approx([line[name] for line in lines])
-    (shown,) = events.Images("reconstructions")
-    assert (shown.width, shown.height) == (6, 4)
+    (image,) = events.Images("reconstructions")
+    assert (image.width, image.height) == (6, 4)

@@ -1,4 +1,4 @@
-"""Telemetry and what is made of it: a slope, its interval, a verdict with its reason."""
+"""Telemetry and what is columns_of_device of it: a slope, its interval, a verdict with its reason."""
 
 import time
 from pathlib import Path
@@ -22,18 +22,18 @@ def lines(count: int = 200, every: int = 50, **columns: Any) -> list[dict[str, A
     random = np.random.default_rng(0)
     return [
         {"step": every * number, "process": 1, "memory_free_mb": 8000.0}
-        | {name: told(every * number) + random.normal(0, 0.5) for name, told in (flat | columns).items()}
+        | {name: log(every * number) + random.normal(0, 0.5) for name, log in (flat | columns).items()}
         for number in range(count)
     ]
 
 
-def test_a_reading_sees_what_is_allocated_and_what_explains_it(tmp_path: Path) -> None:
+def test_a_reading_counts_allocations_and_the_buffers_that_explain_them(tmp_path: Path) -> None:
     meter = Meter(tmp_path)
     first = meter.read(0)
-    held = np.ones(40_000_000, np.uint8)
+    buffer = np.ones(40_000_000, np.uint8)
     with (tmp_path / "file").open("wb") as file:
         file.truncate(2_000_000)
-    second = meter.read(held.nbytes)
+    second = meter.read(buffer.nbytes)
     third = meter.read(0)
     assert first["unexplained_mb"] == 0
     assert second["rss_anon_mb"] - first["rss_anon_mb"] > 38
@@ -43,19 +43,19 @@ def test_a_reading_sees_what_is_allocated_and_what_explains_it(tmp_path: Path) -
     assert all(isinstance(value, float | int) for value in second.values())
 
 
-def test_memory_that_was_given_back_is_not_counted(tmp_path: Path) -> None:
+def test_memory_returned_to_the_system_is_not_counted(tmp_path: Path) -> None:
     if not trim():
-        pytest.skip("this malloc cannot be asked to give memory back")
-    before = anonymous_memory()
-    kept = [bytearray(100_000) for _ in range(800)]
+        pytest.skip("this malloc cannot be arguments to give memory back")
+    baseline = anonymous_memory()
+    alive = [bytearray(100_000) for _ in range(800)]
     top = bytearray(1000)
-    del kept
+    del alive
     trim()
-    assert anonymous_memory() - before < 20_000_000
+    assert anonymous_memory() - baseline < 20_000_000
     del top
 
 
-def test_children_count() -> None:
+def test_children_are_counted() -> None:
     import subprocess
     import sys
 
@@ -78,15 +78,15 @@ def hold(size: int) -> int:
     return size
 
 
-def test_workers_count_wherever_they_come_from() -> None:
+def test_workers_are_counted_whichever_process_forked_them() -> None:
     with Workers(1, lambda: None, time.monotonic) as workers:
         list(workers.map(hold, [(1,)]))
-        before = children_memory()
+        baseline = children_memory()
         list(workers.map(hold, [(60_000_000,)]))
-        assert abs(children_memory() - before - 60_000_000) < 2_000_000
+        assert abs(children_memory() - baseline - 60_000_000) < 2_000_000
 
 
-def test_weights_gradients_and_moments_are_accounted_for() -> None:
+def test_weights_gradients_and_moments_are_counted() -> None:
     layer = torch.nn.Linear(100, 100)
     optimizer = torch.optim.Adam(layer.parameters())
     assert optimizer_bytes(optimizer) == 4 * 10_100
@@ -95,15 +95,15 @@ def test_weights_gradients_and_moments_are_accounted_for() -> None:
     assert optimizer_bytes(optimizer) == 4 * (4 * 10_100 + 2)  # and two counters of steps
 
 
-def test_the_slope_is_that_of_most_pairs_and_its_interval_holds_it() -> None:
+def test_the_slope_ignores_outliers_and_its_interval_covers_it() -> None:
     steps = np.arange(300) * 10.0
     values = 0.01 * steps + np.random.default_rng(0).normal(0, 1, 300)
     values[::29] += 500  # a few outliers do not move it
-    found = estimate_trend(steps.tolist(), values.tolist())
-    assert found.slope == pytest.approx(0.01, rel=0.05)
-    assert found.low < 0.01 < found.high
-    assert found.drift == pytest.approx(30, rel=0.06)
-    assert found.correlation > 0.8
+    result = estimate_trend(steps.tolist(), values.tolist())
+    assert result.slope == pytest.approx(0.01, rel=0.05)
+    assert result.low < 0.01 < result.high
+    assert result.drift == pytest.approx(30, rel=0.06)
+    assert result.correlation > 0.8
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_the_slope_is_that_of_most_pairs_and_its_interval_holds_it() -> None:
     ],
 )
 def test_verdicts(word: str, columns: dict[str, Any]) -> None:
-    found = judge(lines(**columns))
-    assert found.word == word, found.reason
+    result = judge(lines(**columns))
+    assert result.word == word, result.reason
 
 
 @pytest.mark.parametrize(
@@ -131,48 +131,48 @@ def test_verdicts(word: str, columns: dict[str, Any]) -> None:
 )
 def test_verdicts_on_a_device(word: str, columns: dict[str, Any]) -> None:
     names = {"blocks_small": 8000.0, "allocated_mb": 500.0, "reserved_mb": 900.0, "retries": 0.0}
-    made = {f"cuda_{name}": (lambda s, value=value: value) for name, value in names.items()} | columns
-    told = lines(**made)
-    for line in told:
+    columns_of_device = {f"cuda_{name}": (lambda s, value=value: value) for name, value in names.items()} | columns
+    log = lines(**columns_of_device)
+    for line in log:
         line["cuda_retries"] = round(line["cuda_retries"] / 10) * 10
-    found = judge(told)
-    assert found.word == word, found.reason
+    result = judge(log)
+    assert result.word == word, result.reason
 
 
 def test_only_the_last_process_and_what_comes_after_the_fill_are_judged() -> None:
-    told = lines(rss_anon_mb=lambda s: 300 + 0.02 * min(s, 5000), unexplained_mb=lambda s: 0.02 * min(s, 5000))
-    assert judge(told).word == "leaking"
-    for line in told:
+    log = lines(rss_anon_mb=lambda s: 300 + 0.02 * min(s, 5000), unexplained_mb=lambda s: 0.02 * min(s, 5000))
+    assert judge(log).word == "leaking"
+    for line in log:
         line["replay"] = min(line["step"], 5000)
-    assert {name: len(part) for name, part in phases(told).items()} == {"filling": 100, "full": 100}
-    assert judge(told).word == "flat"
-    for line in told[:150]:
+    assert {name: len(part) for name, part in phases(log).items()} == {"filling": 100, "full": 100}
+    assert judge(log).word == "flat"
+    for line in log[:150]:
         line["process"] = 0
-    assert sum(len(part) for part in phases(told).values()) == 50
-    assert judge(told[:8]).word == "too short to tell"
+    assert sum(len(part) for part in phases(log).values()) == 50
+    assert judge(log[:8]).word == "too short to tell"
 
 
 def test_readings_after_a_trim_are_preferred() -> None:
-    told = lines(unexplained_mb=lambda s: 0.05 * s)
-    for number, line in enumerate(told):
+    log = lines(unexplained_mb=lambda s: 0.05 * s)
+    for number, line in enumerate(log):
         line["trimmed"] = float(number % 5 == 0)
         if number % 5 == 0:
             line["unexplained_mb"] = 0.0
-    assert judge(told).word == "flat"
+    assert judge(log).word == "flat"
 
 
 def test_a_heap_snapshot_names_what_grew(tmp_path: Path) -> None:
     heap_snapshot.save(tmp_path, 10)
     weight = torch.ones(7, requires_grad=True)
-    kept = [weight * 2 for _ in range(50)]
+    alive = [weight * 2 for _ in range(50)]
     heap_snapshot.save(tmp_path, 20)
-    grown = {what: (size, count) for what, size, count in heap_snapshot.growth(tmp_path)}
-    assert grown["tensor [7] torch.float32, output of MulBackward0"] == (50 * 28, 50)
-    assert len(kept) == 50
+    growth = {what: (size, count) for what, size, count in heap_snapshot.growth(tmp_path)}
+    assert growth["tensor [7] torch.float32, output of MulBackward0"] == (50 * 28, 50)
+    assert len(alive) == 50
     assert len(heap_snapshot.take()) <= heap_snapshot.MAX_ENTRIES
 
 
-def test_the_allocators_counters_are_told_pool_by_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cuda_allocators_counters_are_read_by_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     stats = {
         f"{kind}.{pool}.current": size * (1 if pool == "small_pool" else 1000)
         for kind, size in (("allocated_bytes", 1e6), ("reserved_bytes", 2e6), ("active_bytes", 3e6), ("active", 4))
@@ -182,20 +182,20 @@ def test_the_allocators_counters_are_told_pool_by_pool(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats | {"num_alloc_retries": 5})
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (6e6, 7e6))
-    found = memory.cuda_memory()
+    result = memory.cuda_memory()
     for pool, factor in (("small", 1), ("large", 1000)):
-        bytes_of = [found[f"cuda_{kind}_{pool}_mb"] for kind in ("allocated", "reserved", "active")]
-        assert (*bytes_of, found[f"cuda_blocks_{pool}"]) == (factor, 2 * factor, 3 * factor, 4 * factor)
-    assert (found["cuda_retries"], found["cuda_free_mb"], found["cuda_total_mb"]) == (5, 6, 7)
+        bytes_of = [result[f"cuda_{kind}_{pool}_mb"] for kind in ("allocated", "reserved", "active")]
+        assert (*bytes_of, result[f"cuda_blocks_{pool}"]) == (factor, 2 * factor, 3 * factor, 4 * factor)
+    assert (result["cuda_retries"], result["cuda_free_mb"], result["cuda_total_mb"]) == (5, 6, 7)
 
 
-def test_cudas_own_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:  # I15
-    asked = {}
+def test_cudas_own_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = {}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **named: asked.update(named))
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **named: arguments.update(named))
     heap_snapshot.record_allocations()
-    assert asked == {"max_entries": heap_snapshot.MAX_CUDA_HISTORY}
+    assert arguments == {"max_entries": heap_snapshot.MAX_CUDA_HISTORY}
 
 
-def test_a_column_that_is_not_there_has_no_trend() -> None:
+def test_a_missing_column_has_no_trend() -> None:
     assert column_trend(lines(), "cuda_allocated_mb") is None

@@ -15,8 +15,8 @@ def setup(folder: Path) -> tuple[Trainer, Checkpoints]:
     model = nn.Sequential(nn.Unflatten(1, (4, 1, 1)), convolution, nn.Tanh(), nn.Flatten(), nn.Linear(32, 1))
 
     def loss(batch: int) -> tuple[Tensor, dict[str, Tensor]]:
-        drawn = torch.randn(8, 4, generator=torch.Generator().manual_seed(integer(0, batch)))
-        value = (model(drawn) - drawn.sum(1, keepdim=True)).square().mean()
+        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(integer(0, batch)))
+        value = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
         return value, {"loss": value}
 
     precision = Precision("fp32", torch.device("cpu"))
@@ -29,20 +29,20 @@ def score(value: float) -> dict[str, float]:
 
 
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path: Path) -> None:
-    whole, _ = setup(tmp_path / "a")
+    uninterrupted, _ = setup(tmp_path / "a")
     for step in range(40):
-        whole.step(step)
+        uninterrupted.step(step)
     killed, checkpoints = setup(tmp_path / "b")
     for step in range(23):  # killed six steps after the checkpoint
         if step == 17:
             checkpoints.save(step, score(1.0))
         killed.step(step)
-    again, checkpoints = setup(tmp_path / "b")
+    resumed, checkpoints = setup(tmp_path / "b")
     torch.manual_seed(123)
     assert checkpoints.resume() == 17
     for step in range(17, 40):
-        again.step(step)
-    for one, two in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        resumed.step(step)
+    for one, two in zip(uninterrupted.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(one, two)
 
 
@@ -50,9 +50,9 @@ def test_a_rate_that_was_halved_stays_so(tmp_path: Path) -> None:
     trainer, checkpoints = setup(tmp_path)
     trainer.rate = 0.5
     checkpoints.save(1, score(1.0))
-    again, checkpoints = setup(tmp_path)
+    resumed, checkpoints = setup(tmp_path)
     checkpoints.resume()
-    assert again.rate == 0.5
+    assert resumed.rate == 0.5
 
 
 def test_the_best_and_the_last_two_are_kept(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_best_and_the_last_two_are_kept(tmp_path: Path) -> None:
     for step, value in ((1, 5.0), (2, 1.0), (3, 4.0), (4, 3.0), (5, 2.0)):
         trainer.step(step)
         checkpoints.save(step, score(value))
-    assert [point.step for point in checkpoints.points()] == [2, 4, 5]
+    assert [checkpoint.step for checkpoint in checkpoints.all()] == [2, 4, 5]
     assert len(list(tmp_path.iterdir())) == 6
     assert checkpoints.load_best().step == 2
 
@@ -70,7 +70,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> No
     trainer.step(0)
     checkpoints.save(1, score(1.0))
     checkpoints.save(2, score(1.0))
-    file = checkpoints.points()[-1].tensors
+    file = checkpoints.all()[-1].tensors
     data = bytearray(file.read_bytes())
     data[-3] ^= 4
     file.write_bytes(bytes(data))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from wm.errors import BadData, Stopped
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
-from wm.telemetry import metrics_log as metrics
+from wm.telemetry import metrics_log
 from wm.training.fit import fit
 from wm.training.loop import Trainer
 from wm.training.precision import Precision
@@ -44,7 +44,7 @@ def train(
     bad: Callable[[int, float], bool] = lambda step, rate: False,
     patience: int = 0,
 ) -> dict[str, float]:
-    """Train one layer for 20 steps. `losses` are validation losses by number, `bad` says which steps have none."""
+    """Train one layer for 20 steps. `losses` are validation losses by number, `bad` returns whether a step has none."""
     program = program or Program()
     torch.manual_seed(0)
     model = nn.Linear(2, 1)
@@ -67,19 +67,19 @@ def train(
 
 
 def validated(folder: Path) -> list[int]:
-    return [line["step"] for line in metrics.read(folder) if "validation_loss" in line]
+    return [line["step"] for line in metrics_log.read(folder) if "validation_loss" in line]
 
 
 def test_the_best_weights_are_restored(tmp_path: Path) -> None:
-    found = train(tmp_path, losses={1: 3.0, 2: 0.5, 3: 2.0, 4: 1.0})
-    assert (found["best_step"], found["validation_loss"]) == (10, 0.5)
+    scores = train(tmp_path, losses={1: 3.0, 2: 0.5, 3: 2.0, 4: 1.0})
+    assert (scores["best_step"], scores["validation_loss"]) == (10, 0.5)
     assert validated(tmp_path) == [0, 5, 10, 15, 20]
 
 
 def test_a_signal_saves_the_current_step_and_the_next_run_resumes_there(tmp_path: Path) -> None:
-    with pytest.raises(Stopped) as caught:
+    with pytest.raises(Stopped) as stopped:
         train(tmp_path, stop_at=12)
-    assert caught.value.exit_code == 143
+    assert stopped.value.exit_code == 143
     program = Program()
     train(tmp_path, program)
     assert "test: resumes at step 13 of 20" in program.lines
@@ -88,24 +88,24 @@ def test_a_signal_saves_the_current_step_and_the_next_run_resumes_there(tmp_path
 
 def test_it_ends_when_validation_has_not_improved_for_a_while(tmp_path: Path) -> None:
     program = Program()
-    found = train(tmp_path, program, losses={1: 0.1}, patience=2)
-    assert (found["best_step"], found["steps"]) == (5, 15)
+    scores = train(tmp_path, program, losses={1: 0.1}, patience=2)
+    assert (scores["best_step"], scores["steps"]) == (5, 15)
     assert "test: ended at step 15, 2 validations after its best" in program.lines
-    again = train(tmp_path, losses={0: 0.0}, patience=2)
-    assert again["steps"] == 15
+    resumed = train(tmp_path, losses={0: 0.0}, patience=2)
+    assert resumed["steps"] == 15
 
 
 def test_a_few_steps_without_a_finite_loss_are_skipped_and_logged(tmp_path: Path) -> None:
     program = Program()
-    found = train(tmp_path, program, bad=lambda step, _: step in (6, 8))
-    assert found["skipped"] == 2
+    scores = train(tmp_path, program, bad=lambda step, _: step in (6, 8))
+    assert scores["skipped"] == 2
     assert "test: 2 steps were skipped because their loss was not finite" in program.lines
 
 
 def test_more_of_them_return_training_to_its_checkpoint_at_half_the_rate(tmp_path: Path) -> None:
     program = Program()
-    found = train(tmp_path, program, bad=lambda step, rate: step >= 10 and rate > 0.5)
-    assert found["steps"] == 20
+    scores = train(tmp_path, program, bad=lambda step, rate: step >= 10 and rate > 0.5)
+    assert scores["steps"] == 20
     assert "not finite in 5 steps from step 10 on (batch 10); resumes from step 10" in program.lines[0]
     assert validated(tmp_path) == [0, 5, 10, 15, 20]
 
@@ -117,7 +117,7 @@ def test_if_half_the_rate_does_not_help_the_batch_is_named(tmp_path: Path) -> No
         train(tmp_path / "other", losses={1: math.nan})
 
 
-def test_no_validation_stands_twice_after_a_failure_before_the_first_checkpoint_but_one(tmp_path: Path) -> None:
+def test_no_step_is_validated_twice_after_a_failure_before_the_second_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(BadData):
         train(tmp_path, losses={1: math.nan})
     train(tmp_path)

@@ -19,8 +19,8 @@ def make(loss_of: dict[int, float] | None = None, precision: str = "fp32", **opt
         value = model(torch.full((1, 1), 1.0 + batch)).square().sum() * (loss_of or {}).get(batch, 1.0)
         return value, {"loss": value}
 
-    chosen = {"steps": 20, "learning_rate": 0.1, "clip": 1.0} | options
-    return Trainer(model, loss, Precision(precision, CPU), **chosen)  # type: ignore[arg-type]
+    arguments = {"steps": 20, "learning_rate": 0.1, "clip": 1.0} | options
+    return Trainer(model, loss, Precision(precision, CPU), **arguments)  # type: ignore[arg-type]
 
 
 def weights(trainer: Trainer) -> list[float]:
@@ -39,11 +39,11 @@ def test_a_step_without_a_finite_loss_changes_nothing_and_is_counted(bad: float,
     trainer = make({3: bad, 5: bad}, precision)
     for step in range(3):
         trainer.step(step)
-    before = weights(trainer)
+    unchanged = weights(trainer)
     trainer.step(3)
-    assert weights(trainer) == before
+    assert weights(trainer) == unchanged
     trainer.step(4)
-    assert weights(trainer) != before
+    assert weights(trainer) != unchanged
     trainer.step(5)
     assert trainer.take_skipped() == (2, 3)
     assert trainer.take_skipped() == (0, -1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG, arguments, run
+from tests.conftest import SLUG, arguments, outcome, run
 from wm.artifacts.manifest import NAME
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn.network import MdnRnn
@@ -23,7 +23,34 @@ def test_latents_of_the_source_run_are_copied(chain: Path, tmp_path: Path) -> No
     shutil.copytree(chain / "data", tmp_path / "data")
     words = arguments("train-mdnrnn", "--run", "runs/again", "--init-from", f"runs/{SLUG}", "--steps", "20")
     log = run(tmp_path, *words).stderr
-    assert "latents are taken over from" in log
+    assert "copies latents from" in log
     assert "encode" not in log
-    before, after = (json.loads((tmp_path / "runs" / name / "latents" / NAME).read_text()) for name in (SLUG, "again"))
-    assert before == after
+    source, copy = (json.loads((tmp_path / "runs" / name / "latents" / NAME).read_text()) for name in (SLUG, "again"))
+    assert source == copy
+
+
+def test_without_init_from_the_training_starts_from_scratch_and_the_earlier_artifact_is_archived(
+    chain: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(chain / "data", tmp_path / "data")
+    shutil.copytree(chain / "runs" / SLUG / "vae", tmp_path / "runs" / "source" / "vae")
+    words = arguments("train-vae", "--run", "runs/again", "--steps", "10")
+    source = fingerprint(tmp_path / "runs" / "source" / "vae")[:8]
+    run(tmp_path, *words, "--init-from", "runs/source")
+    folder = tmp_path / "runs" / "again"
+    initialized = fingerprint(folder / "vae")
+    kept = outcome(tmp_path, *words, "--keep-current")
+    assert kept.returncode == 78
+    assert f"created by another recipe (init_from {source} -> none) and --keep-current is given" in kept.stderr
+    assert fingerprint(folder / "vae") == initialized
+    assert f"vae: init_from {source} -> none; " in (text := run(tmp_path, *words).stderr)
+    assert "the artifact of the old recipe moves to the archive" in text
+    assert fingerprint(folder / "vae") != initialized
+    assert fingerprint(folder / "archive" / f"vae-{initialized[:8]}") == initialized
+    restored = run(tmp_path, *words, "--init-from", "runs/source")
+    assert f"vae: init_from none -> {source}; " in restored.stderr
+    assert fingerprint(folder / "vae") == initialized
+
+
+def fingerprint(folder: Path) -> str:
+    return str(json.loads((folder / "manifest.json").read_text())["fingerprint"])

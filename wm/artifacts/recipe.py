@@ -46,14 +46,20 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there."""
+    """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there; an
+    input that one of them lacks is `none` there."""
     changes = []
-    for group in ("settings", "inputs"):
-        before, after = _flat(old.get(group, {})), _flat(new.get(group, {}))
-        for name in sorted({*before, *after}):
-            was, now = before.get(name, "default"), after.get(name, "default")
-            if was != now:
-                changes.append(f"{name} changed" if group == "inputs" else f"{name} {was} -> {now}")
+    before, after = _flat(old.get("settings", {})), _flat(new.get("settings", {}))
+    for name in sorted({*before, *after}):
+        was, now = before.get(name, "default"), after.get(name, "default")
+        if was != now:
+            changes.append(f"{name} {was} -> {now}")
+    before, after = old.get("inputs", {}), new.get("inputs", {})
+    for name in sorted({*before, *after}):
+        if name in before and name in after:
+            changes += [f"{name} changed"] * (before[name] != after[name])
+        else:
+            changes.append(f"{name} {before.get(name, 'none')[:8]} -> {after.get(name, 'none')[:8]}")
     if old.get("recipe") != new.get("recipe"):
         changes.append(f"code of the stage {old.get('recipe')} -> {new.get('recipe')}")
     if old.get("format") != new.get("format"):

@@ -1,7 +1,7 @@
-"""Checkpoints: all that continues a training run bit for bit, written whole or not at all.
+"""Checkpoints: everything needed to resume a training bit for bit, written whole or not at all.
 
-A checkpoint is one safetensors file (model, optimizer) and a JSON with its digest, written last; what has no matching
-JSON does not exist. The best and the last two are kept. Batches and noise are functions of (seed, step), so no
+A checkpoint is one safetensors file (model, optimizer) and a JSON with its digest, written last; without a matching
+JSON the file does not count. The best and the last two are kept. Batches and noise are functions of (seed, step), so no
 generator has to be saved.
 """
 
@@ -20,8 +20,8 @@ from wm.training import weights
 KEEP_LAST = 2
 
 
-class Continued(Protocol):
-    """What a checkpoint holds: a model, its optimizer, and the rest as plain values."""
+class Resumable(Protocol):
+    """What a checkpoint saves: a model, its optimizer, and the rest as plain values."""
 
     @property
     def model(self) -> nn.Module:
@@ -32,14 +32,14 @@ class Continued(Protocol):
         """Its state."""
 
     def state(self) -> dict[str, Any]:
-        """What continues it besides weights and optimizer."""
+        """What a checkpoint needs besides weights and optimizer."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Restore what `state` returned."""
 
 
 @dataclass(frozen=True)
-class Point:
+class Checkpoint:
     """A checkpoint on disk. `state` is the trainer's."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Point:
 
     @property
     def score(self) -> float:
-        """What `best` means: the validation loss."""
+        """The validation loss, by which `best` is selected."""
         return self.scores["validation_loss"]
 
     @property
@@ -59,85 +59,88 @@ class Point:
 
     @property
     def record(self) -> Path:
-        """The JSON that makes it exist."""
+        """The JSON with its digest."""
         return self.folder / f"step-{self.step:08d}.json"
 
 
 class Checkpoints:
     """Checkpoints of a training in a folder; the lowest `validation_loss` is the best, and stays if `keep_best`."""
 
-    def __init__(self, folder: Path, trainer: Continued, keep_best: bool = True) -> None:
+    def __init__(self, folder: Path, trainer: Resumable, keep_best: bool = True) -> None:
         self.folder, self.trainer, self._keep_best = folder, trainer, keep_best
         self.model, self.optimizer = trainer.model, trainer.optimizer
         durable.make_folder(folder)
         durable.sweep(folder)
 
-    def points(self) -> list[Point]:
-        """Checkpoints whose files are whole, oldest first."""
-        found = []
+    def all(self) -> list[Checkpoint]:
+        """The checkpoints whose files are whole, oldest first."""
+        checkpoints = []
         for path in sorted(self.folder.glob("step-*.json")):
             try:
                 record = json.loads(path.read_bytes())
-                point = Point(self.folder, int(record["step"]), dict(record["scores"]), dict(record["state"]))
-                if sha256_file(point.tensors) == record["sha256"]:
-                    found.append(point)
+                step, scores, state = int(record["step"]), dict(record["scores"]), dict(record["state"])
+                checkpoint = Checkpoint(self.folder, step, scores, state)
+                if sha256_file(checkpoint.tensors) == record["sha256"]:
+                    checkpoints.append(checkpoint)
             except (OSError, ValueError, KeyError):
                 continue
-        return found
+        return checkpoints
 
     def save(self, step: int, scores: dict[str, float]) -> None:
-        """Save the state after `step` steps and remove what is neither best nor among the last two."""
-        point = Point(self.folder, step, scores, self.trainer.state())
+        """Save the state after `step` steps and remove those that are neither the best nor among the last two."""
+        checkpoint = Checkpoint(self.folder, step, scores, self.trainer.state())
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-        weights.save(point.tensors, tensors)
-        record = {"step": step, "scores": scores, "state": point.state, "sha256": sha256_file(point.tensors)}
-        durable.write_json(point.record, record)
+        weights.save(checkpoint.tensors, tensors)
+        digest = sha256_file(checkpoint.tensors)
+        record = {"step": step, "scores": scores, "state": checkpoint.state, "sha256": digest}
+        durable.write_json(checkpoint.record, record)
         best = self.best().step if self._keep_best else -1
-        for old in self.points()[:-KEEP_LAST]:
+        for old in self.all()[:-KEEP_LAST]:
             if old.step != best:
                 old.record.unlink(missing_ok=True)
                 old.tensors.unlink(missing_ok=True)
 
     def resume(self) -> int:
-        """Load the last whole checkpoint. Returns its step, 0 if there is none."""
-        points = self.points()
-        if not points:
+        """Load the last whole checkpoint. Returns its step, 0 without one."""
+        checkpoints = self.all()
+        if not checkpoints:
             return 0
-        tensors = self._read(points[-1])
-        self._load_model(tensors, points[-1])
+        last = checkpoints[-1]
+        tensors = self._read(last)
+        self._load_model(tensors, last)
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, number, key = name.split(".", 2)
-                state.setdefault(int(number), {})[key] = _laid_out_as(parameters[int(number)], tensor)
+                state.setdefault(int(number), {})[key] = _in_memory_format_of(parameters[int(number)], tensor)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.trainer.load_state(points[-1].state)
-        return points[-1].step
+        self.trainer.load_state(last.state)
+        return last.step
 
-    def best(self) -> Point:
+    def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""
-        return min(self.points(), key=lambda item: item.score)
+        return min(self.all(), key=lambda checkpoint: checkpoint.score)
 
-    def load_best(self) -> Point:
+    def load_best(self) -> Checkpoint:
         """Put the weights of the best checkpoint into the model."""
         best = self.best()
         self._load_model(self._read(best), best)
         return best
 
-    def _read(self, point: Point) -> dict[str, Tensor]:
-        return weights.load_tensors(point.tensors.read_bytes(), str(point.tensors))
+    def _read(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        return weights.load_tensors(checkpoint.tensors.read_bytes(), str(checkpoint.tensors))
 
-    def _load_model(self, tensors: dict[str, Tensor], point: Point) -> None:
+    def _load_model(self, tensors: dict[str, Tensor], checkpoint: Checkpoint) -> None:
         prefix = "model."
-        found = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        weights.load_into(self.model, found, str(point.tensors))
+        model = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        weights.load_into(self.model, model, str(checkpoint.tensors))
 
 
-def _laid_out_as(parameter: Tensor, moment: Tensor) -> Tensor:
+def _in_memory_format_of(parameter: Tensor, moment: Tensor) -> Tensor:
     """The moment in its parameter's memory format: files are contiguous, weights may be channels_last, and a fused Adam
     pairs their elements by address."""
     return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment

@@ -108,7 +108,7 @@ class _Fit:
         self._bytes = lambda: buffers() + optimizer_bytes(trainer.optimizer)
         self._checkpoints = Checkpoints(folder / SCRATCH, trainer)
         self._guard = MemoryGuard(runtime, folder, settings.steps)
-        resumed = bool(self._checkpoints.points())
+        resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
         self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes)
         self._skipped = 0

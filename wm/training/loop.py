@@ -1,7 +1,7 @@
-"""One step of gradient descent, and how often it could not be taken. Logging, validation and checkpoints live outside.
+"""One step of gradient descent, and a count of the steps without a finite loss; `fit.py` logs, validates and saves.
 
-A step whose loss or gradient is not finite changes nothing but a counter, which stays on the device: nothing waits for
-the device until somebody asks.
+A step whose loss or gradient is not finite is skipped: it changes nothing but a counter, which stays on the device.
+Nothing waits for the device until `take_skipped` is called.
 """
 
 import math
@@ -22,9 +22,10 @@ def cosine(step: int, steps: int, floor: float = 0.05) -> float:
 
 
 class Trainer:
-    """Adam on a model. `loss(batch)` returns the scalar to minimise and metrics, and knows its batch by number alone.
+    """Adam on a model. `loss(number)` returns the scalar to minimise, and metrics, of the batch with this number.
 
-    `accumulate` batches make a step. `rate` is a factor of the learning rate, 1 unless training had to go back.
+    `accumulate` batches are a step. `rate` is a factor of the learning rate, 1 unless training returned to a
+    checkpoint.
     """
 
     def __init__(
@@ -51,20 +52,20 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * self.rate * cosine(step, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
-        pieces = []
-        for piece in range(self.accumulate):
+        batches = []
+        for batch in range(self.accumulate):
             with self._precision.cast():
-                total, metrics = self._loss(step * self.accumulate + piece)
+                total, metrics = self._loss(step * self.accumulate + batch)
             self._scaler.scale(total / self.accumulate).backward()
-            pieces.append({"total": total.detach()} | {name: value.detach() for name, value in metrics.items()})
-        found = {name: torch.stack([piece[name] for piece in pieces]).mean() for name in pieces[0]}
-        self._update(step, found.pop("total"))
-        return found
+            batches.append({"total": total.detach()} | {name: value.detach() for name, value in metrics.items()})
+        means = {name: torch.stack([batch[name] for batch in batches]).mean() for name in batches[0]}
+        self._update(step, means.pop("total"))
+        return means
 
     def _update(self, step: int, total: Tensor) -> None:
         self._scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
-        # The scaler lets a gradient overflow now and then to find its scale; that is no trouble of the model.
+        # The scaler lets a gradient overflow now and then to find its scale; that is no fault of the model.
         bad = ~torch.isfinite(total if self._precision.scaled else total + norm)
         self._first_skipped = torch.where(bad & (self._skipped == 0), step, self._first_skipped)
         self._skipped += bad
@@ -74,19 +75,18 @@ class Trainer:
         self._scaler.update()
 
     def take_skipped(self) -> tuple[int, int]:
-        """How many steps were skipped since this was last asked, and the first of them (-1: none). Waits for the
-        device."""
+        """The number of steps skipped since the last call, and the first of them (-1: none). Waits for the device."""
         count, first = int(self._skipped.item()), int(self._first_skipped.item())
         self._skipped.zero_()
         self._first_skipped.fill_(-1)
         return count, first
 
     def state(self) -> dict[str, Any]:
-        """What continues it besides weights and optimizer, as plain values."""
+        """What a checkpoint needs besides weights and optimizer, as plain values."""
         return {"rate": self.rate, "scaler": self._scaler.state_dict()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Restore what `state` returned."""
         self.rate = float(state["rate"])
         if state["scaler"] and self._precision.scaled:
             self._scaler.load_state_dict(state["scaler"])

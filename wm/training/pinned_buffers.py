@@ -1,4 +1,4 @@
-"""Batches on their way to the device: buffers that are allocated once, pinned where that lets a copy overlap."""
+"""Host buffers of batches: allocated once, and pinned where copies to the device can then overlap with work."""
 
 import numpy as np
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 class PinnedBuffers:
     """Fill `empty()` with a batch of up to `shape` bytes, then `send(count)` its first rows.
 
-    On the CPU what is sent is the buffer itself, good until the next `empty()`. On CUDA two pinned buffers take turns,
-    so that the next batch is made while this one is copied, and only uint8 crosses the bus.
+    On the CPU `send` returns the buffer itself, valid until the next `empty()`. On CUDA two pinned buffers alternate,
+    so that the next batch is decoded while this one is copied, and only uint8 crosses the bus.
     """
 
     def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
@@ -18,23 +18,23 @@ class PinnedBuffers:
         count = 2 if self._pinned else 1
         self._buffers = [torch.empty(shape, dtype=torch.uint8, pin_memory=self._pinned) for _ in range(count)]
         self._copied: list[torch.cuda.Event | None] = [None] * count
-        self._turn = 0
+        self._current = 0
 
     def empty(self) -> NDArray[np.uint8]:
-        """A buffer that nothing reads any more."""
-        self._turn = (self._turn + 1) % len(self._buffers)
-        event = self._copied[self._turn]
+        """A buffer whose copy is complete."""
+        self._current = (self._current + 1) % len(self._buffers)
+        event = self._copied[self._current]
         if event is not None:
             event.synchronize()
-        buffer: NDArray[np.uint8] = self._buffers[self._turn].numpy()
+        buffer: NDArray[np.uint8] = self._buffers[self._current].numpy()
         return buffer
 
     def send(self, count: int) -> Tensor:
-        """The first `count` rows of the buffer handed out last, on the device."""
-        sent = self._buffers[self._turn][:count]
+        """The first `count` rows of the buffer that `empty` returned last, on the device."""
+        batch = self._buffers[self._current][:count]
         if self._pinned:
-            sent = sent.to(self._device, non_blocking=True)
-            self._copied[self._turn] = torch.cuda.Event()
-            self._copied[self._turn].record()  # type: ignore[union-attr]
-            return sent
-        return sent.to(self._device)
+            batch = batch.to(self._device, non_blocking=True)
+            self._copied[self._current] = torch.cuda.Event()
+            self._copied[self._current].record()  # type: ignore[union-attr]
+            return batch
+        return batch.to(self._device)

@@ -1,4 +1,4 @@
-"""Number formats: what the device multiplies in. Weights, losses and the optimizer stay in float32."""
+"""Number formats of matrix products. Weights, losses and the optimizer stay in float32."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Precision:
         return self.name == "fp16"
 
     def cast(self) -> AbstractContextManager[None]:
-        """Within it, matrix products and convolutions are done in this format."""
+        """A context in which matrix products and convolutions use this format."""
         return torch.autocast(self.device.type, self.dtype, enabled=self.name != "fp32")
 
 
@@ -40,14 +40,14 @@ def has_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and supported is not None and bool(supported())
 
 
-def pick(asked: str, device: torch.device) -> Precision:
-    """Resolve `auto`: bf16 where there are instructions for it, else fp32. Raises UsageProblem for what the device
-    cannot do."""
-    if asked == "auto":
-        asked = "bf16" if has_bf16(device) else "fp32"
-    if asked != "fp32" and device.type == "mps":
-        raise UsageProblem(f"--precision is {asked!r} but training on mps is in fp32 only; leave the option out.")
-    return Precision(asked, device)
+def pick(name: str, device: torch.device) -> Precision:
+    """The format of this name; `auto` is bf16 where the device has instructions for it, else fp32. Raises UsageProblem
+    for a format that the device does not support."""
+    if name == "auto":
+        name = "bf16" if has_bf16(device) else "fp32"
+    if name != "fp32" and device.type == "mps":
+        raise UsageProblem(f"--precision is {name!r} but training on mps is in fp32 only; leave the option out.")
+    return Precision(name, device)
 
 
 def allow_tf32(allowed: bool, device: torch.device) -> None:

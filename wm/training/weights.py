@@ -1,4 +1,4 @@
-"""Weights as safetensors: nothing that is loaded is a pickle, and a mismatch is reported by name."""
+"""Weights as safetensors: no pickle is ever loaded, and a mismatch is reported by name."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ WEIGHTS = "weights.safetensors"
 
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors durably (serialised in memory first: a full disk leaves no torso)."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    durable.write_bytes(path, safetensors.torch.save(plain))
+    """Write tensors durably (serialised in memory first: a full disk leaves no partial file)."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    durable.write_bytes(path, safetensors.torch.save(contiguous))
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
@@ -31,9 +31,9 @@ def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
     expected = module.state_dict()
     for name in sorted({*expected, *tensors}):
         if name not in tensors or name not in expected:
-            have, lack = ("the model", source) if name in expected else (source, "the model")
-            raise BadData(f"{name} is in {have} but not in {lack}; they were made by different versions.")
+            present, absent = ("the model", source) if name in expected else (source, "the model")
+            raise BadData(f"{name} is in {present} but not in {absent}; they are of different versions.")
         if tensors[name].shape != expected[name].shape:
-            found, wanted = list(tensors[name].shape), list(expected[name].shape)
-            raise BadData(f"{source}: {name} has shape {found}; expected {wanted}.")
+            shapes = list(tensors[name].shape), list(expected[name].shape)
+            raise BadData(f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}.")
     module.load_state_dict(tensors)
