@@ -1,4 +1,4 @@
-"""What every stage is given: where things are, how to run, and whom to tell."""
+"""What every stage is given: paths, seed, limits, and the Runtime and Workspace for the library."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma
 
 @dataclass(frozen=True)
 class Session:
-    """One invocation: an environment's places, the seed, the machine's share, and the manners."""
+    """One call of a command: the environment with its paths, the seed, and the limits of the machine."""
 
     env: str
     seed: int = 0
@@ -92,7 +92,7 @@ class Session:
 
     @property
     def runtime(self) -> Runtime:
-        """What library code is given of this process."""
+        """What the library uses of this process."""
         return Runtime(
             clock=time.monotonic,
             log=console.say,
@@ -106,19 +106,18 @@ class Session:
         )
 
     def open_workers(self) -> Workers:
-        """The processes that play; they give up when a signal arrives."""
+        """The processes that play; they stop when a signal arrives."""
         return open_workers(self.runtime)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
     ) -> Run:
         """The run of an artifact of this environment; the seed counts as a setting."""
-        chosen = {"seed": self.seed, **settings} if seeded else settings
-        return Run(self.run_path, name, Recipe(kind, version_, chosen, inputs), _DEPENDENTS.get(kind, ()))
+        recipe = Recipe(kind, version_, {"seed": self.seed, **settings} if seeded else settings, inputs)
+        return Run(self.run_path, name, recipe, _DEPENDENTS.get(kind, ()))
 
-    def provenance(self, began: float, env: "EnvConfig | None" = None) -> dict[str, Any]:
-        """Versions, commit, device, wall time and command, and who drew the frames: recorded beside a result, not part
-        of its identity."""
+    def provenance(self, started: float, env: "EnvConfig | None" = None) -> dict[str, Any]:
+        """Versions, commit, device, wall time, command and renderer: recorded with a result, not part of its recipe."""
         return {
             **({"render": env.render} if env else {}),
             "versions": {name: version_of(name) for name in _PACKAGES} | {"wm": __version__},
@@ -127,7 +126,7 @@ class Session:
             "commit": _commit(),
             "device": self.device,
             "seed": self.seed,
-            "wall_seconds": round(time.monotonic() - began, 1),
+            "wall_seconds": round(time.monotonic() - started, 1),
             "command": shlex.join(["wm", *sys.argv[1:]]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
@@ -155,11 +154,11 @@ def version_of(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of this source tree, with `+` when it is changed; None for an installed package."""
-    here = Path(__file__).resolve().parent.parent
-    if not (here / ".git").exists():
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
         return None
     try:
-        told = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(told, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

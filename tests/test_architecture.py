@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from stages.cli import TABLE
+
 ROOT = Path(__file__).resolve().parent.parent
 FOUNDATION = {"errors", "seeding", "actions", "runtime", "units", "stats", "extras"}
 ALLOWED = {
@@ -126,3 +128,26 @@ def test_help_needs_no_torch() -> None:
     top = ast.parse(text).body
     names = {name for node in top if isinstance(node, ast.Import | ast.ImportFrom) for name in [ast.unparse(node)]}
     assert not any("torch" in name or "stages.train" in name for name in names)
+
+
+FRAME = {"cli", "options", "console", "session", "stage"}
+
+
+def test_stages_are_the_commands_and_the_frame_of_the_command_line() -> None:
+    commands = {name.replace("-", "_") for name in TABLE if name != "help"}
+    modules = {path.name.removesuffix(".py") for path in (ROOT / "stages").iterdir() if not path.name.startswith("_")}
+    assert modules - {"presets"} == commands | FRAME | {"encode"}
+    count = len(list((ROOT / "stages").glob("[!_]*.py")) + list((ROOT / "stages" / "curriculum").glob("*.py")))
+    assert count <= 28
+
+
+def test_only_the_frame_is_imported_by_more_than_one_stage() -> None:
+    importers: dict[str, set[str]] = {}
+    for path in (ROOT / "stages").rglob("*.py"):
+        importer = path.relative_to(ROOT / "stages").parts[0].removesuffix(".py")
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "stages" and len(parts) > 1 and parts[1] != importer:
+                importers.setdefault(parts[1], set()).add(importer)
+    shared = {name: sorted(users) for name, users in importers.items() if len(users) > 1 and name not in FRAME}
+    assert shared == {}
