@@ -33,7 +33,8 @@ from wm.report.dream_pictures import CONTEXT, FPS, FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
 from wm.report.film_strip import animation
 from wm.rollouts.players import policy_spec
-from wm.rollouts.workers import open_workers, playing_memory
+from wm.rollouts.speed import measure_env
+from wm.rollouts.workers import playing_memory
 from wm.seeding import generator
 from wm.settings import DreamSettings
 from wm.stats import Score
@@ -85,14 +86,16 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
     if is_dreamer(session.run_path / settings.agent):
         return _plan_dreamer(session, settings)
-    run = _run(session, settings, _open(session, settings))
+    models = _open(session, settings)
+    run = _run(session, settings, models)
 
     def estimate() -> Plan:
-        workers = open_workers(session.runtime).count
+        workers, clock = session.processes, session.runtime.clock
         episodes = MEANS * REAL_EPISODES + settings.dreams
-        steps = episodes * settings.max_steps / workers
+        speed = measure_env(models.vae.env, clock).with_models(models.vae.model, models.mdnrnn.model, clock)
+        low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
-        return Plan("dream", run.folder, what, BYTES, playing_memory(workers), (3.0 + steps / 3000, 20.0 + steps / 500))
+        return Plan("dream", run.folder, what, BYTES, playing_memory(workers), (low + 5, high + 30))
 
     return plan_stage("dream", run, estimate)
 

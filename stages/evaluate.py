@@ -9,11 +9,11 @@ from stages.session import Session, check_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
-from wm.envs.registry import EnvConfig
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode
 from wm.rollouts.players import RandomSpec, evaluation_jobs
-from wm.rollouts.workers import open_workers, playing_memory
+from wm.rollouts.speed import measure_env
+from wm.rollouts.workers import playing_memory
 from wm.settings import EvaluateSettings
 from wm.stats import Score
 
@@ -32,13 +32,14 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
     """What `evaluate` would do."""
-    run = _run(session, settings, open_agent(session.workspace, settings.agent))
+    agent = open_agent(session.workspace, settings.agent)
+    run = _run(session, settings, agent)
 
     def estimate() -> Plan:
-        workers = open_workers(session.runtime).count
-        steps = EnvConfig(session.env).random_steps * settings.episodes
+        workers = session.processes
+        speed = measure_env(agent.spec.env, session.runtime.clock)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
-        seconds = (steps / 1500 / workers, 2 * steps / 150 / workers)
+        seconds = speed.duration(2 * settings.episodes * speed.longest, workers)
         return Plan("evaluate", run.folder, what, 50_000, playing_memory(workers), seconds)
 
     return plan_stage("evaluate", run, estimate)

@@ -31,6 +31,7 @@ from wm.pretrained import (
 )
 from wm.report.returns_plot import draw_returns
 from wm.rollouts.players import PolicySpec, policy_spec
+from wm.rollouts.speed import measure_env
 from wm.rollouts.workers import open_workers, playing_memory
 from wm.settings import ControllerSettings
 
@@ -59,11 +60,11 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
 
     def estimate() -> Plan:
         controller = build_controller(mdnrnn, _config(session, settings, vae, mdnrnn), vae.env)
-        workers = open_workers(session.runtime).count
-        steps = most_steps(settings, vae.env.random_steps)
+        workers, clock = session.processes, session.runtime.clock
+        speed = measure_env(vae.env, clock).with_models(vae.model, mdnrnn.model, clock)
         what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
         disk = (MEANS + 2) * controller.parameters * 4 + 200_000
-        seconds = (steps / 1500 / workers / 3, steps / 150 / workers)
+        seconds = speed.duration(most_steps(settings, speed.longest), workers)
         return Plan("train-controller", run.folder, what, disk, playing_memory(workers), seconds)
 
     return plan_stage("train-controller", run, estimate)

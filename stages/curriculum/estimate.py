@@ -28,7 +28,7 @@ from wm.evaluation.dream_fidelity import REAL_EPISODES
 from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import build
-from wm.rollouts.speed import PlayingSpeed, measure_env, measure_models
+from wm.rollouts.speed import PlayingSpeed, measure_env
 from wm.rollouts.workers import playing_memory
 from wm.settings import (
     CollectSettings,
@@ -234,8 +234,7 @@ class _UnmadeInputs:
         speed = measure_env(env_config(pipeline.env, collect), time.monotonic)
         model = build(vae.network, collect.size, speed.frame_shape[2], vae.latent).requires_grad_(False)
         memory = MdnRnn(vae.latent, speed.space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
-        seconds = speed.seconds + measure_models(model, memory, time.monotonic)
-        return cls(replace(speed, seconds=seconds), vae.latent)
+        return cls(speed.with_models(model, memory, time.monotonic), vae.latent)
 
     def estimate(self, step: Step, rows: int) -> Plan:
         """The plan of a stage that finds its inputs when it starts."""
@@ -251,8 +250,7 @@ class _UnmadeInputs:
             return replace(plan, rows=expected, disk=expected * BYTES_PER_FRAME)
         if isinstance(settings, ControllerSettings):
             what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
-            most = most_steps(settings, longest)
-            return self._playing(step, min(most, settings.max_env_steps or most), what, 200_000)
+            return self._playing(step, most_steps(settings, longest), what, 200_000)
         if isinstance(settings, DreamSettings):
             episodes = MEANS * REAL_EPISODES + settings.dreams
             most = episodes * min(settings.max_steps, longest)

@@ -26,15 +26,19 @@ VALIDATION_DREAMS = 256  # in a validation without real episodes
 
 
 def most_steps(settings: ControllerSettings, longest: int) -> int:
-    """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates."""
+    """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates,
+    within --max-env-steps."""
     validations = (settings.max_generations // settings.validate_every + 1 + len(settings.restart_ends)) * longest
     validations *= settings.validation_episodes
-    if settings.in_ != "real":
-        return validations
+    most = validations + _candidate_steps(settings, longest) if settings.in_ == "real" else validations
+    return min(most, settings.max_env_steps or most)
+
+
+def _candidate_steps(settings: ControllerSettings, longest: int) -> int:
     episode = settings.max_steps or longest
     final = settings.final_phase_episodes * min(settings.final_phase_steps * episode, longest)
     generations = settings.early * min(episode, longest) + (settings.max_generations - settings.early) * final
-    return validations + generations * settings.popsize * settings.episodes_per_eval
+    return generations * settings.popsize * settings.episodes_per_eval
 
 
 class Fitness:

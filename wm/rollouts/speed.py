@@ -1,7 +1,7 @@
 """How fast this machine plays: what a step costs, measured before a stage starts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,16 @@ class PlayingSpeed:
     longest: int
     seconds: float
 
+    def with_models(self, vae: Vae, mdnrnn: MdnRnn, clock: Clock) -> "PlayingSpeed":
+        """The speed with V and M in the loop, as the controller runs them: a batch of NUM_ENVS episodes."""
+        frames = torch.zeros(NUM_ENVS, vae.size, vae.size, vae.channels, dtype=torch.uint8)
+        inputs = torch.zeros(NUM_ENVS, 1, mdnrnn.lstm.input_size)
+        encoder = InferenceEncoder(vae, NUM_ENVS)
+        with torch.inference_mode():
+            encoding = _median_seconds(lambda: encoder.encode(frames), clock)
+            predicting = _median_seconds(lambda: mdnrnn.lstm(inputs), clock)
+        return replace(self, seconds=self.seconds + (encoding + predicting) / NUM_ENVS)
+
     def duration(self, steps: float, workers: int) -> tuple[float, float]:
         """The least and the most seconds of episodes that have at most so many steps together."""
         most = steps * self.seconds / workers
@@ -52,17 +62,6 @@ def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
     env.close()
     longest = -(-(limit or 10 * EnvConfig(config.name).random_steps) // config.action_repeat)
     return PlayingSpeed(frame.shape, space, longest, seconds)
-
-
-def measure_models(vae: Vae, mdnrnn: MdnRnn, clock: Clock) -> float:
-    """The seconds that V and M add to a step, as the controller runs them: a batch of NUM_ENVS episodes."""
-    frames = torch.zeros(NUM_ENVS, vae.size, vae.size, vae.channels, dtype=torch.uint8)
-    inputs = torch.zeros(NUM_ENVS, 1, mdnrnn.lstm.input_size)
-    encoder = InferenceEncoder(vae, NUM_ENVS)
-    with torch.inference_mode():
-        encoding = _median_seconds(lambda: encoder.encode(frames), clock)
-        predicting = _median_seconds(lambda: mdnrnn.lstm(inputs), clock)
-    return (encoding + predicting) / NUM_ENVS
 
 
 def _median_seconds(call: Callable[[], Any], clock: Clock) -> float:
