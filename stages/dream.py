@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from stages.encode import check_frames
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, manifest
@@ -67,7 +66,7 @@ def _open(session: Session, settings: DreamSettings) -> _Models:
     used = int(vae.artifact.metrics["episodes"])
     if used < dataset.episodes:
         dataset = Dataset.open(session.data_paths[0], used)
-    check_frames(dataset, vae)
+    vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
     return _Models(vae, mdnrnn, controller, dataset)
 
 

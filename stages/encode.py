@@ -12,7 +12,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
-from wm.errors import BadData, RecipeMismatch
+from wm.errors import BadData
 from wm.models.vae.networks import Vae
 from wm.pretrained import TrainedVae
 from wm.training.device import pick_device
@@ -29,26 +29,9 @@ def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
     return session.make_run(name, "latents", RECIPE, {}, inputs, seeded=False)
 
 
-def check_frames(dataset: Dataset, vae: TrainedVae) -> None:
-    """Raise RecipeMismatch unless V was trained on this environment, with frames of this shape."""
-    env = dataset.recipe["env"]["name"]
-    if vae.env.name != env:
-        raise RecipeMismatch(
-            f"{vae.artifact.folder} is a VAE of {vae.env.name} but {dataset.path} has episodes of {env}; give the run "
-            f"of {env} with --run, or run `wm train-vae --env {env} --data {dataset.path}`."
-        )
-    expected = (vae.model.size, vae.model.size, vae.model.channels)
-    if dataset.frame_shape != expected:
-        have, trained_on = ("x".join(map(str, shape)) for shape in (dataset.frame_shape, expected))
-        raise RecipeMismatch(
-            f"{dataset.path} has frames of {have} but {vae.artifact.folder} was trained on {trained_on}; "
-            f"run `wm train-vae --env {env} --data {dataset.path}`."
-        )
-
-
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
     """Encode every frame once and publish mean and log-variance with actions, rewards and episode ends."""
-    check_frames(dataset, vae)
+    vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
 
     def work(builder: Builder) -> dict[str, float]:
         start = session.runtime.clock()

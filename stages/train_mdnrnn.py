@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stages.encode import check_frames, encode, latents_run
+from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, runs
@@ -106,7 +106,7 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     if episodes < datasets[0].upto:
         datasets[0] = datasets[0].first(episodes)
     for dataset in datasets:
-        check_frames(dataset, vae)
+        vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
     return datasets, vae
 
 

@@ -93,6 +93,21 @@ class TrainedVae:
         """The environment whose frames it encodes."""
         return EnvConfig(**self.config.env)
 
+    def require_frames(self, dataset: Path, env: str, shape: tuple[int, ...]) -> None:
+        """Raise RecipeMismatch unless V was trained on this environment, with frames of this shape."""
+        if self.env.name != env:
+            raise RecipeMismatch(
+                f"{self.artifact.folder} is a VAE of {self.env.name} but {dataset} has episodes of {env}; give the run "
+                f"of {env} with --run, or run `wm train-vae --env {env} --data {dataset}`."
+            )
+        expected = (self.model.size, self.model.size, self.model.channels)
+        if shape != expected:
+            stored, trained_on = ("x".join(map(str, sides)) for sides in (shape, expected))
+            raise RecipeMismatch(
+                f"{dataset} has frames of {stored} but {self.artifact.folder} was trained on {trained_on}; "
+                f"run `wm train-vae --env {env} --data {dataset}`."
+            )
+
 
 @dataclass(frozen=True)
 class TrainedMdnRnn:

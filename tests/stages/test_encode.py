@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.encode import check_frames, encode
+from stages.encode import encode
 from stages.session import Session
 from tests.conftest import SLUG, TINY
 from wm.episodes.dataset import Dataset
@@ -55,4 +55,4 @@ def test_a_vae_of_another_environment_is_refused(chain: Path, tmp_path: Path) ->
     recipe = Dataset.open(chain / "data" / f"{SLUG}.zarr").recipe
     create(tmp_path / "d.zarr", {**recipe, "env": {**recipe["env"], "name": "Pong"}})
     with pytest.raises(RecipeMismatch, match=f"is a VAE of {TINY} but .* has episodes of Pong"):
-        check_frames(Dataset.open(tmp_path / "d.zarr"), vae)
+        encode(Session(TINY), Dataset.open(tmp_path / "d.zarr"), vae)
