@@ -1,4 +1,4 @@
-"""The disk that `wm collect` says it needs, after its first episodes, over what it then takes; from 1.0 to 1.5."""
+"""The disk space that `wm collect` estimates from its first episodes, over the actual one: 1.0 to 1.5."""
 
 import tempfile
 from pathlib import Path
@@ -16,10 +16,10 @@ def main() -> None:
     for env, episodes in EPISODES.items():
         with tempfile.TemporaryDirectory() as folder:
             session, settings = Session(env, data=(Path(folder) / "d.zarr",)), CollectSettings(episodes=episodes)
-            told = plan(session, settings).disk
+            estimated = plan(session, settings).disk
             collect(session, settings)
-            taken = folder_size(session.data_path)
-        report(f"estimate_{env.lower()}", told / 1e6, taken / 1e6, 1.5, "MB", lower_is_better=True)
+            actual = folder_size(session.data_path)
+        report(f"estimate_{env.lower()}", estimated / 1e6, actual / 1e6, 1.5, "MB", lower_is_better=True)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def main() -> None:
         done = subprocess.run(
             [sys.executable, "-c", READ, path, str(BUDGET)], capture_output=True, text=True, check=True
         )
-    held, peak = map(int, done.stdout.split())
-    assert held >= 10 * BUDGET
+    decoded, peak = map(int, done.stdout.split())
+    assert decoded >= 10 * BUDGET
     report("ram_streaming", round(peak / 1e6, 1), BUDGET / 1e6 + 300, 1.0, "MB", lower_is_better=True)
 
 

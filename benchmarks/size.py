@@ -21,8 +21,8 @@ def main() -> None:
             reference += buffer.tell()
     report("size_pong", folder_size(pong.path) / 1e6, reference / 1e6, 0.6, "MB", lower_is_better=True)
     for env, (episodes, limit) in LIMITS.items():
-        held = dataset(env, episodes)
-        each = round(folder_size(held.path) / held.rows, 1)
+        data = dataset(env, episodes)
+        each = round(folder_size(data.path) / data.rows, 1)
         report(f"bytes_{env.lower()}", each, limit, 1.0, "bytes/frame", lower_is_better=True)
 
 

@@ -14,10 +14,10 @@ from wm.episodes.frame_batches import FrameBatches
 def main() -> None:
     one_core()
     for env, episodes, goal in (("Pong", 50, 0.9), ("CarRacing", 20, 0.33)):
-        held = dataset(env, episodes)
-        everyone = np.ones(held.episodes, bool)
-        streamed, copied = (FrameBatches(held, everyone, 64, 0, ram=0) for _ in range(2))
-        whole = np.concatenate([held.shard(part, "frames").all() for part in held.parts])
+        data = dataset(env, episodes)
+        mask = np.ones(data.episodes, bool)
+        streamed, copied = (FrameBatches(data, mask, 64, 0, ram=0) for _ in range(2))
+        whole = np.concatenate([data.shard(part, "frames").all() for part in data.parts])
         # The same loop, but a chunk is copied from the array instead of decoded.
         copied._chunks = [_Copied(c.shard, c.number, c.first_row, c.rows, whole) for c in copied._chunks]  # type: ignore[misc]
         one, two = itertools.count(), itertools.count()

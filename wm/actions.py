@@ -1,4 +1,4 @@
-"""Action spaces as plain values: how actions are stored, and how M and C see them."""
+"""Action spaces as plain values: how actions are stored, and how they are encoded for M."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +38,7 @@ class ActionSpace:
 
     @property
     def discrete(self) -> bool:
-        """Whether an action is one of `count` choices."""
+        """Whether an action is one of `count` numbers."""
         return self.count > 0
 
     @property
@@ -51,13 +51,12 @@ class ActionSpace:
         return np.zeros(rows, np.int32) if self.discrete else np.zeros((rows, self.width), np.float32)
 
     def decode(self, encoded: NDArray[np.float32]) -> NDArray[Any]:
-        """The actions of (..., width) encoded ones: the inverse of `encode`, what is outside the box moved to its
-        edge."""
+        """The actions of (..., width) encoded ones: the inverse of `encode`. Values outside the box are clipped."""
         if self.discrete:
             return encoded.argmax(-1)
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
-        found: NDArray[np.float32] = low + (np.clip(encoded, -1, 1) + 1) / 2 * (high - low)
-        return found
+        actions: NDArray[np.float32] = low + (np.clip(encoded, -1, 1) + 1) / 2 * (high - low)
+        return actions
 
     def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
         """(..., width) float32: one-hot, or the box scaled to [-1, 1]."""

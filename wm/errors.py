@@ -1,4 +1,4 @@
-"""What a user can fix. Each error is one sentence and knows its exit code (sysexits.h)."""
+"""Errors that a user can fix. Each is one sentence and has an exit code (sysexits.h)."""
 
 
 class WmError(Exception):
@@ -8,31 +8,31 @@ class WmError(Exception):
 
 
 class UsageProblem(WmError):
-    """A value, name or combination that cannot be honoured."""
+    """A value, name or combination that is not accepted."""
 
     exit_code = 64
 
 
 class BadData(WmError):
-    """Something on disk is not what its manifest or schema says."""
+    """Data on disk that disagrees with its manifest or schema."""
 
     exit_code = 65
 
 
 class MissingInput(WmError):
-    """An artifact that has to be made first."""
+    """An artifact that must be created first."""
 
     exit_code = 66
 
 
 class MissingPackage(WmError):
-    """A Python package that has to be installed first."""
+    """A Python package that must be installed first."""
 
     exit_code = 69
 
 
 class WorkerFailed(WmError):
-    """A task failed more often than we try; `task` is its number, `why` what happened the last time."""
+    """A task failed at every try; `task` is its number, `why` the last failure."""
 
     exit_code = 70
 
@@ -42,31 +42,31 @@ class WorkerFailed(WmError):
 
 
 class DiskProblem(WmError):
-    """The disk, or the budget given to it, does not suffice."""
+    """The disk or the disk budget is too small."""
 
     exit_code = 74
 
 
 class MemoryProblem(WmError):
-    """The machine's memory does not suffice, or is being used up."""
+    """The machine's memory is too small or nearly used up."""
 
     exit_code = 71
 
 
 class Locked(WmError):
-    """Another process is writing the same thing."""
+    """Another process is writing the same artifact or dataset."""
 
     exit_code = 75
 
 
 class NotPermitted(WmError):
-    """The operating system does not let us read or write."""
+    """The operating system refuses to read or write."""
 
     exit_code = 77
 
 
 class RecipeMismatch(WmError):
-    """A finished artifact of another recipe stands in the way, or inputs do not belong together."""
+    """A finished artifact of another recipe exists, or inputs do not belong together."""
 
     exit_code = 78
 
@@ -75,5 +75,5 @@ class Stopped(WmError):
     """SIGINT or SIGTERM arrived; everything committed so far is kept."""
 
     def __init__(self, signal: int) -> None:
-        super().__init__("stopped; everything finished so far is kept, and the same command continues.")
+        super().__init__("stopped; everything finished so far is kept, and the same command resumes.")
         self.exit_code = 128 + signal

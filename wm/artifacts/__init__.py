@@ -1,1 +1,1 @@
-"""What stays on disk: durable writes, manifests, fingerprints, runs, locks, the disk budget."""
+"""Artifacts on disk: durable writes, manifests, fingerprints, runs, locks, the disk budget."""
