@@ -110,7 +110,7 @@ def _check(session: Session, settings: DreamerSettings) -> None:
     if session.data:
         return
     if not settings.steps:
-        raise UsageProblem("--steps is 0 and there is no --data; give steps to play or episodes to learn from.")
+        raise UsageProblem("--steps is 0 without --data; give environment steps, or collected episodes.")
     if (settings.steps - settings.prefill) * settings.train_ratio < settings.batch * settings.seq_len:
         raise UsageProblem(
             f"--steps is {settings.steps} at --train-ratio {settings.train_ratio:g}: training would end before the "

@@ -179,10 +179,10 @@ def test_a_replay_is_a_dataset_without_its_oldest_episodes(tmp_path: Path) -> No
     whole = [pieces for pieces in by_seed.values() if len(pieces) > 1]
     assert whole
     for pieces in whole:
-        for before, after in pairwise(pieces):
-            assert not before.terminated
-            assert not before.truncated
-            assert np.array_equal(before.frames[-1], after.frames[0])
+        for piece, following in pairwise(pieces):
+            assert not piece.terminated
+            assert not piece.truncated
+            assert np.array_equal(piece.frames[-1], following.frames[0])
 
 
 def test_another_dataset_with_its_first_episodes_missing_is_still_damaged(tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ def test_twenty_kills_lose_nothing_but_the_open_part(tmp_path: Path) -> None:
                 break
             time.sleep(0.05)
         time.sleep(moments.uniform(0.0, 2.0))
-        assert process.poll() is None, "it was over before it could be killed"
+        assert process.poll() is None, "it ended before it could be killed"
         process.send_signal(signal.SIGKILL)
-        told = process.communicate()[1]
+        errors = process.communicate()[1]
         deaths += 1
-        if again := re.search(r"resumes at step (\d+)", told):
-            assert reached - int(again[1]) <= PART + 40, "more than the open part was lost"
+        if resumed := re.search(r"resumes at step (\d+)", errors):
+            assert reached - int(resumed[1]) <= PART + 40, "more than the open part was lost"
         else:
             assert reached <= PART + 40
         reached = max([reached, *(line["step"] for line in metrics.read(partial))])

@@ -19,7 +19,7 @@ from wm.dreamer import online
 from wm.episodes.dataset import Dataset
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
-from wm.telemetry import metrics_log as metrics
+from wm.telemetry import metrics_log
 from wm.telemetry.trend import judge
 from wm.training.checkpoint import Checkpoints
 
@@ -61,10 +61,10 @@ def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     for name in ("returns.png", "open-loop.png"):
         with Image.open(folder / name) as picture:
             assert picture.width > 200
-    found = json.loads((folder / "manifest.json").read_text())["metrics"]
-    assert found["env_steps"] == 400
-    assert found["updates"] == (400 - PREFILL) // (4 * 8)
-    assert np.isfinite(found["squared_error"])
+    metrics = json.loads((folder / "manifest.json").read_text())["metrics"]
+    assert metrics["env_steps"] == 400
+    assert metrics["updates"] == (400 - PREFILL) // (4 * 8)
+    assert np.isfinite(metrics["squared_error"])
     assert Dataset.open(trained / REPLAY).rows >= CAPACITY
     assert json.loads(run(trained, *words("--json")).stdout)["status"] == "up to date"
 
@@ -75,9 +75,9 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     assert len(parts) <= CAPACITY // PART + 2
     rows = Dataset.open(tmp_path / REPLAY).rows
     assert CAPACITY <= rows <= CAPACITY + 3 * PART
-    told = run(tmp_path, "info", REPLAY).stdout
-    assert "older episodes evicted" in told
-    assert "lost" not in told
+    output = run(tmp_path, "info", REPLAY).stdout
+    assert "older episodes evicted" in output
+    assert "lost" not in output
 
 
 def test_a_disk_budget_ends_training_with_a_usable_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,21 +115,21 @@ def test_it_ends_when_a_validation_confirms_the_target_return(tmp_path: Path, mo
     monkeypatch.setattr(online, "play", play)
     monkeypatch.setattr(online, "AVERAGED_EPISODES", 20)
     run(tmp_path, *words("--target-return", "-1e6", "--num-envs", "8", "--train-ratio", "0.1", steps=9000))
-    found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
-    assert found["ended"] == "target"
-    assert found["training_episodes"] == 20
-    assert found["env_steps"] < 9000
+    metrics = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert metrics["ended"] == "target"
+    assert metrics["training_episodes"] == 20
+    assert metrics["env_steps"] < 9000
     assert len(validated) == 2
-    assert found["episodes"] >= 20 + online.VALIDATION_INTERVAL
-    assert found["validation_episodes"] == len(validated[1]) == 20
-    assert found["validation_return"] == pytest.approx(np.mean([outcome.episode_return for outcome in validated[1]]))
+    assert metrics["episodes"] >= 20 + online.VALIDATION_INTERVAL
+    assert metrics["validation_episodes"] == len(validated[1]) == 20
+    assert metrics["validation_return"] == pytest.approx(np.mean([outcome.episode_return for outcome in validated[1]]))
 
 
 def test_its_open_loop_predictions_are_compared_with_episodes(trained: Path) -> None:
     words = ("dream", "--env", TINY, "--agent", "dreamer", "--json")
-    found = json.loads(run(trained, *words).stdout)
-    assert found["status"] == "created"
-    assert found["metrics"]["open_loop"]["5"]["dream"] > 0
+    result = json.loads(run(trained, *words).stdout)
+    assert result["status"] == "created"
+    assert result["metrics"]["open_loop"]["5"]["dream"] > 0
     with Image.open(trained / "runs" / SLUG / "dream-dreamer" / "dream.gif") as movie:
         assert movie.n_frames > 4  # type: ignore[attr-defined]
     assert json.loads(run(trained, *words).stdout)["status"] == "up to date"
@@ -140,8 +140,8 @@ def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     tables = {"train-dreamer": [*lines, "seq_len = 8", "train_ratio = 1"], "evaluate": ["episodes = 4"]}
     (tmp_path / "c.toml").write_text("".join(f"[{name}]\n" + "\n".join(rows) + "\n" for name, rows in tables.items()))
     words = ("curriculum", "--agent", "dreamer", "--envs", TINY, "--config", "c.toml")
-    told = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
-    assert [plan["stage"] for plan in told["environments"][TINY]] == ["train-dreamer", "dream", "evaluate"]
+    plans = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)
+    assert [plan["stage"] for plan in plans["environments"][TINY]] == ["train-dreamer", "dream", "evaluate"]
     done = run(tmp_path, *words)
     assert re.search(rf"{TINY}: done: last \d+ training episodes \S+, no threshold is set", done.stdout)
     page = (tmp_path / "runs" / "report.md").read_text()
@@ -163,12 +163,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(trained: Pa
 
 
 def test_every_line_of_metrics_has_the_memory_and_it_is_judged(trained: Path) -> None:
-    lines = metrics.read(trained / "runs" / SLUG / "dreamer")
+    lines = metrics_log.read(trained / "runs" / SLUG / "dreamer")
     names = {"rss_anon_mb", "rss_file_mb", "children_mb", "buffers_mb", "unexplained_mb", "disk_mb", "disk_free_mb"}
     assert all(names <= set(line) for line in lines)
-    (told,) = json.loads(run(trained, "memory", f"runs/{SLUG}/dreamer", "--json").stdout)["trainings"]
-    assert {row["phase"] for row in told["trends"]} == {"filling", "full"}
-    assert (trained / told["plot"]).exists()
+    (memory,) = json.loads(run(trained, "memory", f"runs/{SLUG}/dreamer", "--json").stdout)["trainings"]
+    assert {row["phase"] for row in memory["trends"]} == {"filling", "full"}
+    assert (trained / memory["plot"]).exists()
 
 
 def test_after_a_kill_it_resumes_from_the_last_part(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_after_a_kill_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     reached = max(int(path.stem.removeprefix("step-")) for path in partial.glob("step-*.json"))
     done = run(tmp_path, *words(steps=1000))
     assert f"resumes at step {reached} of 1000" in done.stderr
-    steps = [line["step"] for line in metrics.read(tmp_path / "runs" / SLUG / "dreamer")]
+    steps = [line["step"] for line in metrics_log.read(tmp_path / "runs" / SLUG / "dreamer")]
     assert steps == sorted(set(steps))
     assert steps[-1] == 1000
 
@@ -208,14 +208,14 @@ def test_a_resumed_training_neither_doubles_its_replay_nor_catches_up_on_updates
         patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
         with pytest.raises(AssertionError):
             run(tmp_path, *words(steps=900))
-        before = calls["steps"][-1]
+        checkpointed = calls["steps"][-1]
         patch.undo()
         calls["updates"].clear()
         calls["steps"].clear()
         patch.setattr(online.OnlineTraining, "_updates_due", due)
         run(tmp_path, *words(steps=900))
     assert max(calls["updates"]) <= 1
-    assert calls["steps"][0] <= before + 4  # the first frames of new episodes
+    assert calls["steps"][0] <= checkpointed + 4  # the first frames of new episodes
 
 
 def stop_after(plain: Any, count: int) -> Any:
@@ -237,8 +237,8 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
             run(tmp_path, *words(steps=600))
     durable.remove_folder(tmp_path / REPLAY)
     run(tmp_path, *words(steps=600))
-    found = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
-    assert 12 <= found["updates"] <= (600 - PREFILL) // (4 * 8)
+    metrics = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)
 
 
 def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -
 
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
-    assert "there is no --data; give steps to play" in refused(tmp_path, 64, *words(steps=0))
+    assert "--steps is 0 without --data" in refused(tmp_path, 64, *words(steps=0))
     assert "training would end before the first update" in refused(tmp_path, 64, *words(steps=39))
     assert "expected at least a window of 8 steps" in refused(
         tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
@@ -277,8 +277,8 @@ def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
 
 
 def test_a_memory_limit_ends_with_a_checkpoint_from_which_the_same_command_resumes(tmp_path: Path) -> None:
-    told = refused(tmp_path, 71, *words("--memory-limit", "50MB", "--snapshot"))
-    assert "more than --memory-limit 50.0 MB; `wm memory runs/" in told
+    message = refused(tmp_path, 71, *words("--memory-limit", "50MB", "--snapshot"))
+    assert "more than --memory-limit 50.0 MB; `wm memory runs/" in message
     assert list((tmp_path / "runs" / SLUG / "dreamer.partial" / "checkpoints").glob("step-*.json"))
     assert "resumes at step" in run(tmp_path, *words("--snapshot")).stderr
     assert len(list((tmp_path / "runs" / SLUG / "dreamer").glob("memory-*.json"))) == 2
@@ -287,5 +287,5 @@ def test_a_memory_limit_ends_with_a_checkpoint_from_which_the_same_command_resum
 @pytest.mark.slow
 def test_its_memory_is_flat_past_capacity(tmp_path: Path) -> None:
     run(tmp_path, *words(steps=6000))
-    verdict = judge(metrics.read(tmp_path / "runs" / SLUG / "dreamer"))
+    verdict = judge(metrics_log.read(tmp_path / "runs" / SLUG / "dreamer"))
     assert verdict.word == "flat", verdict.reason

@@ -5,29 +5,32 @@ from dataclasses import dataclass
 from wm.errors import UsageProblem
 from wm.settings.base import Settings, setting
 
-# Limits that a small replay divides, so that it, too, is filled in many parts and measured many times.
+# A small replay has fractions of its capacity instead: it still has several parts, and its memory many readings.
 PREFILL = 256  # steps before the first update: more than a window of each environment
-PART_ROWS = 4096  # steps between checkpoints, which a kill loses; each checkpoint writes a part of the replay
-LOG_EVERY = 500  # environment steps between lines of metrics: hundreds of lines in a training
+PART_ROWS = 4096  # steps between checkpoints, all that a kill loses; each checkpoint writes a part of the replay
+LOG_EVERY = 500  # environment steps between lines of metrics, or pretraining updates
 
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerSettings(Settings):
-    """`wm train-dreamer`: a recurrent state-space model with actor and critic, trained while it plays."""
+    """`wm train-dreamer`: a recurrent state-space model with actor and critic, trained while it acts."""
 
-    steps: int = setting(100_000, "Environment steps; 0: learn from --data alone.", low=0, section="Play")
-    num_envs: int = setting(2, "Environments played side by side.", low=1, high=64, section="Play")
+    steps: int = setting(100_000, "Environment steps; 0: train on --data alone.", low=0, section="Play")
+    num_envs: int = setting(2, "Environments stepped in parallel.", low=1, high=64, section="Play")
     capacity: int = setting(50_000, "Steps of the replay, in memory and on disk.", low=64, section="Play")
     target_return: float | None = setting(
         None,
-        "End when the last 100 training episodes return this on average, and a validation confirms it.",
+        "End when the mean return of the last 100 training episodes, and then of a validation, is at least this.",
         section="Play",
     )
     train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, section="Training")
     batch: int = setting(8, "Windows per update.", low=1, section="Training")
     seq_len: int = setting(32, "Steps per window.", low=2, section="Training")
     pretrain: int = setting(
-        2000, "With --data: updates of the world model on it before the first step.", low=1, section="Training"
+        2000,
+        "With --data: updates of the world model on it before the first environment step.",
+        low=1,
+        section="Training",
     )
     precision: str = setting(
         "auto",
@@ -35,11 +38,11 @@ class DreamerSettings(Settings):
         choices=("auto", "fp32", "bf16"),
         section="Training",
     )
-    warmup: int = setting(1024, "Environment steps before actor and critic learn too.", low=0)
-    validation_episodes: int = setting(20, "Full episodes of the validation, on seeds of their own.", low=2)
+    warmup: int = setting(1024, "Environment steps before actor and critic are trained, too.", low=0)
+    validation_episodes: int = setting(20, "Episodes of a validation, with seeds of their own.", low=2)
     horizon: int = setting(15, "Steps of an imagined trajectory.", low=1)
     imagine_last: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
-    decoded_share: float = setting(0.25, "Share of the frames that is decoded in an update.", low=0.01, high=1)
+    decoded_share: float = setting(0.25, "Share of a batch's frames that an update decodes.", low=0.01, high=1)
     reconstruction_nats: float = setting(
         1000.0,
         "Weight of the reconstruction: nats that always predicting the mean image costs; 0: the plain summed squared "
