@@ -62,24 +62,22 @@ def test_twenty_five_kills_change_no_bit(chain: Path, tmp_path: Path, stage: str
 
 EVOLUTION_KILLED_AT = """
 import os, signal, sys
-from wm.evolution import evolve as evolving
 from wm.evolution.fitness import Fitness
 from wm.artifacts import durable
-from wm.evolution.cma_es import Search
 
 generation, place = int(sys.argv[1]), sys.argv[2]
 def die(now):
     if now == generation:
         os.kill(os.getpid(), signal.SIGKILL)
 
-real, tell, append = Fitness.real, Search.tell, durable.append_line
+real, append = Fitness.real_returns, durable.append_line
 def play(self, candidates, number):
     if place == "before the episodes":
         die(number)
-    found = real(self, candidates, number)
+    played = real(self, candidates, number)
     if place == "after the episodes":
         die(number)
-    return found
+    return played
 
 def log(path, line):
     number = path.read_text().count("\\n") if path.exists() else 0
@@ -93,7 +91,7 @@ def log(path, line):
     if place == "after the log":
         die(number)
 
-Fitness.real, durable.append_line = play, log
+Fitness.real_returns, durable.append_line = play, log
 from stages.cli import run
 sys.exit(run(sys.argv[3:]))
 """
@@ -101,9 +99,9 @@ PLACES = ("before the episodes", "after the episodes", "before the log", "in the
 
 
 @pytest.mark.slow
-def test_an_evolution_killed_twenty_five_times_finds_the_same_controller(chain: Path, tmp_path: Path) -> None:
-    starts = "--set", "starts=3", "--set", "start_generations=6"
-    words = arguments("train-controller", "--max-generations", "40", "--workers", "1", *starts)
+def test_an_evolution_killed_twenty_five_times_ends_with_the_same_controller(chain: Path, tmp_path: Path) -> None:
+    restarts = "--set", "restarts=3"
+    words = arguments("train-controller", "--max-generations", "40", "--workers", "1", *restarts)
     folders = [tmp_path / name for name in ("whole", "killed")]
     for folder in folders:
         shutil.copytree(chain / "data", folder / "data")
