@@ -38,9 +38,10 @@ def command(paths: tuple[Path, ...], dry_run: bool, as_json: bool, **requested: 
         console.print_json({**lists, "bytes": _size(removed)})
         return
     for leftover in removed:
-        click.echo(f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}")
+        text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"
+        click.echo(console.wrap(text, indent=""))
     for leftover in in_use:
-        click.echo(f"{leftover.path}: not removed, a running process holds its lock")
+        click.echo(console.wrap(f"{leftover.path}: not removed, a running process holds its lock", indent=""))
     click.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
     for kind in sorted({leftover.kind for leftover in everything} - kinds):
         size = _size([leftover for leftover in everything if leftover.kind == kind])

@@ -144,11 +144,16 @@ def say(text: str) -> None:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[str, str] | None = None) -> str:
     """Columns aligned by spaces, the header underlined, no wider than the terminal or COLUMNS: the widest columns wrap.
-    A cell whose text is in `kinds` has the colour of that kind. Control characters are replaced."""
+    A cell whose text is in `kinds` has the colour of that kind; a row of one cell is a heading of those that follow.
+    Control characters are replaced."""
     clean = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in [header, *rows]]
-    widths = _fit([max(len(row[column]) for row in clean) for column in range(len(header))])
+    full = [row for row in clean if len(row) == len(header)]
+    widths = _fit([max(len(row[column]) for row in full) for column in range(len(header))])
     lines: list[str] = []
     for row in clean:
+        if len(row) < len(header):
+            lines += _wrap(row[0], width())
+            continue
         cells = [_wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
         for number in range(max(map(len, cells))):
             texts = [cell[number] if number < len(cell) else "" for cell in cells]

@@ -109,7 +109,7 @@ def _room() -> Iterator[Check]:
         state, remedy = "problem", "free some space, or work on another volume"
     if not os.access(folder, os.W_OK):
         state, remedy = "problem", f"{folder} cannot be written to; change to a folder of your own"
-    yield Check("disk", state, f"{format_size(usage.free)} of {format_size(usage.total)} free here", remedy)
+    yield Check("disk", state, f"{format_size(usage.free)} of {format_size(usage.total)} free", remedy)
 
 
 def _environments() -> Iterator[Check]:

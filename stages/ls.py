@@ -18,6 +18,8 @@ KINDS = {"damaged": "bad", "unfinished": "warning"}
 def command(paths: tuple[Path, ...], as_json: bool) -> None:
     """List datasets and artifacts below folders  [default: data runs].
 
+    The main figure of a dataset or an evaluation is a mean return, n its number of episodes.
+
     Example: wm ls
     """
     from wm.report.inventory import find
@@ -46,7 +48,7 @@ def table_of(entries: Sequence[dict[str, Any]]) -> str:
         parent = path.parent.parent if path.parent.name in ("evaluation", "archive") else path.parent
         if str(parent) != group:
             group = str(parent)
-            rows.append([group, "", "", "", ""])
+            rows.append([group])
         name = f"  {path.relative_to(parent).as_posix()}"
         rows.append([name, entry["kind"], entry["figure"], entry["finished"][:10], format_size(entry["bytes"])])
     return console.table(["name", "kind", "main figure", "date", "size"], rows, KINDS)

@@ -27,9 +27,13 @@ def command(path: Path, repair: bool, as_json: bool) -> None:
         for action in report.repaired:
             click.echo(f"repaired: {action}")
         for result in report.checked:
-            damaged = console.color(result.problem, "bad") if result.problem else ""
-            click.echo(damaged or f"{result.folder}: {result.files} files agree with their checksums")
+            text = console.wrap(result.problem or f"{result.folder}: {_agreement(result.files)}", indent="")
+            click.echo(console.color(text, "bad") if result.problem else text)
     if report.damaged:
         hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
         count = f"{len(report.damaged)} of {len(report.checked)}"
         raise BadData(f"{count} are damaged, first: {report.damaged[0].problem}{hint}")
+
+
+def _agreement(files: int) -> str:
+    return "1 file agrees with its checksum" if files == 1 else f"{files} files agree with their checksums"

@@ -27,9 +27,10 @@ def test_the_list_has_a_figure_and_a_date_and_fits_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     text = output("ls")
     assert max(map(len, text.splitlines())) <= 80
-    for figure in ("24 episodes", "validation", "rank correlation", "±"):
+    for figure in ("(n=24)", "validation", "rank corr.", "±"):
         assert figure in text
     assert text.count("  20") >= 8  # dates
+    assert len(text.partition(f"runs/{SLUG}\n")[2].splitlines()) == 7  # no artifact's line wraps
 
 
 def test_unfinished_and_damaged_artifacts_are_listed_as_such(
@@ -38,8 +39,10 @@ def test_unfinished_and_damaged_artifacts_are_listed_as_such(
     (workspace / "runs" / "X" / "vae.partial").mkdir(parents=True)
     (workspace / "runs" / "X" / "mdnrnn").mkdir()
     (workspace / "runs" / "X" / "mdnrnn" / "manifest.json").write_text("{}")
-    kinds = {Path(entry["path"]).name: entry["kind"] for entry in json.loads(output("ls", "--json"))["entries"]}
+    entries = {Path(entry["path"]).name: entry for entry in json.loads(output("ls", "--json"))["entries"]}
+    kinds = {name: entry["kind"] for name, entry in entries.items()}
     assert kinds == {"d.zarr": "episodes", "vae.partial": "unfinished", "mdnrnn": "damaged"}
+    assert "is not a manifest" in entries["mdnrnn"]["problem"]
 
 
 def test_an_empty_folder_gets_the_first_command(tmp_path: Path, output: Output) -> None:

@@ -63,7 +63,7 @@ def _artifacts(path: Path) -> list[Path]:
 
 def _check(folder: Path) -> CheckResult:
     try:
-        return CheckResult(folder, manifest.verify(folder, _kind(folder / manifest.NAME)))
+        return CheckResult(folder, manifest.verify(folder, _kind(folder / manifest.NAME) or "artifact"))
     except (BadData, MissingInput) as error:
         return CheckResult(folder, 0, str(error))
 

@@ -123,6 +123,7 @@ body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)
 padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.05rem;margin:0}section{border-top:1px solid var(--line);
 padding:1rem 0}p{margin:.2rem 0 .6rem}table{border-collapse:collapse;margin:1rem 0}
 th{text-align:left;font-weight:500;padding:.1rem 1.2rem .1rem 0;opacity:.7;vertical-align:top}
+td{overflow-wrap:anywhere}
 .strip,.screen{image-rendering:pixelated}.strip{width:100%;display:block;border-radius:3px}
 .play{display:flex;gap:1rem;margin-top:.6rem;flex-wrap:wrap}.screen{width:192px;height:192px;border-radius:3px;
 flex:none}.trace{flex:1;min-width:16rem;position:relative;padding-right:3.4rem}svg{width:100%;height:120px;background:none;

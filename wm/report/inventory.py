@@ -42,43 +42,44 @@ def _position(below: Path) -> tuple[Any, ...]:
 
 def _entry(folder: Path) -> dict[str, Any]:
     size = durable.folder_size(folder)
-    entry = {"path": str(folder), "kind": "unfinished", "bytes": size, "figure": "", "finished": ""}
+    entry = {"path": str(folder), "kind": "unfinished", "bytes": size, "figure": "", "finished": "", "problem": ""}
     if folder.name.endswith(".partial"):
-        return entry | {"figure": "the same command resumes it"}
+        return entry
     try:
         kind = _kind(folder)
         if kind == EPISODES:
             summary, _ = summarize(folder)
-            figure = f"{summary.episodes} episodes, return {summary.mean_return:.1f}"
+            figure = f"{summary.mean_return:.1f} (n={summary.episodes})"
             finished = [str(line.get("finished", "")) for line in read_provenance(folder)]
             return entry | {"kind": kind, "figure": figure, "finished": max(finished, default="")}
         artifact = Artifact(folder, manifest.read(folder, kind))
         finished_at = str(artifact.manifest["provenance"]["finished"])
         return entry | {"kind": kind, "figure": _figure(kind, artifact), "finished": finished_at}
     except (WmError, KeyError, TypeError, ValueError) as error:
-        return entry | {"kind": "damaged", "figure": str(error) if isinstance(error, WmError) else "unknown manifest"}
+        problem = str(error) if isinstance(error, WmError) else f"{folder / manifest.NAME} lacks {error}."
+        return entry | {"kind": "damaged", "figure": "wm verify names it", "problem": problem}
 
 
 def _figure(kind: str, artifact: Artifact) -> str:
-    """The figure by which artifacts of a kind are compared."""
+    """The figure by which artifacts of a kind are compared, in at most about 21 characters."""
     metrics = artifact.metrics
     match kind:
         case "vae":
             probes = list(visible_probes(artifact).values())
             error = f"error {metrics['validation_error']:.1f}"
-            return f"{error}, R2 {min(probes):.2f} to {max(probes):.2f}" if probes else error
+            return f"R2 {min(probes):.2f} to {max(probes):.2f}" if probes else error
         case "latents":
             return f"{metrics['rows']:,} rows"
         case "mdnrnn":
-            return f"NLL {metrics['nll']:.2f}, linear {metrics['nll_linear']:.2f}"
+            return f"NLL {metrics['nll']:.2f}, lin. {metrics['nll_linear']:.2f}"
         case "controller":
             return f"validation {metrics['validation_return']:.1f}"
         case "dreamer":
-            return f"{metrics['env_steps']:,} steps, {metrics['updates']:,} updates"
+            return f"{metrics['env_steps']:,} steps"
         case "dream" if metrics.get("rho") is not None:
-            return f"rank correlation {metrics['rho']:.2f}"
+            return f"rank corr. {metrics['rho']:.2f}"
         case "evaluation":
-            return f"{format_score(metrics)}, {metrics['episodes']} episodes"
+            return f"{format_score(metrics)} (n={metrics['episodes']})"
     return ""
 
 
