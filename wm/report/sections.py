@@ -65,7 +65,7 @@ def mdnrnn_section(run: str, artifact: Artifact | None, folder: Path) -> Iterato
             ],
         )  # fmt: skip
         reward, end = metrics["reward"], metrics["end"]
-        text = f"Ends: {end['happened']:.0f} happened, {end['expected']:.1f} were predicted (Brier score "
+        text = f"Ends: {end['observed']:.0f} observed, {end['expected']:.1f} were predicted (Brier score "
         text += f"{end['brier']:.2g}; {end['brier_rate']:.2g} for the constant rate). "
         if reward.get("recall") is not None:
             text += f"Rewards: {reward['recall']:.0%} of those that are not zero are predicted within a step."
