@@ -6,7 +6,8 @@ import pytest
 from tests.conftest import RECIPE, make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
 from wm.episodes import schema
-from wm.episodes.dataset import QUARANTINE, Dataset
+from wm.episodes.committed_parts import QUARANTINE
+from wm.episodes.dataset import Dataset
 from wm.episodes.integrity import verify
 from wm.episodes.writer import Writer
 from wm.errors import BadData, MissingInput

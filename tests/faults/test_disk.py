@@ -58,9 +58,9 @@ def test_a_disk_that_fills_up_stops_cleanly_and_more_space_completes(
         codes.append(collect(path))
         if codes[-1] == 0:
             break
-        told = capsys.readouterr().err
-        assert codes[-1] == 74, told
-        assert ("inodes" if what == "inodes" else "") in told
+        errors = capsys.readouterr().err
+        assert codes[-1] == 74, errors
+        assert ("inodes" if what == "inodes" else "") in errors
         if (path / "manifest.json").exists():
             assert not [checked.problem for checked in repair.check(path) if checked.problem]
         kept = episodes_in(path)

@@ -32,7 +32,7 @@ def seed_of(index: int) -> int:
     return episode_seed("train", 0, "collect", index)
 
 
-def test_episodes_whose_workers_raise_die_and_hang_are_played_again_elsewhere(tmp_path: Path) -> None:
+def test_episodes_whose_workers_raise_die_and_hang_are_replayed_by_another_worker(tmp_path: Path) -> None:
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()
     assert collect(tmp_path / "good", "raise:never:").returncode == 0
@@ -45,7 +45,7 @@ def test_episodes_whose_workers_raise_die_and_hang_are_played_again_elsewhere(tm
 
 
 @pytest.mark.parametrize("index", [21, 5])
-def test_after_three_failures_of_a_seed_the_environments_own_error_is_told(tmp_path: Path, index: int) -> None:
+def test_after_three_failures_of_a_seed_the_environments_error_is_reported(tmp_path: Path, index: int) -> None:
     done = collect(tmp_path, f"raise:{seed_of(index)}:")
     assert done.returncode == 70
     assert f"episode {index} of {FRAGILE} (seed {seed_of(index)}) failed 3 times" in done.stderr
@@ -69,18 +69,18 @@ def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
     assert len(family) >= 2
     began = time.monotonic()
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    _, told = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == code
     assert not still_running(family, began + 5 - time.monotonic())
     assert time.monotonic() - began < 5.2
-    assert "the same command continues" in told
-    assert "Traceback" not in told
+    assert "the same command resumes" in errors
+    assert "Traceback" not in errors
     assert not list((tmp_path / "data" / "Pong.zarr" / ".staging").iterdir())
     assert not [c.problem for c in repair.check(tmp_path / "data" / "Pong.zarr") if c.problem]
 
 
 @pytest.mark.slow
-def test_environments_side_by_side_end_with_the_process_that_began_them(tmp_path: Path) -> None:
+def test_parallel_environments_end_with_their_parent_process(tmp_path: Path) -> None:
     envs = f"{FRAGILE},{FRAGILE.replace('Fragile', 'Tiny')}"
     words = command("curriculum", "--envs", envs, "--jobs", "2", "--no-probe")
     breaks = {"TINY_BREAK": f"hang:any:{tmp_path / 'hangs'}"}
@@ -95,7 +95,7 @@ def test_environments_side_by_side_end_with_the_process_that_began_them(tmp_path
     assert not still_running(family, 5)
 
 
-def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) -> None:
+def test_the_second_of_two_runs_names_the_process_with_the_lock(tmp_path: Path) -> None:
     words = command("collect", "--env", "Pong", "--episodes", "200")
     first = subprocess.Popen(
         words, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -114,13 +114,13 @@ def test_the_second_of_two_runs_is_told_who_holds_the_dataset(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_what_is_asked_for_is_estimated_within_half_of_what_it_takes(tmp_path: Path) -> None:
+def test_the_estimated_size_is_within_half_of_the_actual_one(tmp_path: Path) -> None:
     """Breakout's episodes differ most in length; benchmarks/estimate.py has all four environments."""
     words = ("collect", "--env", "Breakout", "--episodes", "40", "--json")
-    told = subprocess.run(
+    dry_run = subprocess.run(
         command(*words, "--dry-run"), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, check=True)
-    (plan,) = json.loads(told.stdout)["plan"]
+    (plan,) = json.loads(dry_run.stdout)["plan"]
     size = sum(file.stat().st_size for file in (tmp_path / "data" / "Breakout.zarr").rglob("*") if file.is_file())
     assert 1.0 <= plan["disk_bytes"] / size <= 1.5

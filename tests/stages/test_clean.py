@@ -7,7 +7,8 @@ from tests.conftest import write_dataset
 from tests.stages.conftest import Output
 from wm.artifacts import locks
 from wm.episodes import schema
-from wm.episodes.dataset import QUARANTINE, Dataset
+from wm.episodes.committed_parts import QUARANTINE
+from wm.episodes.dataset import Dataset
 
 
 def litter(workspace: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from wm.artifacts import durable, locks, manifest
 from wm.artifacts.recipe import differences
-from wm.episodes.dataset import Dataset, committed_parts, fingerprint_of, read_root
+from wm.episodes.committed_parts import committed_parts
+from wm.episodes.dataset import Dataset, fingerprint_of, read_root
 from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wm.artifacts import durable, locks, manifest
 from wm.artifacts.runs import SCRATCH
-from wm.episodes.dataset import QUARANTINE
+from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.parts import STAGING
 from wm.episodes.schema import part_range
 from wm.errors import Locked

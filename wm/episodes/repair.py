@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, manifest
-from wm.episodes.dataset import QUARANTINE, committed_parts, read_root, read_table, unexplained_gaps
+from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, unexplained_gaps
+from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
 from wm.episodes.schema import forms, part_name, part_range

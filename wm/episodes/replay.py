@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable
-from wm.episodes.dataset import Dataset, Part, committed_parts
+from wm.episodes.committed_parts import Part, committed_parts
+from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, PartBuilder
 from wm.episodes.schema import Episode
 

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Any
 
 from wm.artifacts import durable
-from wm.episodes.dataset import Dataset, committed_parts, gaps
+from wm.episodes.committed_parts import committed_parts, gaps
+from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, PartBuilder, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
 from wm.errors import DiskProblem
