@@ -9,13 +9,13 @@ import torch
 
 from benchmarks.measure import formats, one_core, rates, report
 from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_mdnrnn_step
-from stages.train_mdnrnn import loss_arguments
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
 from wm.models.mdnrnn.network import MdnRnn
 from wm.settings import MdnRnnSettings
 from wm.training.loop import Trainer
+from wm.training.mdnrnn import loss_arguments
 from wm.training.precision import Precision
 
 

@@ -16,25 +16,29 @@ from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents, join, read_latents
-from wm.episodes.mixture import WindowMixture, batch_sizes, open_datasets
+from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
-from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
-from wm.models.initialization import seeded_initialization
 from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import MdnRnnConfig, TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import metric_curves
-from wm.seeding import integer
 from wm.settings import MdnRnnSettings
 from wm.training.device import pick_device
-from wm.training.fit import compile_if_asked, fit, make_trainer, pick_precision, seconds_per_step
-from wm.training.precision import Precision
+from wm.training.fit import pick_precision, seconds_per_step
+from wm.training.mdnrnn import (
+    fit_mdnrnn,
+    fit_reward_normalization,
+    new_mdnrnn,
+    training_windows,
+    validation_windows,
+)
 from wm.training.warm_start import load_initial_weights, source_fingerprint
 
 RECIPE = 3
-VALIDATION_WINDOWS = 64
-MIN_REWARD_STD = 1e-3
+OVERHEAD = 1.2  # of validations and checkpoints on the time of the steps
+ENCODED_PER_SECOND = 5000  # frames
+PROCESS_BYTES = 400_000_000  # of a process with torch
 _CURVES = {"training": "nll", "validation": "validation_nll"}
 
 
@@ -49,7 +53,7 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
 def estimate(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
     """The plan for so many frames of `latent` numbers and actions `width` wide, which need not exist yet."""
     device = pick_device(session.device)
-    model = _model(latent, width, settings, session.seed).to(device)
+    model = new_mdnrnn(settings, latent, width, session.seed).to(device)
     z = torch.zeros(settings.batch, settings.seq_len, latent, device=device)
     actions = torch.zeros(settings.batch, settings.seq_len, width, device=device)
     flat = torch.zeros(settings.batch, settings.seq_len, device=device)
@@ -57,15 +61,15 @@ def estimate(session: Session, settings: MdnRnnSettings, latent: int, width: int
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return model.loss(z, actions, z, flat, flat, flat + 1).total, {}
 
-    seconds = seconds_per_step(session.runtime.clock, model, loss, settings, device)
-    seconds = 1.2 * settings.steps * seconds + rows / 5000
+    seconds = OVERHEAD * settings.steps * seconds_per_step(session.runtime.clock, model, loss, settings, device)
+    seconds += rows / ENCODED_PER_SECOND
     size = _parameter_bytes(model)
     return Plan(
         "train-mdnrnn",
         session.run_path / stage_name(session, "mdnrnn"),
         f"{settings.steps} steps of {settings.batch} x {settings.seq_len}",
         size + rows * latent * 3 + 200_000,
-        400_000_000 + 13 * size + rows * latent * 20,
+        PROCESS_BYTES + 13 * size + rows * latent * 20,
         (seconds, seconds),
         rows,
         scratch=12 * size,
@@ -81,7 +85,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     if settings.init_from:
         _copy_source(session, latents, vae, Path(settings.init_from))
     folders = [encode(session, dataset, vae).path for dataset in datasets]
-    size = _parameter_bytes(_model(vae.model.latent, datasets[0].actions.width, settings, session.seed))
+    size = _parameter_bytes(new_mdnrnn(settings, vae.model.latent, datasets[0].actions.width, session.seed))
     result = run_stage(
         session,
         "train-mdnrnn",
@@ -129,11 +133,6 @@ def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: Tr
     return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
 
 
-def _model(latent: int, width: int, settings: MdnRnnSettings, seed: int) -> MdnRnn:
-    with seeded_initialization(seed, "mdnrnn", "init"):
-        return MdnRnn(latent, width, settings.hidden, settings.mixtures, settings.end_weight)
-
-
 def _parameter_bytes(model: MdnRnn) -> int:
     return 4 * sum(parameter.numel() for parameter in model.parameters())
 
@@ -143,23 +142,18 @@ def _train(
 ) -> dict[str, Any]:
     latents, device = join(parts), pick_device(session.device)
     latent, width = latents.means.shape[1], latents.space.width
-    model = _model(latent, width, settings, session.seed)
-    model.reward_mean.fill_(float(latents.rewards.mean()))
-    model.reward_std.fill_(max(float(latents.rewards.std()), MIN_REWARD_STD))
+    model = new_mdnrnn(settings, latent, width, session.seed)
+    fit_reward_normalization(model, latents)
     load_initial_weights(settings, "mdnrnn", model)
     model.to(device)
     precision = pick_precision(settings, device)
-    windows = WindowMixture(
-        [
-            Windows(part, ~validation_mask(part.seeds, settings.validation_share), settings.seq_len, size, session.seed)
-            for part, size in zip(parts, batch_sizes(settings.batch, settings.mixture, datasets), strict=True)
-        ]
-    )
+    windows = training_windows(settings, parts, batch_sizes(settings.batch, settings.mixture, datasets), session.seed)
     mask = validation_mask(latents.seeds, settings.validation_share)
-    scores = _fit(session, settings, windows, _validation_batch(session, settings, latents, mask), model, precision,
-                  folder)  # fmt: skip
+    validation = validation_windows(settings, latents, mask, session.seed)
+    label = f"train-mdnrnn {session.env}"
+    scores = fit_mdnrnn(session.runtime, folder, label, settings, windows, validation, model, session.seed, precision)
     model.cpu().eval()
-    untrained = _model(latent, width, settings, session.seed)
+    untrained = new_mdnrnn(settings, latent, width, session.seed)
     metrics = {
         **scores,
         **evaluate_predictions(model, untrained, latents, mask, _velocities(datasets)),
@@ -173,63 +167,10 @@ def _train(
     return metrics
 
 
-def _validation_batch(
-    session: Session, settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_]
-) -> WindowBatch:
-    episodes, seed = mask if mask.any() else ~mask, integer(session.seed, "validation")
-    return Windows(latents, episodes, settings.seq_len, VALIDATION_WINDOWS, seed).at(0)
-
-
-def _fit(
-    session: Session,
-    settings: MdnRnnSettings,
-    windows: WindowMixture,
-    validation: WindowBatch,
-    model: MdnRnn,
-    precision: Precision,
-    folder: Path,
-) -> dict[str, float]:
-    """Train the model to its best validation loss; returns the scores."""
-    run_loss = compile_if_asked(model.loss, settings)
-
-    def batch_loss(batch: WindowBatch, noise: float, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
-        random = torch.Generator().manual_seed(integer(session.seed, "mdnrnn", *path))
-        losses = run_loss(*(tensor.to(precision.device) for tensor in loss_arguments(batch, noise, random)))
-        return losses.total, {"loss": losses.total, "nll": losses.nll, "reward": losses.reward, "end": losses.end}
-
-    @torch.inference_mode()
-    def validate() -> dict[str, float]:
-        with precision.cast():
-            _, metrics = batch_loss(validation, 0.0, "validation")
-        return {f"validation_{name}": value.item() for name, value in metrics.items()}
-
-    def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        noise = input_noise(number // settings.accumulate, settings)
-        return batch_loss(windows.at(number), noise, "noise", number)
-
-    trainer, label = make_trainer(model, loss, precision, settings), f"train-mdnrnn {session.env}"
-    return fit(session.runtime, folder, label, trainer, validate, windows.describe, settings)
-
-
 def _velocities(datasets: list[Dataset]) -> dict[str, NDArray[np.float64]]:
     """(rows,) of every motion that the labels have, over all datasets."""
     parts = [velocities(dataset) for dataset in datasets]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def input_noise(step: int, settings: MdnRnnSettings) -> float:
-    """The factor of q(z|frame)'s deviation in the input z at a step: 1, then falling to 0 over the last steps."""
-    left = 1 - step / settings.steps
-    return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
-
-
-def loss_arguments(batch: WindowBatch, noise: float, random: torch.Generator) -> list[Tensor]:
-    """Arguments of the loss: the input z is a new sample of q(z|frame), its deviation times `noise`; the target is the
-    mean, which C observes."""
-    mean, logvar = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.logvars[:, :-1])
-    z = mean + noise * torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=random)
-    others = (batch.actions, batch.means[:, 1:], batch.rewards, batch.ends, batch.mask)
-    return [z, *(torch.from_numpy(array) for array in others)]
 
 
 def _summary(artifact: Artifact) -> str:

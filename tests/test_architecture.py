@@ -22,7 +22,7 @@ ALLOWED = {
     "models": set[str](),
     "episodes": {"artifacts", "settings"},
     "telemetry": {"artifacts"},
-    "training": {"artifacts", "telemetry", "settings"},
+    "training": {"artifacts", "episodes", "models", "telemetry", "settings"},
     "pretrained": {"artifacts", "envs", "models", "training"},
     "rollouts": {"artifacts", "envs", "episodes", "models", "pretrained", "telemetry"},
     "dreams": {"artifacts", "episodes", "models", "pretrained"},

@@ -5,6 +5,7 @@ is decoded at a time. Chunks are counted from the start of each part, and which 
 episodes alone. So the order does not depend on interruptions of the collection.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -151,3 +152,21 @@ class FrameReader:
             pieces.append(piece)
             start += len(piece)
         return np.concatenate(pieces)
+
+
+def evenly_spaced_rows(dataset: Dataset, episodes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Up to `count` rows, evenly from these episodes."""
+    rows = np.flatnonzero(np.repeat(episodes, np.diff(dataset.ends, prepend=0)))
+    return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))]
+
+
+def evenly_spaced_frames(
+    datasets: Sequence[Dataset], masks: list[NDArray[np.bool_]], sizes: list[int], count: int
+) -> NDArray[np.uint8]:
+    """Up to `count` frames, evenly from the masked episodes of each dataset, in proportion to its part of a batch."""
+    frames = []
+    for dataset, mask, size in zip(datasets, masks, sizes, strict=True):
+        reader = FrameReader(dataset)
+        rows = evenly_spaced_rows(dataset, mask, count * size // sum(sizes))
+        frames += [reader.read(int(row), int(row) + 1) for row in rows]
+    return np.concatenate(frames)

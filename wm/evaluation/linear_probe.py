@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.episodes.frame_batches import FrameReader
+from wm.episodes.frame_batches import FrameReader, evenly_spaced_rows
 from wm.errors import BadData
 from wm.models.vae.networks import Vae
 from wm.seeding import generator
@@ -89,12 +89,6 @@ def _fit_and_score_column(
     residual = held_out_inputs[scored] @ weights + offset - held_out_label[scored]
     square = np.square(residual).mean()
     return float(1 - square / held_out_label[scored].var()), float(np.sqrt(square)), rows
-
-
-def evenly_spaced_rows(dataset: Dataset, episodes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """Up to `count` rows, evenly from these episodes."""
-    rows = np.flatnonzero(np.repeat(episodes, np.diff(dataset.ends, prepend=0)))
-    return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))]
 
 
 def velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:

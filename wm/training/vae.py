@@ -1,0 +1,116 @@
+"""The training of V: its data, its loss, and the fit to the best validation loss."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameBatches, evenly_spaced_frames
+from wm.episodes.mixture import FrameMixture, batch_sizes
+from wm.episodes.split import validation_mask
+from wm.models.initialization import seeded_initialization
+from wm.models.vae.loss import VaeLoss
+from wm.models.vae.networks import Vae, build
+from wm.runtime import Runtime
+from wm.seeding import integer
+from wm.settings import VaeSettings
+from wm.training.fit import compile_if_asked, fit, make_trainer
+from wm.training.pinned_buffers import PinnedBuffers
+from wm.training.precision import Precision
+
+VALIDATION_FRAMES = 512
+SAMPLE_FRAMES = 4096  # from which the data's mean image, colours and position targets are measured
+FRAMES_PER_BATCH = 64  # without gradients
+
+
+class VaeData(NamedTuple):
+    """Batches of training frames, frames for validation, a sample of the training frames, and the validation mask of
+    the first dataset's episodes."""
+
+    batches: FrameMixture
+    validation: NDArray[np.uint8]
+    sample: Tensor
+    mask: NDArray[np.bool_]
+
+
+def new_vae(settings: VaeSettings, shape: tuple[int, ...], seed: int) -> Vae:
+    """V with the initial weights of this seed, for frames of this shape (height, width, channels)."""
+    size, _, channels = shape
+    with seeded_initialization(seed, "vae", "init"):
+        return build(settings.network, size, channels, settings.latent)
+
+
+def new_vae_loss(settings: VaeSettings, model: Vae, sample: Tensor, seed: int) -> VaeLoss:
+    """V's loss as the settings define it, measured on a sample of frames."""
+    names = ("reconstruction_nats", "pixel_weighting", "position_targets", "position_basis", "orientation_targets",
+             "kl_tolerance")  # fmt: skip
+    with seeded_initialization(seed, "vae", "reader"):
+        return VaeLoss(model, sample, **{name: getattr(settings, name) for name in names}).to(sample.device)
+
+
+def open_vae_data(
+    settings: VaeSettings, datasets: Sequence[Dataset], seed: int, ram: int, device: torch.device
+) -> VaeData:
+    """The data of a training; all frames that fit into `ram` bytes are decoded once, others stream from disk."""
+    masks = [validation_mask(dataset.table["seed"], settings.validation_share) for dataset in datasets]
+    sizes = batch_sizes(settings.batch, settings.mixture, datasets)
+    rows = sum(dataset.rows for dataset in datasets)
+    sources = [
+        FrameBatches(dataset, ~mask, size, seed, ram * dataset.rows // rows)
+        for dataset, mask, size in zip(datasets, masks, sizes, strict=True)
+    ]
+    validation_masks = [mask if mask.any() else ~mask for mask in masks]
+    validation = evenly_spaced_frames(datasets, validation_masks, sizes, VALIDATION_FRAMES)
+    sample = evenly_spaced_frames(datasets, [~mask for mask in masks], sizes, SAMPLE_FRAMES)
+    return VaeData(FrameMixture(sources), validation, torch.from_numpy(sample).to(device), masks[0])
+
+
+def fit_vae(
+    runtime: Runtime,
+    folder: Path,
+    label: str,
+    settings: VaeSettings,
+    data: VaeData,
+    model: Vae,
+    seed: int,
+    precision: Precision,
+) -> dict[str, float]:
+    """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores."""
+    device = precision.device
+    objective = new_vae_loss(settings, model, data.sample, seed)
+    buffers = PinnedBuffers((settings.batch, *data.sample.shape[1:]), device)
+    run_objective = compile_if_asked(objective, settings)
+
+    def noise(*path: int | str, count: int) -> Tensor:
+        random = torch.Generator().manual_seed(integer(seed, "vae", *path))
+        return torch.randn(count, settings.latent, generator=random).to(device)
+
+    def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
+        frames = buffers.send(len(data.batches.at(number, buffers.empty())))
+        terms = run_objective(frames, noise("noise", number, count=len(frames)))
+        metrics = {"loss": terms.total, "error": terms.error, "kl": terms.kl, "position_error": terms.position_error}
+        return terms.total / max(settings.reconstruction_nats, 1), metrics
+
+    @torch.inference_mode()
+    def validate() -> dict[str, float]:
+        terms = []
+        for part in torch.from_numpy(data.validation).split(FRAMES_PER_BATCH):
+            with precision.cast():
+                terms.append(objective(part.to(device), noise("validation", count=len(part))))
+        names = ("loss", "error", "kl", "position_error")
+        means = (torch.stack(column).mean().item() for column in zip(*terms, strict=True))
+        return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
+
+    trainer = make_trainer(objective, loss, precision, settings)
+    return fit(runtime, folder, label, trainer, validate, data.batches.describe, settings, lambda: data.batches.nbytes)
+
+
+def mean_image_error(frames: NDArray[np.uint8]) -> float:
+    """The squared error per frame of their mean image."""
+    images = frames.astype(np.float32) / 255
+    return float(np.square(images - images.mean(axis=0)).sum(axis=(1, 2, 3)).mean())
