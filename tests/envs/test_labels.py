@@ -23,26 +23,26 @@ def centre(screen: np.ndarray, colour: tuple[int, ...], rows: tuple[int, int]) -
 def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(0)
     env.reset(seed=1)
-    seen, action = [], 1
+    screens, action = [], 1
     for step in range(steps):
         if step % 6 == 0:
             action = 1 if step % 18 == 0 else int(random.integers(env.action_space.n))  # type: ignore[attr-defined]
         *_, terminated, _, info = env.step(action)
-        seen.append((env.env.unwrapped.ale.getScreenRGB(), info["labels"]))  # type: ignore[attr-defined]
+        screens.append((env.env.unwrapped.ale.getScreenRGB(), info["labels"]))  # type: ignore[attr-defined]
         if terminated:
             env.reset()
-    return seen
+    return screens
 
 
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
-    for screen, told in watch(EnvConfig(name).make(labelled=True), 1200):
+    for screen, values in watch(EnvConfig(name).make(labelled=True), 1200):
         x, y, pixels = centre(screen, BALL[name], PLAYFIELD[name])
         if not 0 < pixels <= 12:
-            unseen += bool(np.isfinite(told[0]) and pixels == 0)
-        elif np.isfinite(told[0]):
-            errors.append((told[0] - x, told[1] - y))
+            unseen += bool(np.isfinite(values[0]) and pixels == 0)
+        elif np.isfinite(values[0]):
+            errors.append((values[0] - x, values[1] - y))
         else:
             unlabelled += 1
     assert len(errors) > 500
@@ -53,8 +53,8 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     player, enemy, hidden = [], [], []
-    for screen, told in watch(EnvConfig("Pong").make(labelled=True), 600):
-        for colour, label, errors in (((92, 186, 92), told[2], player), ((213, 130, 74), told[3], enemy)):
+    for screen, values in watch(EnvConfig("Pong").make(labelled=True), 600):
+        for colour, label, errors in (((92, 186, 92), values[2], player), ((213, 130, 74), values[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:
                 errors.append(label - y)

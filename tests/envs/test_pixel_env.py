@@ -69,13 +69,13 @@ def test_motion_has_no_single_channel() -> None:
 
 
 def test_an_action_is_held_and_its_rewards_add_up() -> None:
-    plain, held = (EnvConfig("CarRacing", action_repeat=repeat).make() for repeat in (1, 3))
-    for env in (plain, held):
+    plain, repeated = (EnvConfig("CarRacing", action_repeat=repeat).make() for repeat in (1, 3))
+    for env in (plain, repeated):
         env.reset(seed=4)
     for step in range(20):
         action = np.array([np.sin(step), 0.5, 0.0], np.float32)
         one = [plain.step(action) for _ in range(3)]
-        frame, reward, *_ = held.step(action)
+        frame, reward, *_ = repeated.step(action)
         assert np.array_equal(frame, one[-1][0])
         assert reward == sum(float(each[1]) for each in one)
 

@@ -46,8 +46,8 @@ def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path) -> Non
     with Writer(path, RECIPE) as writer:
         for index in writer.dataset.absent(9):
             writer.add(make_episode(index, terminated=index % 2 == 0).pack())
-    held = bytes_of(path)
-    assert {name: data for name, data in held.items() if not name.startswith(QUARANTINE)} == whole
+    files = bytes_of(path)
+    assert {name: data for name, data in files.items() if not name.startswith(QUARANTINE)} == whole
 
 
 def test_a_missing_part_is_reported_although_every_other_checksum_holds(path: Path) -> None:

@@ -46,8 +46,8 @@ def test_the_steps_since_a_window_began_do_not_tell_when_the_episode_ends() -> N
 def test_every_step_of_an_episode_comes_up() -> None:
     windows = Windows(make((60,)), np.ones(1, bool), length=8, batch=64, seed=0)
     batches = [windows.at(step) for step in range(100)]
-    seen = np.concatenate([batch.rewards[batch.mask > 0] for batch in batches]).astype(int)
-    counts = np.bincount(seen, minlength=59)
+    rewards = np.concatenate([batch.rewards[batch.mask > 0] for batch in batches]).astype(int)
+    counts = np.bincount(rewards, minlength=59)
     assert counts.min() > 0.5 * counts.mean()
 
 
