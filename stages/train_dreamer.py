@@ -10,28 +10,12 @@ from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.artifacts.runs import SCRATCH, Artifact, Builder, Run
+from wm.dreamer import replay_store, updates
 from wm.dreamer.online import OnlineTraining
-from wm.dreamer.replay_store import (
-    disk_bound,
-    load_collected,
-    open_replay,
-    replay_buffer,
-    replay_recipe,
-    require_memory,
-)
 from wm.dreamer.training import final_metrics, save_pictures, train
-from wm.dreamer.updates import (
-    dreamer_config,
-    new_dreamer,
-    new_trainer,
-    seconds_per_update,
-    training_bytes,
-    weight_bytes,
-)
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
-from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.pretrained import save_dreamer
 from wm.settings import DreamerSettings
@@ -68,20 +52,20 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     _, space = _env(session, settings)
-    config, device = dreamer_config(settings, space), pick_device(session.device)
-    model = new_dreamer(config, session.seed).to(device)
-    trainer = new_trainer(model, settings, pick(settings.precision, device))
-    seconds = seconds_per_update(trainer, settings.batch, settings.seq_len, device, session.runtime.clock)
-    updates = settings.steps * settings.train_ratio / (settings.batch * settings.seq_len)
-    updates += settings.pretrain if session.data else 0
-    weights = weight_bytes(model)
+    config, device = updates.dreamer_config(settings, space), pick_device(session.device)
+    model = updates.new_dreamer(config, session.seed).to(device)
+    trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
+    seconds = updates.seconds_per_update(trainer, settings.batch, settings.seq_len, device, session.runtime.clock)
+    count = settings.steps * settings.train_ratio / (settings.batch * settings.seq_len)
+    count += settings.pretrain if session.data else 0
+    weights = updates.weight_bytes(model)
     return Plan(
         "train-dreamer",
         run.folder,
-        f"{settings.steps} steps of {settings.num_envs} environments, {updates:,.0f} updates",
-        disk=disk_bound(settings.capacity, settings.part_rows, config) + weights,
-        memory=training_bytes(settings, config, weights),
-        seconds=(updates * seconds, 1.5 * updates * seconds + settings.steps / 200),
+        f"{settings.steps} steps of {settings.num_envs} environments, {count:,.0f} updates",
+        disk=replay_store.disk_bound(settings.capacity, settings.part_rows, config) + weights,
+        memory=updates.training_bytes(settings, config, weights),
+        seconds=(count * seconds, 1.5 * count * seconds + settings.steps / 200),
         scratch=CHECKPOINTS * weights,
     )
 
@@ -91,31 +75,20 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
 
     After a kill it resumes from the last checkpoint: weights, optimizer, counts and replay; open episodes restart.
     """
-    _check(session, settings)
+    if not session.data:
+        settings.require_update()
     run = _run(session, settings)
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
     env, space = _env(session, settings)
-    config = dreamer_config(settings, space)
-    require_memory(settings.capacity, config)
-    replay = disk_bound(settings.capacity, settings.part_rows, config)
+    config = updates.dreamer_config(settings, space)
+    replay_store.require_memory(settings.capacity, config)
+    replay = replay_store.disk_bound(settings.capacity, settings.part_rows, config)
     session.budget(replay_path(session)).require(replay, 0, f"a replay of {settings.capacity} steps")
-    model = new_dreamer(config, session.seed)
-    need = (CHECKPOINTS + 1) * weight_bytes(model), "a Dreamer's checkpoints"
+    model = updates.new_dreamer(config, session.seed)
+    need = (CHECKPOINTS + 1) * updates.weight_bytes(model), "a Dreamer's checkpoints"
     work = partial(_train, session, settings, env, space, model)
     return run_stage(session, "train-dreamer", run, need, _summary, work, env)
-
-
-def _check(session: Session, settings: DreamerSettings) -> None:
-    if session.data:
-        return
-    if not settings.steps:
-        raise UsageProblem("--steps is 0 without --data; give environment steps, or collected episodes.")
-    if (settings.steps - settings.prefill) * settings.train_ratio < settings.batch * settings.seq_len:
-        raise UsageProblem(
-            f"--steps is {settings.steps} at --train-ratio {settings.train_ratio:g}: training would end before the "
-            f"first update, which needs {settings.prefill} steps and then a batch's worth; give more."
-        )
 
 
 def _train(
@@ -126,12 +99,12 @@ def _train(
     device = pick_device(session.device)
     precision = pick(settings.precision, device)
     keep_freed()
-    trainer = new_trainer(model.to(device), settings, precision)
+    trainer = updates.new_trainer(model.to(device), settings, precision)
     capacity = settings.capacity if settings.steps else settings.num_envs * settings.seq_len
-    buffer = replay_buffer(settings.num_envs, capacity, model.config, space)
+    buffer = replay_store.replay_buffer(settings.num_envs, capacity, model.config, space)
 
     def collected() -> ReplayBuffer:
-        return load_collected(session.data, settings.capacity, model.config, space, runtime.log)
+        return replay_store.load_collected(session.data, settings.capacity, model.config, space, runtime.log)
 
     with locks.exclusive(path):
         writer = _writer(session, settings, env, buffer, resumed=builder.resumed)
@@ -150,9 +123,9 @@ def _writer(
     session: Session, settings: DreamerSettings, env: EnvConfig, buffer: ReplayBuffer, resumed: bool
 ) -> ReplayWriter:
     path, part_rows = replay_path(session), settings.part_rows
-    recipe = replay_recipe(env, buffer.space, session.seed)
+    recipe = replay_store.replay_recipe(env, buffer.space, session.seed)
     if settings.steps:
-        open_replay(path, recipe, resumed, session.runtime.log)
+        replay_store.open_replay(path, recipe, resumed, session.runtime.log)
 
     def allow(size: int) -> None:
         session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)

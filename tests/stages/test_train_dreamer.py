@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import durable
-from wm.dreamer import online
+from wm.dreamer import online, replay_store, updates
 from wm.episodes.dataset import Dataset
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
@@ -81,10 +81,10 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_disk_budget_ends_training_with_a_usable_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages import cli, train_dreamer
+    from stages import cli
 
-    monkeypatch.setattr(train_dreamer, "disk_bound", lambda *_: 0)
-    monkeypatch.setattr(train_dreamer, "weight_bytes", lambda _: 0)
+    monkeypatch.setattr(replay_store, "disk_bound", lambda *_: 0)
+    monkeypatch.setattr(updates, "weight_bytes", lambda _: 0)
     monkeypatch.chdir(tmp_path)
     assert cli.run(list(words("--disk-budget", "14kB", steps=900))) == 74
     assert Dataset.open(tmp_path / REPLAY).rows > 0

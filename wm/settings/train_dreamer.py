@@ -87,3 +87,13 @@ class DreamerSettings(Settings):
     def log_every(self) -> int:
         """Steps between lines of metrics."""
         return min(LOG_EVERY, max(self.capacity // 16, 1))
+
+    def require_update(self) -> None:
+        """Raise UsageProblem if training without collected episodes would end before its first update."""
+        if not self.steps:
+            raise UsageProblem("--steps is 0 without --data; give environment steps, or collected episodes.")
+        if (self.steps - self.prefill) * self.train_ratio < self.batch * self.seq_len:
+            raise UsageProblem(
+                f"--steps is {self.steps} at --train-ratio {self.train_ratio:g}: training would end before the first "
+                f"update, which needs {self.prefill} steps and then a batch's worth; give more."
+            )
