@@ -91,7 +91,7 @@ def write_part(path: Path, episodes: list[Episode]) -> Path:
     """A part of exactly these episodes."""
     builder = PartBuilder(path, RECIPE, episodes[0].index)
     for episode in episodes:
-        builder.add(episode)
+        builder.add(episode.pack())
     return builder.commit()
 
 

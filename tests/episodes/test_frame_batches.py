@@ -9,6 +9,7 @@ from wm.episodes import schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches, FrameReader
 from wm.episodes.writer import Writer, create
+from wm.errors import BadData
 
 
 @pytest.fixture
@@ -68,3 +69,41 @@ def test_only_chosen_episodes_are_shown(dataset: Dataset) -> None:
     assert source.frames == 40
     for step in range(5):
         assert {frame.tobytes() for frame in source.at(step)} <= allowed
+
+
+def test_windows_in_any_order_are_the_rows_and_own_their_memory(dataset: Dataset) -> None:
+    rows = np.concatenate([make_episode(k).frames for k in range(30)])
+    reader, random = FrameReader(dataset), np.random.default_rng(0)
+    starts = random.integers(0, len(rows) - 140, 50).tolist()
+    windows = [reader.read(start, start + 140) for start in starts]  # longer than two chunks, across parts
+    batch = np.empty((50, 140, *rows.shape[1:]), np.uint8)
+    for window, start in zip(batch, starts, strict=True):
+        reader.read(start, start + 140, window)
+    for number, start in enumerate(starts):
+        assert np.array_equal(windows[number], rows[start : start + 140])
+        assert np.array_equal(batch[number], rows[start : start + 140])
+
+
+def test_a_chunk_that_could_not_be_decoded_is_not_taken_for_the_one_before(dataset: Dataset) -> None:
+    reader = FrameReader(dataset)
+    good = reader.read(0, 10)
+    shard = dataset.parts[0].folder / "frames" / "c.0.0.0.0"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(BadData, match="damaged at chunk 1"):
+        reader.read(70, 80)
+    assert np.array_equal(reader.read(0, 10), good)
+    with pytest.raises(BadData, match="damaged at chunk 1"):
+        reader.read(70, 80)
+
+
+def test_shards_are_opened_when_they_are_read(dataset: Dataset) -> None:
+    for part in dataset.parts[1:]:
+        (part.folder / "frames" / "zarr.json").unlink()
+    reader = FrameReader(dataset)
+    source = FrameBatches(dataset, np.ones(dataset.episodes, bool), 16, 0, 0)
+    reader.read(0, dataset.parts[0].rows)
+    for read in (lambda: reader.read(0, dataset.rows), lambda: source.at(0)):
+        with pytest.raises(BadData, match="cannot be read"):
+            read()

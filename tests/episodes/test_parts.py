@@ -1,4 +1,6 @@
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,34 @@ def test_an_all_black_chunk_is_written_all_the_same(tmp_path: Path) -> None:
     write_part(tmp_path / "d.zarr", [episode])
     (part,) = Dataset.open(tmp_path / "d.zarr").parts
     assert (part.folder / "frames" / "c.0.0.0.0").exists()
+
+
+def test_a_part_is_synced_in_staging_and_appears_whole(tmp_path: Path) -> None:
+    path, synced, staged = tmp_path / "d.zarr", set[int](), set[int]()
+    collect(path, 2)
+
+    def noting_parts() -> None:
+        for folder in path.glob("part-*"):
+            assert (folder / manifest.NAME).exists(), f"{folder.name} exists before it is whole"
+            manifest.verify(folder, "part")
+
+    def fsync(descriptor: int, real: Callable[[int], None] = os.fsync) -> None:
+        noting_parts()
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    def rename(source: Path, target: Path, real: Callable[[Path, Path], None] = os.rename) -> None:
+        staged.update(entry.stat().st_ino for entry in [source, *source.rglob("*")])
+        assert staged <= synced, f"{source.name} is renamed before it is synced"
+        real(source, target)
+        noting_parts()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "rename", rename)
+        folder = write_part(path, [make_episode(k) for k in (2, 3)])
+    assert len(staged) == 15, "the part, its zarr.json and manifest; four arrays with two files each"
+    assert {entry.stat().st_ino for entry in [folder, *folder.rglob("*")]} == staged
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])

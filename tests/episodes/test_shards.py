@@ -1,53 +1,93 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
 import pytest
+import tensorstore
 import zarr
 import zstandard
 
 from wm.artifacts import durable
-from wm.episodes.shards import ArraySpec, Shard, ShardEncoder, array_files
+from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
 from wm.errors import BadData
 
 VALUES = np.random.default_rng(0).integers(0, 256, (150, 8, 8, 3), np.uint8)
 FORM = ArraySpec((150, 8, 8, 3), "uint8", 64)
 
 
+ALL_TYPES = [
+    VALUES,
+    VALUES[:64],
+    VALUES[:1],
+    np.zeros((130, 4), np.float32),
+    np.arange(70, dtype=np.int64),
+    np.arange(70, dtype=np.int32),
+    np.arange(5, dtype=np.float16),
+    np.array([True, False]),
+]
+
+
+def spec_of(values: np.ndarray) -> ArraySpec:
+    return ArraySpec(values.shape, values.dtype.name, 64)
+
+
+def write(folder: Path, values: np.ndarray) -> Path:
+    """The folder of an array `a` in a group."""
+    durable.write_folder(folder, group_files({}, {"a": (spec_of(values), values)}))
+    return folder / "a"
+
+
+def open_in_tensorstore(array: Path) -> Any:
+    """An array whose zarr.json exists. Like ours, it stores chunks of zeros too."""
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": str(array)},
+        "store_data_equal_to_fill_value": True,
+    }
+    return tensorstore.open(spec, open=True).result()
+
+
 @pytest.fixture
 def array(tmp_path: Path) -> Path:
-    durable.write_folder(tmp_path / "a", array_files(VALUES, 64))
-    return tmp_path / "a"
+    return write(tmp_path / "g", VALUES)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        VALUES,
-        VALUES[:64],
-        VALUES[:1],
-        np.zeros((130, 4), np.float32),
-        np.arange(70, dtype=np.int64),
-        np.arange(5, dtype=np.float16),
-        np.array([True, False]),
-    ],
-)
-def test_zarr_reads_what_we_write_and_so_do_we(tmp_path: Path, values: np.ndarray) -> None:
-    durable.write_folder(tmp_path / "a", array_files(values, 64))
-    stored = zarr.open_array(tmp_path / "a", mode="r", zarr_format=3)
+@pytest.mark.parametrize("values", ALL_TYPES)
+def test_zarr_python_and_tensorstore_read_what_we_write_and_so_do_we(tmp_path: Path, values: np.ndarray) -> None:
+    array = write(tmp_path / "g", values)
+    stored = zarr.open_array(array, mode="r", zarr_format=3)
     assert stored.dtype == values.dtype
     assert np.array_equal(stored[...], values)
-    assert np.array_equal(Shard(tmp_path / "a", ArraySpec(values.shape, values.dtype.name, 64)).all(), values)
+    assert np.array_equal(open_in_tensorstore(array).read().result(), values)
+    assert np.array_equal(Shard(array, spec_of(values)).all(), values)
 
 
-def test_rows_may_come_in_any_portions(array: Path) -> None:
-    encoder = ShardEncoder((8, 8, 3), "uint8", 64)
-    for start, stop in ((0, 1), (1, 64), (64, 64), (64, 150)):
-        encoder.add(VALUES[start:stop])
-        encoder.files()
-    assert encoder.files() == array_files(VALUES, 64)
+@pytest.mark.parametrize("values", ALL_TYPES)
+def test_we_read_what_tensorstore_writes(tmp_path: Path, values: np.ndarray) -> None:
+    array = write(tmp_path / "g", np.zeros_like(values))
+    next(array.glob("c*")).unlink()
+    open_in_tensorstore(array).write(values).result()
+    assert np.array_equal(Shard(array, spec_of(values)).all(), values)
+
+
+def test_we_read_the_spelling_of_metadata_that_earlier_versions_wrote(array: Path) -> None:
+    (array / METADATA).write_text(json.dumps(FORM.metadata, indent=1) + "\n")
+    assert np.array_equal(Shard(array, FORM).all(), VALUES)
+
+
+def test_the_same_arrays_give_the_same_bytes_whatever_the_order_of_the_attributes() -> None:
+    arrays = {"a": (FORM, VALUES)}
+    one = group_files({"x": {"b": 1, "a": 2}, "c": 3}, arrays)
+    assert one == group_files({"c": 3, "x": {"a": 2, "b": 1}}, arrays)
+
+
+def test_a_shard_opens_no_file_before_it_is_read(tmp_path: Path) -> None:
+    shard = Shard(tmp_path / "nothing", FORM)
+    with pytest.raises(BadData, match="cannot be read"):
+        shard.chunk(0)
 
 
 def test_chunks_are_the_rows_in_order(array: Path) -> None:
@@ -83,7 +123,14 @@ def test_other_metadata_is_refused_before_anything_is_decoded(array: Path, chang
     file = array / "zarr.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}, indent=1) + "\n")
     with pytest.raises(BadData, match="does not describe the array"):
-        Shard(array, FORM)
+        Shard(array, FORM).all()
+
+
+@pytest.mark.parametrize("text", ["", "[" * 4000, "{}" + " " * (1 << 20), "\xff", "[1" + "0" * 4000 + "]"])
+def test_metadata_that_are_no_short_json_are_refused(array: Path, text: str) -> None:
+    (array / METADATA).write_text(text, encoding="latin-1")
+    with pytest.raises(BadData, match="does not describe the array"):
+        Shard(array, FORM).all()
 
 
 def with_chunk(array: Path, frame: bytes, offset: int = 0) -> None:
@@ -92,7 +139,7 @@ def with_chunk(array: Path, frame: bytes, offset: int = 0) -> None:
     index = struct.pack("<QQ", offset, len(chunk))
     index += struct.pack("<I", google_crc32c.value(index))
     (array / "c.0").write_bytes(chunk + index)
-    (array / "zarr.json").write_bytes(ArraySpec((64,), "uint8", 64).metadata)
+    (array / "zarr.json").write_text(json.dumps(ArraySpec((64,), "uint8", 64).metadata))
 
 
 def test_a_decompression_bomb_is_refused_by_the_size_it_declares(array: Path) -> None:
@@ -107,4 +154,4 @@ def test_a_decompression_bomb_is_refused_by_the_size_it_declares(array: Path) ->
 def test_an_index_that_points_elsewhere_is_refused(array: Path) -> None:
     with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)), offset=1 << 40)
     with pytest.raises(BadData, match="index that does not fit"):
-        Shard(array, ArraySpec((64,), "uint8", 64))
+        Shard(array, ArraySpec((64,), "uint8", 64)).all()

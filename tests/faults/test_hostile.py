@@ -109,7 +109,7 @@ def huge_table(part: Path) -> None:
     file.write_bytes(durable.canonical_json(group))
     rows = forms(RECIPE, 2**39)
     for name, form in rows.items():
-        (part / name / "zarr.json").write_bytes(form.metadata)
+        (part / name / "zarr.json").write_text(json.dumps(form.metadata))
 
 
 def frame_bomb(part: Path) -> None:

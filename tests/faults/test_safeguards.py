@@ -1,5 +1,6 @@
 """Each safeguard against a leak is removed once; its test, green in the suite, must then fail."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import zarr
 
+from tests.episodes import test_parts as part_tests
 from tests.episodes import test_replay as replay_tests
 from tests.models import test_dreamer as dreamer_tests
+from wm.artifacts import durable
+from wm.episodes import parts
+from wm.episodes.parts import PartBuilder
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
 from wm.models.dreamer.rssm import Rssm
@@ -88,9 +94,44 @@ def without_removing_newer_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplayWriter, "restore", lambda self, next_piece, envs: plain(self, 1 << 20, envs))
 
 
+def without_staging(patch: pytest.MonkeyPatch) -> None:
+    def commit(self: PartBuilder, allow: Any = None) -> Path:
+        folder = self.root / parts.part_name(self.first, self.last)
+        durable.write_folder(folder, self.files())
+        return folder
+
+    patch.setattr(PartBuilder, "commit", commit)
+
+
+def without_syncing_files(patch: pytest.MonkeyPatch) -> None:
+    def write_folder(folder: Path, files: dict[str, bytes]) -> None:
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+
+    patch.setattr(durable, "write_folder", write_folder)
+
+
+def without_renaming(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(durable, "publish", lambda staged, final: shutil.copytree(staged, final))
+
+
+def without_empty_chunks(patch: pytest.MonkeyPatch) -> None:
+    plain = zarr.Group.create_array
+
+    def create_array(self: zarr.Group, *arguments: Any, **named: Any) -> Any:
+        return plain(self, *arguments, **named | {"config": {"write_empty_chunks": False}})
+
+    patch.setattr(zarr.Group, "create_array", create_array)
+
+
 @pytest.mark.parametrize(
     ("remove", "test"),
     [
+        (without_staging, part_tests.test_a_part_is_synced_in_staging_and_appears_whole),
+        (without_syncing_files, part_tests.test_a_part_is_synced_in_staging_and_appears_whole),
+        (without_renaming, part_tests.test_a_part_is_synced_in_staging_and_appears_whole),
+        (without_empty_chunks, part_tests.test_an_all_black_chunk_is_written_all_the_same),
         (without_inference_mode, dreamer_tests.test_acting_builds_no_graph),
         (without_inference_mode, dreamer_tests.test_an_acted_state_cannot_be_trained_on_by_mistake),
         (with_a_cached_state, dreamer_tests.test_the_model_keeps_nothing_between_calls),

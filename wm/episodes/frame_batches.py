@@ -132,26 +132,33 @@ def _chunks(dataset: Dataset) -> list[_Chunk]:
 
 
 class FrameReader:
-    """Sequential and random access to rows, holding one decoded chunk at a time."""
+    """Sequential and random access to rows, with one decoded chunk in memory."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.rows = dataset.rows
         self._shards = [dataset.shard(part, "frames") for part in dataset.parts]
         self._starts = np.cumsum([0] + [part.rows for part in dataset.parts])
-        self._last: tuple[tuple[int, int], NDArray[np.uint8]] | None = None
+        # One buffer for the reader's life: new memory costs page faults, 192 for each chunk of 64 x 64 RGB. Random
+        # batches of 32 windows of 50 frames into one array came 4 times as fast on Pong, 1.9 times on CarRacing.
+        self._chunk = np.empty((CHUNK_ROWS, *dataset.frame_shape), np.uint8)
+        self._decoded: tuple[int, int] | None = None  # which chunk of which shard the buffer has
 
-    def read(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Rows start..stop-1 as (n, H, W, C)."""
-        pieces = []
-        while start < stop:
-            shard = int(np.searchsorted(self._starts, start, side="right")) - 1
-            number, skip = divmod(start - int(self._starts[shard]), CHUNK_ROWS)
-            if self._last is None or self._last[0] != (shard, number):
-                self._last = ((shard, number), self._shards[shard].chunk(number))
-            piece = self._last[1][skip : skip + stop - start]
-            pieces.append(piece)
-            start += len(piece)
-        return np.concatenate(pieces)
+    def read(self, start: int, stop: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Rows start..stop-1 as (n, H, W, C), in `out` if that is given, else in memory of their own."""
+        frames = np.empty((stop - start, *self._chunk.shape[1:]), np.uint8) if out is None else out
+        filled = 0
+        while filled < len(frames):
+            row = start + filled
+            shard = int(np.searchsorted(self._starts, row, side="right")) - 1
+            number, skip = divmod(row - int(self._starts[shard]), CHUNK_ROWS)
+            rows = min(len(frames) - filled, CHUNK_ROWS - skip, int(self._starts[shard + 1]) - row)
+            if self._decoded != (shard, number):
+                self._decoded = None  # in case of an error, the buffer has rows of both
+                self._shards[shard].decode_into(number, self._chunk)
+                self._decoded = (shard, number)
+            frames[filled : filled + rows] = self._chunk[skip : skip + rows]
+            filled += rows
+        return frames
 
 
 def evenly_spaced_rows(dataset: Dataset, episodes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
@@ -164,9 +171,12 @@ def evenly_spaced_frames(
     datasets: Sequence[Dataset], masks: list[NDArray[np.bool_]], sizes: list[int], count: int
 ) -> NDArray[np.uint8]:
     """Up to `count` frames, evenly from the masked episodes of each dataset, in proportion to its part of a batch."""
-    frames = []
+    samples = []
     for dataset, mask, size in zip(datasets, masks, sizes, strict=True):
         reader = FrameReader(dataset)
         rows = evenly_spaced_rows(dataset, mask, count * size // sum(sizes))
-        frames += [reader.read(int(row), int(row) + 1) for row in rows]
-    return np.concatenate(frames)
+        frames = np.empty((len(rows), *dataset.frame_shape), np.uint8)
+        for number, row in enumerate(rows):
+            reader.read(int(row), int(row) + 1, out=frames[number : number + 1])
+        samples.append(frames)
+    return np.concatenate(samples)

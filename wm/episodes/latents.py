@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
-from wm.episodes.parts import group_metadata
-from wm.episodes.shards import METADATA, ArraySpec, Shard, array_files
+from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
 from wm.errors import BadData, RecipeMismatch
 
 ARRAYS = "latents.zarr"
@@ -52,11 +51,10 @@ class Latents:
             "latent": latent,
             "episodes": len(self.ends),
         }
-        found = {METADATA: group_metadata(attributes)}
-        for name, form in _forms(attributes).items():
-            values = getattr(self, name).astype(form.dtype)
-            found |= {f"{name}/{file}": data for file, data in array_files(values, form.chunk_rows).items()}
-        return found
+        forms = _forms(attributes)
+        return group_files(
+            attributes, {name: (form, getattr(self, name).astype(form.dtype)) for name, form in forms.items()}
+        )
 
     def save(self, folder: Path) -> None:
         """Write the files below `folder`; what a killed process left there is removed."""

@@ -164,7 +164,7 @@ class ReplayWriter:
         for env_index in range(self.buffer.num_envs):
             for piece in self._pieces(env_index, builder.last):
                 envs[piece.index] = env_index
-                builder.add(piece)
+                builder.add(piece.pack())
         if not envs:
             return
         rows = int(self.pending.sum())

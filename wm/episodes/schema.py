@@ -44,25 +44,56 @@ class Episode:
 
     def pack(self) -> "PackedEpisode":
         """The same with compressed frames: what travels between processes stays small."""
-        shape = self.frames.shape
-        packed = zstandard.ZstdCompressor(level=1).compress(self.frames.data)
-        return PackedEpisode(self, packed, shape)
+        return PackedEpisode(
+            index=self.index,
+            seed=self.seed,
+            packed=zstandard.ZstdCompressor(level=1).compress(self.frames.data),
+            shape=self.frames.shape,
+            actions=self.actions,
+            rewards=self.rewards,
+            labels=self.labels,
+            terminated=self.terminated,
+            truncated=self.truncated,
+        )
 
 
+@dataclass(frozen=True)
 class PackedEpisode:
-    """An episode whose frames are held as zstd bytes (Pong: 11 MB -> 31 kB)."""
+    """An episode whose frames, (T + 1, H, W, C) = `shape`, are the zstd bytes `packed` (Pong: 11 MB -> 31 kB)."""
 
-    def __init__(self, episode: Episode, packed: bytes, shape: tuple[int, ...]) -> None:
-        self.index, self.seed, self.rows = episode.index, episode.seed, episode.rows
-        self._rest = (episode.actions, episode.rewards, episode.labels, episode.terminated, episode.truncated)
-        self._packed, self._shape = packed, shape
+    index: int
+    seed: int
+    packed: bytes
+    shape: tuple[int, ...]
+    actions: NDArray[Any]
+    rewards: NDArray[np.float32]
+    labels: NDArray[np.float32]
+    terminated: bool
+    truncated: bool
+
+    @property
+    def rows(self) -> int:
+        """T + 1."""
+        return self.shape[0]
+
+    def decode_into(self, frames: NDArray[np.uint8]) -> None:
+        """Decode the frames into an array of their shape."""
+        zstandard.ZstdDecompressor().stream_reader(self.packed).readinto(frames.data)
 
     def unpack(self) -> Episode:
         """The episode again, with frames of its own."""
-        frames = np.empty(self._shape, np.uint8)
-        zstandard.ZstdDecompressor().stream_reader(self._packed).readinto(frames.data)
-        actions, rewards, labels, terminated, truncated = self._rest
-        return Episode(self.index, self.seed, frames, actions, rewards, labels, terminated, truncated)
+        frames = np.empty(self.shape, np.uint8)
+        self.decode_into(frames)
+        return Episode(
+            index=self.index,
+            seed=self.seed,
+            frames=frames,
+            actions=self.actions,
+            rewards=self.rewards,
+            labels=self.labels,
+            terminated=self.terminated,
+            truncated=self.truncated,
+        )
 
 
 def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:

@@ -38,7 +38,7 @@ def estimate_size(recipe: dict[str, Any], sample: Sequence[PackedEpisode], episo
     builder = PartBuilder(Path(), recipe, sample[0].index)
     for episode in sample:
         # The sample may have gaps, where episodes are collected again that were lost.
-        builder.add(replace(episode.unpack(), index=builder.last))
+        builder.add(replace(episode, index=builder.last))
     files = builder.files()
     columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))
     metadata = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK

@@ -50,7 +50,7 @@ class Writer:
             return PartBuilder(self.path, self.recipe, first)
         builder = PartBuilder(self.path, self.recipe, ending[0].first)
         for episode in self.dataset.episodes_of(ending[0]):
-            builder.add(episode)
+            builder.add(episode.pack())
         return builder
 
     def _remove_shorter(self, first: int, last: int) -> None:
@@ -62,7 +62,7 @@ class Writer:
         """Take the next episode. Returns the folder of a part if that was its last one."""
         if episode.index != self.next:
             raise ValueError(f"episode {episode.index} is not the next one, {self.next}")
-        self._pending.add(episode.unpack())
+        self._pending.add(episode)
         self.next += 1
         gap_filled = bool(self._lost) and self.next == self._lost[0][1]
         if not gap_filled and not part_is_full(self._pending.first, self.next, self._pending.rows):
