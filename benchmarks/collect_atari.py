@@ -31,7 +31,7 @@ def main() -> None:
             ours, reference, ratio = rates(collector, bare, seconds=2.0)
             report(f"collect_{name.lower()}", ours, reference, 0.75, "steps/s", ratio)
             report(
-                f"write_share_{name.lower()}", round(collector.share, 4), 1.0, 0.05, "of the time", lower_is_better=True
+                f"write_share_{name.lower()}", round(collector.share, 4), 1.0, 0.04, "of the time", lower_is_better=True
             )
 
 

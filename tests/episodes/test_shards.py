@@ -36,7 +36,7 @@ def spec_of(values: np.ndarray) -> ArraySpec:
 
 def write(folder: Path, values: np.ndarray) -> Path:
     """The folder of an array `a` in a group."""
-    durable.write_folder(folder, group_files({}, {"a": (spec_of(values), values)}))
+    durable.write_folder(folder, group_files({}, {"a": (spec_of(values), [values])}))
     return folder / "a"
 
 
@@ -79,9 +79,14 @@ def test_we_read_the_spelling_of_metadata_that_earlier_versions_wrote(array: Pat
 
 
 def test_the_same_arrays_give_the_same_bytes_whatever_the_order_of_the_attributes() -> None:
-    arrays = {"a": (FORM, VALUES)}
+    arrays = {"a": (FORM, [VALUES])}
     one = group_files({"x": {"b": 1, "a": 2}, "c": 3}, arrays)
     assert one == group_files({"c": 3, "x": {"a": 2, "b": 1}}, arrays)
+
+
+def test_rows_may_come_in_any_pieces(array: Path) -> None:
+    pieces = [VALUES[start:stop] for start, stop in ((0, 1), (1, 64), (64, 64), (64, 150))]
+    assert group_files({}, {"a": (FORM, pieces)}) == group_files({}, {"a": (FORM, [VALUES])})
 
 
 def test_a_shard_opens_no_file_before_it_is_read(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Latents:
         }
         forms = _forms(attributes)
         return group_files(
-            attributes, {name: (form, getattr(self, name).astype(form.dtype)) for name, form in forms.items()}
+            attributes, {name: (form, [getattr(self, name).astype(form.dtype)]) for name, form in forms.items()}
         )
 
     def save(self, folder: Path) -> None:

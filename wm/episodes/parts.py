@@ -1,7 +1,7 @@
 """Writing a part: a Zarr v3 group of whole episodes, staged, fsynced, renamed, never changed."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import FORMAT, TABLE_COLUMNS, PackedEpisode, forms, frame_shape, part_name
+from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, PackedEpisode, forms, frame_shape, part_name
 from wm.episodes.shards import group_files
 from wm.errors import BadData
 
 KIND = "part"
 ROOT_KIND = "episodes"
 STAGING = ".staging"
+# Frames that are decoded at once on their way into a part: 25 MB of 64 x 64 RGB, where a whole part has 110 MB. The
+# memory is used again and again: new memory costs page faults, a tenth of the time that writing takes.
+BLOCK_ROWS = 32 * CHUNK_ROWS
 
 
 def root_files(recipe: dict[str, Any]) -> dict[str, bytes]:
@@ -64,20 +67,33 @@ class PartBuilder:
 
     def files(self) -> dict[str, bytes]:
         """Everything the part's folder holds, by relative name."""
-        arrays = {name: (form, self._column(name)) for name, form in forms(self.recipe, self.rows).items()}
+        arrays = {name: (form, self._pieces(name)) for name, form in forms(self.recipe, self.rows).items()}
         attributes = {"format": FORMAT, "kind": KIND, "recipe": self.recipe, "episodes": self._table}
         files = group_files(attributes, arrays)
         body = {"kind": KIND, "format": FORMAT, "name": part_name(self.first, self.last)}
         return files | {manifest.NAME: manifest.of(body, files)}
 
-    def _column(self, name: str) -> NDArray[Any]:
-        """A column of all rows. Frames are decoded here, once: 110 MB for a part of 64 x 64 RGB."""
-        if name != "frames":
-            return np.concatenate([getattr(episode, name) for episode in self._episodes])
-        frames = np.empty((self.rows, *frame_shape(self.recipe)), np.uint8)
-        for episode, end in zip(self._episodes, self._table["ends"], strict=True):
-            episode.decode_into(frames[end - episode.rows : end])
-        return frames
+    def _pieces(self, name: str) -> Iterator[NDArray[Any]]:
+        """The rows of a column: frames in blocks of whole chunks, the others at once."""
+        if name == "frames":
+            return self._frame_blocks()
+        return iter([np.concatenate([getattr(episode, name) for episode in self._episodes])])
+
+    def _frame_blocks(self) -> Iterator[NDArray[np.uint8]]:
+        """All frames in blocks of `BLOCK_ROWS` rows. The next block overwrites the one before."""
+        block = np.empty((min(BLOCK_ROWS, self.rows), *frame_shape(self.recipe)), np.uint8)
+        filled = 0
+        for episode in self._episodes:
+            reader, start = episode.open_frames(), 0
+            while start < episode.rows:
+                rows = min(episode.rows - start, len(block) - filled)
+                reader.readinto(block[filled : filled + rows].data)
+                start, filled = start + rows, filled + rows
+                if filled == len(block):
+                    yield block
+                    filled = 0
+        if filled:
+            yield block[:filled]
 
     def commit(self, allow: Callable[[int], None] | None = None) -> Path:
         """Make the part exist. Returns its folder. `allow` is told the bytes it takes and may raise.

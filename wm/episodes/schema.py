@@ -76,14 +76,14 @@ class PackedEpisode:
         """T + 1."""
         return self.shape[0]
 
-    def decode_into(self, frames: NDArray[np.uint8]) -> None:
-        """Decode the frames into an array of their shape."""
-        zstandard.ZstdDecompressor().stream_reader(self.packed).readinto(frames.data)
+    def open_frames(self) -> zstandard.ZstdDecompressionReader:
+        """A stream of the frames' bytes. A `readinto` fills its buffer while there are bytes left."""
+        return zstandard.ZstdDecompressor().stream_reader(self.packed)
 
     def unpack(self) -> Episode:
         """The episode again, with frames of its own."""
         frames = np.empty(self.shape, np.uint8)
-        self.decode_into(frames)
+        self.open_frames().readinto(frames.data)
         return Episode(
             index=self.index,
             seed=self.seed,

@@ -10,7 +10,7 @@ on every call; going straight to the chunk is twenty times faster (benchmarks/ch
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -88,8 +88,10 @@ class ArraySpec:
         }
 
 
-def group_files(attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec, NDArray[Any]]]) -> dict[str, bytes]:
-    """The files of a Zarr group with these arrays, by relative name.
+def group_files(
+    attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec, Iterable[NDArray[Any]]]]
+) -> dict[str, bytes]:
+    """The files of a Zarr group, by relative name. An array is given as its spec and its rows in pieces.
 
     zarr-python writes them into memory. So the size of a part is known before the disk is touched, and every system
     call of a commit is ours: zarr-python syncs nothing, and a test makes each of our calls fail
@@ -104,7 +106,7 @@ def group_files(attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec
     files: dict[str, Buffer] = {}
     # Sorted keys: a recipe read from a manifest must give the bytes that the recipe before it gave.
     group = zarr.create_group(MemoryStore(files), attributes=json.loads(durable.canonical_json(attributes)))
-    for name, (spec, values) in arrays.items():
+    for name, (spec, pieces) in arrays.items():
         array = group.create_array(
             name,
             shape=spec.shape,
@@ -118,7 +120,12 @@ def group_files(attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec
             # A chunk that is not written reads as zeros. The comparison would also take three times the encoding.
             config={"write_empty_chunks": True},
         )
-        array[...] = values
+        rows = 0
+        for piece in pieces:
+            # All chunks of a piece in one batch, without a limit to wait for: a tenth faster than the defaults.
+            with zarr.config.set({"codec_pipeline.batch_size": len(piece), "async.concurrency": None}):
+                array[rows : rows + len(piece)] = piece
+            rows += len(piece)
     return {name: data.to_bytes() for name, data in files.items()}
 
 
