@@ -9,7 +9,7 @@ from typing import Any
 from wm.artifacts import durable
 from wm.episodes.committed_parts import committed_parts, gaps
 from wm.episodes.dataset import Dataset
-from wm.episodes.parts import STAGING, PartBuilder, root_files
+from wm.episodes.parts import STAGING, PartBuilder, frame_block, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
 from wm.errors import DiskProblem
 
@@ -31,6 +31,7 @@ class Writer:
 
     def __init__(self, path: Path, recipe: dict[str, Any], allow: Callable[[int], None] | None = None) -> None:
         self.path, self.recipe, self._allow = path, recipe, allow
+        self._block = frame_block(recipe)
         shutil.rmtree(path / STAGING, ignore_errors=True)
         durable.sweep(path)
         parts = committed_parts(path)
@@ -47,8 +48,8 @@ class Writer:
         self._written = first
         ending = [part for part in self.dataset.parts if part.last == first]
         if not ending or part_is_full(ending[0].first, first, ending[0].rows):
-            return PartBuilder(self.path, self.recipe, first)
-        builder = PartBuilder(self.path, self.recipe, ending[0].first)
+            return PartBuilder(self.path, self.recipe, first, self._block)
+        builder = PartBuilder(self.path, self.recipe, ending[0].first, self._block)
         for episode in self.dataset.episodes_of(ending[0]):
             builder.add(episode.pack())
         return builder
