@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import SLUG
 from tests.stages.conftest import Output
+from wm.telemetry.trend import judge
 
 
 def test_every_training_has_a_verdict_and_a_plot(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +29,11 @@ def test_the_text_fits_80_columns(chain: Path, output: Output, monkeypatch: pyte
 
 def test_a_folder_without_a_training_is_one_sentence(tmp_path: Path, output: Output) -> None:
     assert "has no metrics.jsonl" in output("memory", str(tmp_path), code=66)
+
+
+def test_the_reason_of_a_flat_verdict_agrees_with_it() -> None:
+    slow = judge([{"step": k, "rss_anon_mb": 100 + 0.004 * k} for k in range(100)])  # 4 kB a step, 0.3 MB in all
+    assert (slow.word, "0.3 MB in all; a rise is more than 8.4 MB" in slow.reason) == ("flat", True)
+    noisy = judge([{"step": k, "rss_anon_mb": 100 + 0.1 * k + 300 * (k % 2)} for k in range(100)])
+    assert noisy.word == "flat"
+    assert "in all; a rise" in noisy.reason or "the interval reaches below" in noisy.reason

@@ -118,8 +118,9 @@ def judge(lines: Lines) -> Verdict:
         return Verdict("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
     if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > 0.8 * anonymous.drift:
         return Verdict("filling a buffer", f"{_slope(anonymous)}, as much as buffers grow; {summary}.")
-    limits = f"under {1000 * MIN_SLOPE:g} kB a step or {MIN_DRIFT:g} MB"
-    return Verdict("flat", f"{summary}, {trend.drift:.1f} MB in all; {limits}.")
+    if trend.drift > MIN_DRIFT:
+        return Verdict("flat", f"{summary}; the interval reaches below {1000 * MIN_SLOPE:g} kB a step.")
+    return Verdict("flat", f"{summary}, {trend.drift:.1f} MB in all; a rise is more than {MIN_DRIFT:g} MB.")
 
 
 def _judge_device(lines: Lines) -> Verdict | None:
@@ -141,4 +142,4 @@ def _judge_device(lines: Lines) -> Verdict | None:
 
 
 def _slope(trend: Trend) -> str:
-    return f"{1000 * trend.slope:+.3f} kB a step ({1000 * trend.low:+.3f} to {1000 * trend.high:+.3f})"
+    return f"{1000 * trend.slope:+.1f} kB a step ({1000 * trend.low:+.1f} to {1000 * trend.high:+.1f})"
