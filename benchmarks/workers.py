@@ -7,13 +7,14 @@ from benchmarks.measure import report
 from stages.session import Session
 from wm.envs.registry import EnvConfig
 from wm.rollouts.collection import describe, play_episode
+from wm.rollouts.workers import open_workers
 
 EPISODES = 24
 
 
 def speed(env: str, workers: int) -> float:
     collection, _ = describe(EnvConfig(env), "random", seed=0, max_steps=0)
-    with Session(env, workers=workers).open_workers() as pool:
+    with open_workers(Session(env, workers=workers).runtime) as pool:
         list(pool.map(play_episode, [(collection, index) for index in range(2 * workers)]))
         began = time.perf_counter()
         rows = sum(episode.rows for _, episode in pool.map(play_episode, [(collection, k) for k in range(EPISODES)]))

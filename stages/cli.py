@@ -14,7 +14,7 @@ from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import COMMANDS, CurriculumSettings
 from wm.settings.base import suggestion
-from wm.settings.sources import DEFAULT, FLAG, Given, Tables, curriculum_tables, given_settings, to_json, to_toml
+from wm.settings.sources import DEFAULT, FLAG, Sourced, Tables, curriculum_tables, sourced_settings, to_json, to_toml
 from wm.units import parse_size
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
     flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
     settings, origin = sources.resolve(name, group, session.env, flags)
     if options["print_config"]:
-        tables: Tables = {(): _common_values(context, session), (name,): given_settings(settings, origin)}
+        tables: Tables = {(): _common_values(context, session), (name,): sourced_settings(settings, origin)}
         if isinstance(settings, CurriculumSettings):
             tables |= curriculum_tables(settings, sources)
         _print(to_json(tables) if options["as_json"] else to_toml(tables))
@@ -252,7 +252,7 @@ def _bytes(text: str | None) -> int | None:
     return None if text is None else parse_size(text)
 
 
-def _common_values(context: click.Context, session: "Session") -> dict[str, Given]:
+def _common_values(context: click.Context, session: "Session") -> dict[str, Sourced]:
     """The options besides settings that can change what a command does, and where each came from."""
     values = {
         "env": session.env,
@@ -267,13 +267,13 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Give
         "memory_limit": session.memory_limit,
     }
     sources = {ParameterSource.COMMANDLINE: FLAG, ParameterSource.DEFAULT_MAP: str(context.params["config"])}
-    given = {}
+    sourced = {}
     for option in context.command.params:
         if option.name in values:
             source = context.get_parameter_source(option.name)
             variable = str(option.envvar) if source is ParameterSource.ENVIRONMENT else DEFAULT
-            given[option.name] = Given(values[option.name], sources.get(source, variable) if source else DEFAULT)
-    return given
+            sourced[option.name] = Sourced(values[option.name], sources.get(source, variable) if source else DEFAULT)
+    return sourced
 
 
 def _fail(message: str, code: int) -> int:

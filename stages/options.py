@@ -118,11 +118,11 @@ def _read_common(context: click.Context, option: click.Parameter, path: Path | N
     """Take common options from what stands above the tables of a --config file."""
     if path is not None:
         names = [name for name, each in SHARED.items() if not each.is_flag and name not in ("config", "set")]
-        given = {name: value for name, value in read_tables(path).items() if not isinstance(value, dict)}
-        for name in given:
+        values = {name: value for name, value in read_tables(path).items() if not isinstance(value, dict)}
+        for name in values:
             if name.replace("-", "_") not in names:
                 raise UsageProblem(f"{path} has {name!r} above its tables; {suggestion(name, names)}")
-        context.default_map = {name.replace("-", "_"): value for name, value in given.items()}
+        context.default_map = {name.replace("-", "_"): value for name, value in values.items()}
     return path
 
 

@@ -18,7 +18,6 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import UsageProblem
-from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import WORKER_TIMEOUT, Runtime
 
 if TYPE_CHECKING:
@@ -77,10 +76,6 @@ class Session:
         """The same for another environment."""
         return replace(self, env=env, data=(), run=None, name=None)
 
-    def command(self, verb: str) -> str:
-        """The command line that makes something for this environment."""
-        return f"wm {verb} --env {shlex.quote(self.env)}"
-
     def budget(self, target: Path) -> DiskBudget:
         """The disk budget at `target`."""
         return DiskBudget(target, self.disk_limit)
@@ -104,10 +99,6 @@ class Session:
             memory_limit=self.memory_limit,
             memory_snapshots=self.snapshot,
         )
-
-    def open_workers(self) -> Workers:
-        """The processes that play; they stop when a signal arrives."""
-        return open_workers(self.runtime)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True

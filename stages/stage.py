@@ -1,7 +1,7 @@
 """What every stage is: a plan, a result, and the life of its artifact, written once.
 
 A stage opens its inputs, says which artifact it makes (`Session.make_run`), and hands `run_stage` the work that fills
-the artifact's folder. Whether the artifact is up to date, comes back from the archive, or is made or resumed is decided
+the artifact's folder. Whether the artifact is up to date, restored from the archive, resumed or created is decided
 here, and nowhere else.
 """
 
@@ -120,13 +120,13 @@ def run_stage(
     """
     if (current := run.current()) is not None:
         return _result(stage, current, summary, UP_TO_DATE)
-    began = time.monotonic()
+    started = time.monotonic()
     session.budget(run.folder).require(need[0], 0, need[1])
     with run.build(session.keep_current, session.runtime.log) as builder:
         if builder.restored is not None:
             return _result(stage, builder.restored, summary, RESTORED)
         metrics = work(builder)
-        artifact = builder.publish(metrics, session.provenance(began, env))
+        artifact = builder.publish(metrics, session.provenance(started, env))
     return _result(stage, artifact, summary, RESUMED if builder.resumed else CREATED)
 
 
@@ -136,13 +136,3 @@ def _result(stage: str, artifact: Artifact, summary: Callable[[Artifact], str], 
     return Result(
         stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary(artifact), seconds, pictures
     )
-
-
-def up_to_date(stage: str, artifact: Artifact, summary: str, status: str = UP_TO_DATE) -> Result:
-    """The result of a stage that had nothing to do."""
-    return _result(stage, artifact, lambda _: summary, status)
-
-
-def made(stage: str, builder: Builder, artifact: Artifact, summary: str) -> Result:
-    """The result of a stage that did something."""
-    return up_to_date(stage, artifact, summary, RESUMED if builder.resumed else CREATED)

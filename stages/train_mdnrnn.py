@@ -104,7 +104,7 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     folder = session.run_path / "vae"
     if settings.init_from and not folder.exists():
         folder = Path(settings.init_from) / "vae"
-    vae = load_vae(folder, session.command("train-vae"))
+    vae = load_vae(folder, session.workspace.command("train-vae"))
     datasets = open_datasets(session.data_paths)
     episodes = int(vae.artifact.metrics["episodes"])
     if episodes < datasets[0].upto:

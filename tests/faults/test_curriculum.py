@@ -1,4 +1,4 @@
-"""A curriculum killed again and again ends as one that was left alone."""
+"""A curriculum that is killed repeatedly ends as an uninterrupted one."""
 
 import hashlib
 import json
@@ -12,52 +12,52 @@ import pytest
 from tests.conftest import SLUG, SMALLEST, TINY, command, environment, run, small_config
 
 KILLS = 20
-TIMES = {"training_wall_seconds"}  # in a score, what depends on the clock
+TIMES = {"training_wall_seconds"}  # the keys of a score that depend on the clock
 
 
-def made(folder: Path, slug: str) -> dict[str, str]:
+def digests(folder: Path, slug: str) -> dict[str, str]:
     """Fingerprints of all artifacts, and digests of episodes, latents, weights and scores."""
-    found = {}
+    values = {}
     for path in sorted((folder / "runs" / slug).rglob("*")):
         name = str(path.relative_to(folder))
         if "archive" in path.parts:
             continue
         if path.name == "manifest.json":
-            found[name] = json.loads(path.read_text())["fingerprint"]
+            values[name] = json.loads(path.read_text())["fingerprint"]
         elif path.name == "score.json":
             score = json.loads(path.read_text())
-            found[name] = json.dumps({key: value for key, value in score.items() if key not in TIMES})
+            values[name] = json.dumps({key: value for key, value in score.items() if key not in TIMES})
         elif path.suffix == ".safetensors" or path.name in ("model.json", "fidelity.json") or "latents.zarr" in name:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            values[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     for path in sorted((folder / "data" / f"{slug}.zarr").rglob("*")):
-        if path.is_file() and path.name not in ("provenance.jsonl", ".index.json"):  # who made it; a cache
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+        if path.is_file() and path.name not in ("provenance.jsonl", ".index.json"):  # provenance and a cache
+            values[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return values
 
 
 def kill_and_compare(folder: Path, slug: str, *words: str) -> None:
-    """What is killed `KILLS` times ends as what is left alone."""
-    alone, killed = folder / "alone", folder / "killed"
-    alone.mkdir()
+    """A command that is killed `KILLS` times ends as an uninterrupted one."""
+    reference, killed = folder / "reference", folder / "killed"
+    reference.mkdir()
     killed.mkdir()
-    began = time.monotonic()
-    run(alone, *words)
-    whole = time.monotonic() - began
-    moments, deaths = random.Random(0), 0
+    started = time.monotonic()
+    run(reference, *words)
+    seconds = time.monotonic() - started
+    times, deaths = random.Random(0), 0
     for _ in range(KILLS):
         process = subprocess.Popen(
             command(*words), cwd=killed, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         try:
-            process.wait(moments.uniform(1.0, min(whole / 3, 20.0)))
+            process.wait(times.uniform(1.0, min(seconds / 3, 20.0)))
         except subprocess.TimeoutExpired:
             process.kill()
             deaths += 1
         process.wait()
     run(killed, *words)
-    assert deaths >= KILLS // 2, "the curriculum was over before it could be killed"
-    assert made(killed, slug) == made(alone, slug)
+    assert deaths >= KILLS // 2, "the curriculum ended before it could be killed"
+    assert digests(killed, slug) == digests(reference, slug)
     assert not list((killed / "runs").rglob("*.partial"))
 
 

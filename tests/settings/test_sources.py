@@ -7,7 +7,7 @@ from wm.errors import UsageProblem
 from wm.settings import COMMANDS, CollectSettings, CurriculumSettings, VaeSettings
 from wm.settings.sources import (
     Assignment,
-    Given,
+    Sourced,
     Sources,
     check_variables,
     curriculum_tables,
@@ -76,8 +76,8 @@ def test_variables_that_something_reads_are_known() -> None:
 
 def test_tables_are_toml_with_the_source_as_a_comment() -> None:
     tables = {
-        (): {"seed": Given(3, "WM_SEED"), "name": Given(None, "default")},
-        ("train-vae", "tests.tiny:Tiny-v0"): {"clip": Given(1e-05, "--set"), "init_from": Given(None, "default")},
+        (): {"seed": Sourced(3, "WM_SEED"), "name": Sourced(None, "default")},
+        ("train-vae", "tests.tiny:Tiny-v0"): {"clip": Sourced(1e-05, "--set"), "init_from": Sourced(None, "default")},
     }
     text = to_toml(tables)
     assert tomllib.loads(text) == {"seed": 3, "train-vae": {"tests.tiny:Tiny-v0": {"clip": 1e-05, "init_from": "none"}}}
@@ -91,8 +91,8 @@ def test_the_tables_of_a_curriculum_hold_what_differs_by_environment_and_round(t
     )
     tables = curriculum_tables(CurriculumSettings(envs="Pong,Acrobot"), Sources(config=tmp_path / "c.toml"))
     source = str(tmp_path / "c.toml")
-    assert tables["collect",]["size"] == Given(32, source)
-    assert tables["collect", "Pong"] == {"gray": Given(True, source)}
-    assert tables["collect", "Pong", "later"] == {"episodes": Given(7, source)}
+    assert tables["collect",]["size"] == Sourced(32, source)
+    assert tables["collect", "Pong"] == {"gray": Sourced(True, source)}
+    assert tables["collect", "Pong", "later"] == {"episodes": Sourced(7, source)}
     assert ("collect", "Acrobot") not in tables
     assert ("train-dreamer",) not in tables

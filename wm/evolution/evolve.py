@@ -73,7 +73,7 @@ class Evolution:
                 self._evolve_generation(search)
                 mean = float(np.mean(self.history.lines[-1]["returns"]))
                 best = "none yet" if self.history.best is None else f"{self.history.best_score:.1f}"
-                progress.update(search.generation, mean=f"{mean:.1f}", validated=best)
+                progress.update(search.generation, best_validation=best, mean=f"{mean:.1f}")
         self._metrics.close()
 
     def _evolve_generation(self, search: Search) -> None:

@@ -72,5 +72,5 @@ class CurriculumSettings(Settings):
             "--max-hours": self.max_hours > 0,
         }
         if self.agent == "dreamer" and any(vmc_only.values()):
-            given = next(name for name, wrong in vmc_only.items() if wrong)
-            raise UsageProblem(f"{given} is for V, M and C; a Dreamer has --max-env-steps. Leave one of them out.")
+            option = next(name for name, wrong in vmc_only.items() if wrong)
+            raise UsageProblem(f"{option} is for V, M and C; a Dreamer has --max-env-steps. Leave one of them out.")

@@ -96,8 +96,8 @@ class Sources:
         values: dict[str, Any] = {}
         origin = {item.name: DEFAULT for item in dataclasses.fields(group)}
 
-        def take(given: Mapping[str, Any], source: str) -> None:
-            for name, value in given.items():
+        def take(values_of_source: Mapping[str, Any], source: str) -> None:
+            for name, value in values_of_source.items():
                 item = find_setting(group, name, command)
                 values[item.name] = convert(item, value, source)
                 origin[item.name] = source
@@ -142,20 +142,20 @@ def _scalars(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in table.items() if not isinstance(value, dict)}
 
 
-class Given(NamedTuple):
+class Sourced(NamedTuple):
     """A value, and where it came from."""
 
     value: Any
     source: str
 
 
-Tables = dict[tuple[str, ...], dict[str, Given]]  # () is what stands above the tables
+Tables = dict[tuple[str, ...], dict[str, Sourced]]  # () are the lines above the tables
 
 
-def given_settings(settings: Settings, origin: Mapping[str, str]) -> dict[str, Given]:
+def sourced_settings(settings: Settings, origin: Mapping[str, str]) -> dict[str, Sourced]:
     """Every setting of a group with its source."""
     return {
-        public_name(item): Given(getattr(settings, item.name), origin[item.name])
+        public_name(item): Sourced(getattr(settings, item.name), origin[item.name])
         for item in dataclasses.fields(settings)
     }
 
@@ -165,14 +165,14 @@ def curriculum_tables(settings: CurriculumSettings, sources: Sources) -> Tables:
     tables: Tables = {}
     for stage in ("curriculum", *STAGES_OF_AGENT[settings.agent]):
         group = COMMANDS[stage]
-        general = given_settings(*sources.resolve(stage, group, ""))
+        general = sourced_settings(*sources.resolve(stage, group, ""))
         if stage != "curriculum":  # its own were resolved with flags
             tables[stage,] = general
         for env in settings.names:
-            own = given_settings(*sources.resolve(stage, group, env))
-            later = given_settings(*sources.resolve(stage, group, env, later=True))
+            own = sourced_settings(*sources.resolve(stage, group, env))
+            later = sourced_settings(*sources.resolve(stage, group, env, later=True))
             for path, values, others in (((stage, env), own, general), ((stage, env, LATER), later, own)):
-                if different := {name: given for name, given in values.items() if given != others[name]}:
+                if different := {name: value for name, value in values.items() if value != others[name]}:
                     tables[path] = different
     return tables
 
@@ -182,15 +182,15 @@ def to_toml(tables: Tables) -> str:
     blocks = []
     for path, values in tables.items():
         head = [f"[{'.'.join(map(_key, path))}]"] if path else []
-        texts = {name: _line(name, given, top=not path) for name, given in values.items()}
+        texts = {name: _line(name, value, top=not path) for name, value in values.items()}
         width = min(max(map(len, texts.values()), default=0), 50)
         blocks.append("\n".join(head + [f"{text:<{width}}  # {values[name].source}" for name, text in texts.items()]))
     return "\n\n".join(blocks)
 
 
-def _line(name: str, given: Given, top: bool) -> str:
-    # Above the tables a value that is not given is left out: an option cannot be given as none.
-    return f"# {name} = none" if top and given.value is None else f"{name} = {_toml(given.value)}"
+def _line(name: str, value: Sourced, top: bool) -> str:
+    # Above the tables an unset value is a comment: an option cannot be set to none.
+    return f"# {name} = none" if top and value.value is None else f"{name} = {_toml(value.value)}"
 
 
 def _toml(value: Any) -> str:
@@ -209,5 +209,5 @@ def to_json(tables: Tables) -> dict[str, Any]:
         table = shown
         for part in path:
             table = table.setdefault(part, {})
-        table |= {name: given._asdict() for name, given in values.items()}
+        table |= {name: value._asdict() for name, value in values.items()}
     return shown

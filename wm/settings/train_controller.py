@@ -61,7 +61,7 @@ class ControllerSettings(Settings):
     whiten_at: str = setting(
         "",
         "Generations, such as 30,60,90, after which the search restarts in whitened input coordinates; 0: whitened "
-        "from the start. sigma is then a share of the initial weights, if there are any.",
+        "from the start. sigma is then a share of the initial weights, if any.",
     )
     validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
@@ -75,21 +75,21 @@ class ControllerSettings(Settings):
             raise UsageProblem(
                 f"--set whiten_at=0 takes a linear C; --set hidden is {self.hidden}, leave one of them out."
             )
-        for name, given in (
+        for name, conflicts in (
             ("--init-from", self.init_from is not None),
             ("--set whiten_at", self.whitened_later != ()),
         ):
-            if self.restarts > 1 and given:
+            if self.restarts > 1 and conflicts:
                 raise UsageProblem(
                     f"--set restarts={self.restarts} starts several searches from zero, of which one continues; leave "
                     f"out {name}, or add --set restarts=1."
                 )
-        for name, given in (
+        for name, conflicts in (
             ("--in dream", self.in_ == "dream"),
             ("--init-from", self.init_from is not None),
             ("--set hidden", self.hidden > 0),
         ):
-            if self.whitened_later and given:
+            if self.whitened_later and conflicts:
                 raise UsageProblem(
                     f"--set whiten_at={self.whiten_at} restarts with a linear C, whitened by its inputs in real "
                     f"episodes; leave out {name}, or add --set whiten_at=."
@@ -125,7 +125,7 @@ class ControllerSettings(Settings):
 
     @property
     def restart_ends(self) -> range:
-        """The generations with which a candidate search ends, where there are several."""
+        """The generations at which a candidate search ends, if several run."""
         every = GENERATIONS_PER_RESTART
         return range(every, every * self.restarts + 1, every) if self.restarts > 1 else range(0)
 
