@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stages import console
 from stages.session import Session
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.envs.registry import EnvConfig
@@ -92,7 +93,7 @@ class Result:
         """For people: the artifact, what happened to it, and its figures."""
         duration = "" if self.status == UP_TO_DATE else f" in {format_duration(self.seconds)}"
         pictures = [f"  {picture}" for picture in self.pictures]
-        return "\n".join([f"{self.path}: {self.status}{duration}", self.table or f"  {self.summary}", *pictures])
+        return "\n".join([f"{self.path}: {self.status}{duration}", self.table or console.wrap(self.summary), *pictures])
 
 
 def plan_stage(stage: str, run: Run, estimate: Callable[[], Plan]) -> Plan:

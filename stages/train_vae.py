@@ -66,7 +66,7 @@ def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], ro
     return Plan(
         "train-vae",
         session.run_path / stage_name(session, "vae"),
-        f"{settings.steps} steps of {settings.batch} of {rows:,} frames",
+        f"{settings.steps} steps of {settings.batch} of {rows:,} frames, {settings.latent} latents",
         size + 300_000,
         PROCESS_BYTES + 6 * size + min(rows * int(np.prod(shape)), _ram(settings)) + settings.batch * FRAME_BYTES,
         (seconds, seconds),

@@ -338,8 +338,8 @@ def test_the_settings_of_a_stage_can_be_set(tmp_path: Path) -> None:
 
 def test_a_dry_run_shows_the_settings_of_its_stages(tmp_path: Path) -> None:
     words = ("curriculum", "--envs", TINY, "--config", small_config(tmp_path), "--dry-run")
-    assert "30 steps of 16 of" in run(tmp_path, *words).stdout
-    assert "31 steps of 16 of" in run(tmp_path, *words, "--set", "train-vae.steps=31").stdout
+    assert "frames, 4 latents" in run(tmp_path, *words).stdout
+    assert "frames, 17 latents" in run(tmp_path, *words, "--set", "train-vae.latent=17").stdout
     config = json.loads(run(tmp_path, *words, "--set", "train-vae.latent=16", "--print-config", "--json").stdout)
     assert config["train-vae"]["latent"] == {"value": 16, "source": "--set"}
 
