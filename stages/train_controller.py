@@ -82,7 +82,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     def work(builder: Builder) -> dict[str, Any]:
         policy = policy_spec(vae, mdnrnn, _config(session, settings, vae, mdnrnn))
         controller = build_controller(mdnrnn, policy.controller, policy.env)
-        start, before = _start(session, settings, mdnrnn, policy, controller)
+        start, earlier_cost = _start(session, settings, mdnrnn, policy, controller)
         evolution, figures = _evolve(session, settings, mdnrnn, policy, start, builder)
         history = evolution.history
         assert history.best is not None
@@ -94,7 +94,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         )
         return {
             **figures,
-            **before,
+            **earlier_cost,
             "parameters": controller.parameters,
             "head": controller.head,
             "means": generations,

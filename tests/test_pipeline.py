@@ -43,9 +43,9 @@ def digests(folder: Path, name: str) -> dict[str, str]:
 
 def test_every_stage_leaves_an_artifact_with_valid_checksums(chain: Path) -> None:
     checked = json.loads(run(chain, "verify", ".", "--json").stdout)["checked"]
-    shown = {found["path"]: found["files"] for found in checked}
-    made = {Path(name).name for name in shown}
-    assert {"vae", "latents", "mdnrnn", "controller", "dream", "random", f"{SLUG}.zarr"} <= made
+    paths = {artifact["path"]: artifact["files"] for artifact in checked}
+    names = {Path(name).name for name in paths}
+    assert {"vae", "latents", "mdnrnn", "controller", "dream", "random", f"{SLUG}.zarr"} <= names
     assert not list(chain.rglob("*.partial"))
     assert not [path for path in chain.rglob("*") if path.name.endswith((".tmp", ".doomed"))]
 
@@ -152,9 +152,9 @@ def started(folder: Path, stage: str) -> bool:
     if stage == "collect":
         return any((folder / "data" / f"{SLUG}.zarr").glob("part-*"))
     partial = {"train-vae": "vae", "train-mdnrnn": "mdnrnn", "train-controller": "controller"}[stage] + ".partial"
-    found = [*(folder / "runs" / SLUG / partial).glob("checkpoints/*.json")]
+    checkpoints = [*(folder / "runs" / SLUG / partial).glob("checkpoints/*.json")]
     log = folder / "runs" / SLUG / partial / "generations.jsonl"
-    return bool(found) or (log.exists() and log.read_text().count("\n") > 1)
+    return bool(checkpoints) or (log.exists() and log.read_text().count("\n") > 1)
 
 
 def kill_when(folder: Path, ready: Callable[[], bool], *words: str) -> None:

@@ -56,8 +56,8 @@ def test_twenty_five_kills_change_no_bit(chain: Path, tmp_path: Path, stage: str
     text = (tmp_path / "runs" / SLUG / FOLDER[stage] / metrics.NAME).read_text()
     assert len(lines) == len(text.splitlines())
     for kind in ("loss", "validation_loss"):
-        told = [line["step"] for line in lines if kind in line]
-        assert told == sorted(set(told))
+        steps = [line["step"] for line in lines if kind in line]
+        assert steps == sorted(set(steps))
 
 
 EVOLUTION_KILLED_AT = """

@@ -1,10 +1,10 @@
 """Whitening of the search space: a step of CMA-ES then changes C's output equally in every direction of its inputs.
 
-V's latents have equal variances on its training frames, not where a trained C acts. On LunarLander z was up to six
-times as sensitive to some of the lander's state as to other parts, and a search with equal steps in all weights adapts
+V's latents have equal variances on its training frames, not where a trained C acts. On LunarLander z is up to six
+times as sensitive to one state variable as to another, and a search with equal steps in all weights adapts to that
 late. With inputs x and 1 for the bias, weights W = Y B^T with B B^T near the inverse of the mean of (x, 1) (x, 1)^T
-respond equally to equal steps in Y. Directions of little variance stay small: `RIDGE` of the whole variance is added to
-each.
+respond equally to equal steps in Y. Directions of little variance stay small: `RIDGE` of the whole variance is added
+to each.
 """
 
 from collections.abc import Sequence
