@@ -118,9 +118,10 @@ workers and the estimates of `--dry-run`: a slower Xeon without bf16. All other 
 """
 
 _NOTES = """
-Streaming Pong is slower than an array in RAM because decoding a chunk costs more than copying it. On an older EPYC, M in
-bf16 and 256 dreams missed their goals too, before dreams packed their weights: 2.02 times the plain loop instead of 2.3,
-and 115,000 steps/s instead of 200,000.
+Streaming Pong is slower than an array in RAM because decoding a chunk costs more than copying it.
+
+On an older EPYC, M in bf16 and 256 dreams missed their goals too, before dreams packed their weights: 2.02 times the
+plain loop instead of 2.3, and 115,000 steps/s instead of 200,000.
 
 ## How exact the renderers are
 
