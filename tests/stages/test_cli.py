@@ -11,7 +11,7 @@ import pytest
 
 from stages.cli import TABLE, run
 from stages.session import Session
-from tests.conftest import IN_PROCESS, RECIPE, TINY, command, environment, make_episode
+from tests.conftest import IN_PROCESS, RECIPE, TINY, arguments, command, environment, make_episode
 from wm.episodes.dataset import Dataset
 from wm.episodes.writer import Writer, create
 from wm.settings import COMMANDS
@@ -196,6 +196,31 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(
     assert run([stage, "--env", TINY, "--data", "e.zarr" if more else "d.zarr", *more, "--dry-run"]) == 0
     assert "disk about" in capsys.readouterr().out
     assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("stage", "change"),
+    [
+        ("train-controller", ("--popsize", "7")),
+        ("dream", ("--dreams", "5")),
+        ("evaluate", ("--episodes", "7")),
+        ("train-mdnrnn", ("--hidden", "17")),
+    ],
+)
+def test_a_dry_run_estimates_what_changed_settings_take(
+    chain: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stage: str,
+    change: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(chain)
+    assert run([*arguments(stage), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"][0]["what"] == "up to date"
+    assert run([*arguments(stage), *change, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"][0]
+    assert change[0][2:].replace("-", "_") in plan["what"]  # the reason why the artifact is stale
+    assert 0 < plan["seconds"][0] <= plan["seconds"][1]
 
 
 def test_print_config_has_every_value_with_its_type_and_source(
