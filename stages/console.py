@@ -20,6 +20,7 @@ from wm.units import format_duration
 PLAIN_SECONDS = 10.0  # between lines of progress where stderr is no terminal
 SHORTEST_BAR = 10  # characters
 NARROWEST = 8  # characters of a column that wraps
+_PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _options: dict[str, Any] = {"quiet": False, "usage": None}
 
@@ -148,7 +149,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[s
     Control characters are replaced."""
     clean = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in [header, *rows]]
     full = [row for row in clean if len(row) == len(header)]
-    widths = _fit([max(len(row[column]) for row in full) for column in range(len(header))])
+    columns = list(zip(*full, strict=True))
+    widths = _fit([max(map(len, column)) for column in columns], [_longest_piece(column) for column in columns])
     lines: list[str] = []
     for row in clean:
         if len(row) < len(header):
@@ -177,10 +179,20 @@ def wrap(text: str, indent: str = "  ") -> str:
     return "\n".join(indent + line for line in _wrap(text, width() - len(indent)))
 
 
-def _fit(widths: list[int]) -> list[int]:
-    while sum(widths) + 2 * (len(widths) - 1) > width() and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+def _fit(widths: list[int], pieces: list[int]) -> list[int]:
+    """Column widths within the terminal's: the widest columns shrink first, and below their longest unbreakable piece
+    only when no other column can shrink."""
+    for least in (pieces, [NARROWEST] * len(widths)):
+        spare = [max(width - low, 0) for width, low in zip(widths, least, strict=True)]
+        while sum(widths) + 2 * (len(widths) - 1) > width() and any(spare):
+            widest = max((column for column in range(len(widths)) if spare[column]), key=widths.__getitem__)
+            widths[widest] -= 1
+            spare[widest] -= 1
     return widths
+
+
+def _longest_piece(cells: Sequence[str]) -> int:
+    return max(len(piece.rstrip()) for cell in cells for piece in _PIECES.findall(cell) or [""])
 
 
 def _wrap(cell: str, width: int) -> list[str]:
@@ -189,7 +201,7 @@ def _wrap(cell: str, width: int) -> list[str]:
         return [cell]
     indent = " " * (len(cell) - len(cell.lstrip()))
     lines, line = [], indent
-    for piece in re.findall(r"[^\s/]*/|\S+|\s+", cell.lstrip()):
+    for piece in _PIECES.findall(cell.lstrip()):
         if len(line) + len(piece.rstrip()) > width and line.strip():
             lines.append(line.rstrip())
             line = indent
