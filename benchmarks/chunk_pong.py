@@ -13,7 +13,7 @@ def main() -> None:
     data = dataset("Pong", 9)
     shard = data.shard(data.parts[0], "frames")
     array = zarr.open_array(data.parts[0].folder / "frames", mode="r", zarr_format=3)
-    order = itertools.cycle(np.random.default_rng(0).permutation(shard.form.chunks - 1).tolist())
+    order = itertools.cycle(np.random.default_rng(0).permutation(shard.spec.chunks - 1).tolist())
     ours = rate(lambda: shard.chunk(next(order)))
     reference = rate(lambda: array[64 * (number := next(order)) : 64 * number + 64])
     report("chunk_pong", ours, reference, 5.0, "chunks/s")

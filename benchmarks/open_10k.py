@@ -33,10 +33,9 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "d.zarr"
-        create(path, recipe)
         frames = np.zeros((ROWS, 32, 32, 1), np.uint8)
         actions, rewards, labels = np.zeros(ROWS, np.int32), np.zeros(ROWS, np.float32), np.zeros((ROWS, 0), np.float32)
-        with Writer(path, recipe) as writer:
+        with Writer(create(path, recipe)) as writer:
             for index in range(EPISODES):
                 writer.add(Episode(index, index * 7919, frames, actions, rewards, labels, True, False).pack())
         runs = []

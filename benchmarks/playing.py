@@ -19,8 +19,7 @@ class Collector:
         self._folder = Path(tempfile.mkdtemp(prefix="wm-bench-"))
         self._collection: Collection
         self._collection, recipe = describe(EnvConfig(env, render=render), "random", seed=0, max_steps=0)
-        create(self._folder / "d.zarr", recipe)
-        self._writer = Writer(self._folder / "d.zarr", recipe)
+        self._writer = Writer(create(self._folder / "d.zarr", recipe))
         self._numbers = itertools.count()
         self.playing = self.writing = 0.0
 

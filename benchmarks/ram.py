@@ -35,9 +35,8 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         path, random = Path(folder) / "d.zarr", np.random.default_rng(0)
-        create(path, recipe)
         rows = 1000
-        with Writer(path, recipe) as writer:
+        with Writer(create(path, recipe)) as writer:
             for index in range(10 * BUDGET // (rows * 64 * 64 * 3) + 1):
                 frames = random.integers(0, 8, (rows, 64, 64, 3), np.uint8)
                 zeros = np.zeros(rows, np.int32), np.zeros(rows, np.float32), np.zeros((rows, 0), np.float32)

@@ -15,7 +15,7 @@ from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size
 
-PROCESS = 120_000_000  # bytes of memory of a process that plays, or writes
+PROCESS_MEMORY = 120_000_000  # bytes of a process that plays, or writes
 
 
 def env_config(env: str, settings: CollectSettings) -> EnvConfig:
@@ -39,14 +39,14 @@ def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, 
 
 
 def plan(session: Session, settings: CollectSettings) -> Plan:
-    """What `collect` would do. Plays a few episodes to see how large they are and how long they take."""
+    """What `collect` would do. Plays a few episodes to estimate their size and duration."""
     collection, recipe = _describe(session, settings)
     path = session.data_path
     dataset = find_dataset(path, recipe)
     missing = len(dataset.absent(settings.episodes)) if dataset else settings.episodes
     if dataset and not missing:
-        what = f"{UP_TO_DATE} with {settings.episodes} episodes"
-        return Plan("collect", path, what, 0, 0, (0, 0), dataset.first(settings.episodes).rows)
+        summary = f"{UP_TO_DATE} with {settings.episodes} episodes"
+        return Plan("collect", path, summary, 0, 0, (0, 0), dataset.first(settings.episodes).rows)
     runtime = session.runtime
     sample = play_sample(collection, missing, runtime)
     rows = sample.mean_rows * missing
@@ -56,7 +56,7 @@ def plan(session: Session, settings: CollectSettings) -> Plan:
         path,
         f"{missing} episodes to play, {dataset.episodes if dataset else 0} collected",
         estimate_size(recipe, sample.episodes, missing).bytes,
-        PROCESS * (1 + max(runtime.workers, 1)),
+        PROCESS_MEMORY * (1 + max(runtime.workers, 1)),
         (seconds, seconds),
         round(rows) + (dataset.rows if dataset else 0),
     )
@@ -71,27 +71,27 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(claimed.dataset, settings.episodes, UP_TO_DATE)
-        collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
+        dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
         claimed.record({"episodes": settings.episodes, **session.provenance(began)})
     status = RESUMED if claimed.dataset and claimed.dataset.episodes else CREATED
-    return _result(Dataset.open(path), settings.episodes, status)
+    return _result(dataset, settings.episodes, status)
 
 
 def _result(dataset: Dataset, episodes: int, status: str) -> Result:
     """The first `episodes` of the dataset, and the size of all its parts."""
     dataset.require_complete()
-    used = dataset.first(episodes)
+    subset = dataset.first(episodes)
     size = sum(durable.folder_size(part.folder) for part in dataset.parts)
     metrics = {
-        "episodes": used.episodes,
-        "rows": used.rows,
-        "mean_return": float(used.table["return"].mean()),
+        "episodes": subset.episodes,
+        "rows": subset.rows,
+        "mean_return": float(subset.table["return"].mean()),
         "bytes": size,
         "bytes_per_frame": round(size / sum(part.rows for part in dataset.parts), 1),
     }
     summary = (
-        f"{used.episodes} episodes, {used.rows:,} frames, mean return {metrics['mean_return']:.1f}, "
+        f"{subset.episodes} episodes, {subset.rows:,} frames, mean return {metrics['mean_return']:.1f}, "
         f"{format_size(size)} ({metrics['bytes_per_frame']} bytes a frame)"
     )
     seconds = sum(float(record.get("wall_seconds", 0.0)) for record in read_provenance(dataset.path))
-    return Result("collect", status, dataset.path, used.fingerprint, metrics, summary, seconds)
+    return Result("collect", status, dataset.path, subset.fingerprint, metrics, summary, seconds)

@@ -19,7 +19,7 @@ from wm.units import format_size
 PYTHONS = ((3, 11), (3, 13))
 LITTLE_MEMORY, LITTLE_DISK = 2e9, 2e9  # bytes below which the quick preset gets into trouble
 STATES = {"ok": "good", "missing": "warning", "problem": "bad"}
-_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "pygame-ce", "cma", "zstandard")
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "pygame-ce", "cma", "zstandard", "zarr", "numcodecs")
 
 
 @click.command(name="doctor")

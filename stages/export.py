@@ -48,7 +48,7 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     write = {"npz": write_npz, "minari": write_minari, "mp4": write_mp4}[kind]
     durable.make_folder(target.parent)
     durable.sweep(target.parent, target.name)
-    staged = durable.aside(target)
+    staged = durable.staging_path(target)
     staged.mkdir()
     try:
         with console.progress(f"export {path.name}", len(rows), "episodes") as bar:

@@ -29,7 +29,7 @@ _DEPENDENTS = {
     "mdnrnn": ("controller", "dream", "evaluation"),
     "controller": ("dream", "evaluation"),
 }
-_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "cma")
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "zarr", "numcodecs", "cma")
 
 
 @dataclass(frozen=True)

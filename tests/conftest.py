@@ -80,8 +80,7 @@ RECIPE = {
 
 def write_dataset(path: Path, episodes: int) -> Path:
     """Episodes of 20 rows; with `schema.PART_ROWS` at 60, three share a part."""
-    create(path, RECIPE)
-    with Writer(path, RECIPE) as writer:
+    with Writer(create(path, RECIPE)) as writer:
         for index in range(episodes):
             writer.add(make_episode(index, terminated=index % 2 == 0).pack())
     return path

@@ -1,4 +1,4 @@
-"""The long one: a quick curriculum on real games, killed ten times with its whole process group."""
+"""A quick curriculum on real games, killed ten times with its whole process group."""
 
 import json
 import os
@@ -19,13 +19,13 @@ ALL_CORES = environment(WM_WORKERS="0", OMP_NUM_THREADS=str(os.cpu_count()))
 
 
 def committed(folder: Path) -> dict[str, str]:
-    """Digests of the manifests of all committed parts, by their first episode: a longer part may replace a shorter."""
-    found = {}
+    """Seed and return of every committed episode. Parts are not compared: a longer one may replace a shorter one."""
+    episodes = {}
     for part in sorted(folder.glob("data/*.zarr/part-*")):
         table = json.loads((part / "zarr.json").read_text())["attributes"]["episodes"]
-        for place, index in enumerate(table["index"]):
-            found[f"{part.parent.name}/{index}"] = f"{table['seed'][place]} {table['return'][place]}"
-    return found
+        for index, seed, total in zip(table["index"], table["seed"], table["return"], strict=True):
+            episodes[f"{part.parent.name}/{index}"] = f"{seed} {total}"
+    return episodes
 
 
 def wm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def wm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Path) -> None:
     seed = int(os.environ.get("TINY_SEED", "0"))
     chance = random.Random(seed)
-    kept: dict[str, str] = {}
+    episodes: dict[str, str] = {}
     finished: dict[str, str] = {}
     with open(tmp_path / "log", "w") as log:
         for _ in range(KILLS):
@@ -47,16 +47,16 @@ def test_a_quick_curriculum_survives_ten_kills_of_its_process_group(tmp_path: Pa
             time.sleep(chance.uniform(3, 120))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            now = committed(tmp_path)
-            assert kept.items() <= now.items(), f"a committed episode is gone (TINY_SEED={seed})"
-            kept = now
+            current = committed(tmp_path)
+            assert episodes.items() <= current.items(), f"a committed episode was lost (TINY_SEED={seed})"
+            episodes = current
             manifests = tmp_path.glob(f"runs/*/*/{manifest.NAME}")
-            done = {str(path): path.read_text() for path in manifests if ".partial" not in str(path)}
-            assert finished.items() <= done.items(), "a finished artifact was lost or made again"
-            finished = done
+            artifacts = {str(path): path.read_text() for path in manifests if ".partial" not in str(path)}
+            assert finished.items() <= artifacts.items(), "a finished artifact was lost or trained again"
+            finished = artifacts
     last = wm(tmp_path, *WORDS)
     assert last.returncode == 0, last.stderr
-    assert kept.items() <= committed(tmp_path).items()
+    assert episodes.items() <= committed(tmp_path).items()
     assert last.stdout.count("preview, n=10") == 4
     verified = wm(tmp_path, "verify", ".")
     assert verified.returncode == 0, verified.stderr

@@ -49,8 +49,8 @@ def test_everything_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
-    durable.aside(tmp_path / "vae").mkdir()
-    durable.aside(tmp_path / "a.json").write_bytes(b"torso")
+    durable.staging_path(tmp_path / "vae").mkdir()
+    durable.staging_path(tmp_path / "a.json").write_bytes(b"torso")
     (tmp_path / "keep").write_bytes(b"")
     durable.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["keep"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import RECIPE, make_episode, write_dataset
+from tests.conftest import make_episode, write_dataset
 from wm.episodes import schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
@@ -33,7 +33,7 @@ def test_columns_and_table_are_those_of_the_episodes(path: Path) -> None:
 def test_a_prefix_has_the_same_fingerprint_however_long_the_dataset_is(path: Path) -> None:
     four = Dataset.open(path, 4)
     assert (four.rows, len(four.column("actions"))) == (80, 80)
-    with Writer(path, RECIPE) as writer:
+    with Writer(four) as writer:
         writer.add(make_episode(9).pack())
     assert Dataset.open(path, 4).fingerprint == four.fingerprint
     assert Dataset.open(path).fingerprint != four.fingerprint

@@ -20,9 +20,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 
 
 def grow(path: Path, upto: int) -> Dataset:
-    if not path.exists():
-        create(path, RECIPE)
-    with Writer(path, RECIPE) as writer:
+    with Writer(Dataset.open(path) if path.exists() else create(path, RECIPE)) as writer:
         for index in range(writer.next, upto):
             writer.add(make_episode(index).pack())
     return Dataset.open(path)
@@ -47,12 +45,12 @@ def test_a_batch_depends_on_seed_and_step_alone(dataset: Dataset) -> None:
     assert not np.array_equal(forwards[0], draw(dataset, 0, [0], seed=1)[0])
 
 
-def test_an_epoch_shows_every_frame_once(dataset: Dataset) -> None:
+def test_an_epoch_has_every_frame_once(dataset: Dataset) -> None:
     steps = list(range(dataset.rows // 16))
-    seen = np.concatenate(draw(dataset, 0, steps))
-    real = FrameReader(dataset).read(0, dataset.rows)
-    assert len({frame.tobytes() for frame in seen}) == len(seen)
-    assert {frame.tobytes() for frame in seen} <= {frame.tobytes() for frame in real}
+    frames = np.concatenate(draw(dataset, 0, steps))
+    stored = FrameReader(dataset).read(0, dataset.rows)
+    assert len({frame.tobytes() for frame in frames}) == len(frames)
+    assert {frame.tobytes() for frame in frames} <= {frame.tobytes() for frame in stored}
 
 
 def test_batches_of_a_prefix_do_not_change_when_the_dataset_grows(tmp_path: Path, dataset: Dataset) -> None:
@@ -61,14 +59,14 @@ def test_batches_of_a_prefix_do_not_change_when_the_dataset_grows(tmp_path: Path
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def test_only_chosen_episodes_are_shown(dataset: Dataset) -> None:
-    chosen = np.zeros(30, bool)
-    chosen[[2, 17]] = True
-    source = FrameBatches(dataset, chosen, 8, 0, 0)
-    allowed = {frame.tobytes() for k in (2, 17) for frame in make_episode(k).frames}
+def test_only_episodes_of_the_mask_are_used(dataset: Dataset) -> None:
+    mask = np.zeros(30, bool)
+    mask[[2, 17]] = True
+    source = FrameBatches(dataset, mask, 8, 0, 0)
+    expected = {frame.tobytes() for k in (2, 17) for frame in make_episode(k).frames}
     assert source.frames == 40
     for step in range(5):
-        assert {frame.tobytes() for frame in source.at(step)} <= allowed
+        assert {frame.tobytes() for frame in source.at(step)} <= expected
 
 
 def test_windows_in_any_order_are_the_rows_and_own_their_memory(dataset: Dataset) -> None:

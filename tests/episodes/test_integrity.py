@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RECIPE, make_episode, write_dataset
+from tests.conftest import make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
 from wm.episodes import schema
 from wm.episodes.committed_parts import QUARANTINE
@@ -43,7 +43,7 @@ def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path) -> Non
     rest = Dataset.open(path)
     assert (rest.episodes, rest.missing) == (3, [(0, 6)])
     assert rest.column("rewards").shape == (60,)
-    with Writer(path, RECIPE) as writer:
+    with Writer(rest) as writer:
         for index in writer.dataset.absent(9):
             writer.add(make_episode(index, terminated=index % 2 == 0).pack())
     files = bytes_of(path)

@@ -20,5 +20,5 @@ def test_latents_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_damaged_latents_are_refused(tmp_path: Path) -> None:
     make().save(tmp_path)
     (tmp_path / ARRAYS / "means" / "zarr.json").write_text("{}")
-    with pytest.raises(BadData, match="does not describe the array"):
+    with pytest.raises(BadData, match="does not describe the expected array"):
         Latents.load(tmp_path)

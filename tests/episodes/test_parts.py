@@ -67,7 +67,7 @@ def test_a_part_is_synced_in_staging_and_appears_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_commit_that_fails_at_any_call_leaves_what_was_there(
+def test_a_commit_that_fails_at_any_call_leaves_the_other_parts_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     path = tmp_path / "d.zarr"

@@ -127,14 +127,14 @@ def test_a_flipped_bit_or_a_cut_is_never_silent(array: Path) -> None:
 def test_other_metadata_is_refused_before_anything_is_decoded(array: Path, change: dict[str, object]) -> None:
     file = array / "zarr.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}, indent=1) + "\n")
-    with pytest.raises(BadData, match="does not describe the array"):
+    with pytest.raises(BadData, match="does not describe the expected array"):
         Shard(array, FORM).all()
 
 
 @pytest.mark.parametrize("text", ["", "[" * 4000, "{}" + " " * (1 << 20), "\xff", "[1" + "0" * 4000 + "]"])
 def test_metadata_that_are_no_short_json_are_refused(array: Path, text: str) -> None:
     (array / METADATA).write_text(text, encoding="latin-1")
-    with pytest.raises(BadData, match="does not describe the array"):
+    with pytest.raises(BadData, match="does not describe the expected array"):
         Shard(array, FORM).all()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import RECIPE, make_episode, write_part
 from wm.episodes import schema
+from wm.episodes.archive import find_dataset
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING
 from wm.episodes.writer import Writer, create
@@ -18,9 +19,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collect(path: Path, upto: int) -> None:
-    if not path.exists():
-        create(path, RECIPE)
-    with Writer(path, RECIPE) as writer:
+    with Writer(find_dataset(path, RECIPE) or create(path, RECIPE)) as writer:
         for index in range(writer.next, upto):
             writer.add(make_episode(index, rows=12 + index % 5).pack())
 
@@ -30,7 +29,7 @@ def bytes_of(path: Path) -> dict[str, bytes]:
     return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
 
-def test_a_dataset_collected_in_two_goes_is_the_same_bytes_as_in_one(tmp_path: Path) -> None:
+def test_an_interrupted_collection_gives_the_same_bytes_as_an_uninterrupted_one(tmp_path: Path) -> None:
     collect(tmp_path / "one.zarr", 23)
     for upto in (3, 4, 11, 23):
         collect(tmp_path / "two.zarr", upto)
@@ -61,7 +60,7 @@ def test_staging_is_swept(tmp_path: Path) -> None:
     assert not list((tmp_path / "d.zarr" / STAGING).iterdir())
 
 
-def test_lost_episodes_are_played_again_and_the_dataset_is_what_it_was(tmp_path: Path) -> None:
+def test_lost_episodes_are_collected_again_with_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "d.zarr"
     collect(path, 23)
     whole = bytes_of(path)
@@ -69,18 +68,20 @@ def test_lost_episodes_are_played_again_and_the_dataset_is_what_it_was(tmp_path:
     for lost in (parts[0], parts[2], parts[-1]):
         shutil.rmtree(lost.folder)
     for upto in (2, 9, 23):  # interrupted at any point, too
-        with Writer(path, RECIPE) as writer:
+        dataset = find_dataset(path, RECIPE)
+        assert dataset is not None
+        with Writer(dataset) as writer:
             for index in writer.dataset.absent(upto):
                 writer.add(make_episode(index, rows=12 + index % 5).pack())
     assert bytes_of(path) == whole
 
 
 @pytest.mark.parametrize(("error", "kept"), [(Stopped(15), 3), (OSError(28, "full"), 0)])
-def test_an_end_before_its_time_seals_what_is_finished_unless_the_disk_was_the_reason(
+def test_an_interruption_commits_the_finished_episodes_unless_the_disk_was_the_reason(
     tmp_path: Path, error: Exception, kept: int
 ) -> None:
-    create(tmp_path / "d.zarr", RECIPE)
-    with pytest.raises(type(error)), Writer(tmp_path / "d.zarr", RECIPE) as writer:  # noqa: PT012
+    dataset = create(tmp_path / "d.zarr", RECIPE)
+    with pytest.raises(type(error)), Writer(dataset) as writer:  # noqa: PT012
         for index in range(3):
             writer.add(make_episode(index).pack())
         raise error
@@ -88,10 +89,10 @@ def test_an_end_before_its_time_seals_what_is_finished_unless_the_disk_was_the_r
 
 
 def test_an_episode_whose_rewards_are_not_numbers_is_refused_and_those_before_it_are_kept(tmp_path: Path) -> None:
-    create(tmp_path / "d.zarr", RECIPE)
+    dataset = create(tmp_path / "d.zarr", RECIPE)
     bad = make_episode(2)
     bad.rewards[7] = np.nan
-    with Writer(tmp_path / "d.zarr", RECIPE) as writer:
+    with Writer(dataset) as writer:
         for episode in (make_episode(0), make_episode(1)):
             writer.add(episode.pack())
         with pytest.raises(BadData, match=r"episode 2 \(seed 1002\) has the reward nan at step 7; expected finite"):

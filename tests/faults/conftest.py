@@ -26,11 +26,11 @@ def collect(path: Path, episodes: int = EPISODES, *more: str) -> int:
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Every committed file of a dataset, but for the diary of who collected what."""
+    """Every committed file of a dataset, except its provenance."""
     committed = [path / "manifest.json", path / "zarr.json", *path.glob("part-*/**/*")]
     return {file.relative_to(path).as_posix(): file.read_bytes() for file in committed if file.is_file()}
 
 
 def episodes_in(path: Path) -> int:
-    """How many episodes a reader sees; 0 without a dataset."""
+    """How many episodes a reader can open; 0 without a dataset."""
     return Dataset.open(path).episodes if (path / "manifest.json").exists() else 0

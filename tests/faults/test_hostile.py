@@ -18,7 +18,7 @@ import zstandard
 
 from tests.conftest import RECIPE, ROOT, make_episode
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import forms
+from wm.episodes.schema import array_specs
 from wm.episodes.writer import Writer, create
 
 EXTRA_MEMORY = 64 << 20
@@ -107,7 +107,7 @@ def huge_table(part: Path) -> None:
     group = json.loads(file.read_text())
     group["attributes"]["episodes"]["ends"] = [20, 40, 2**39]
     file.write_bytes(durable.canonical_json(group))
-    rows = forms(RECIPE, 2**39)
+    rows = array_specs(RECIPE, 2**39)
     for name, form in rows.items():
         (part / name / "zarr.json").write_text(json.dumps(form.metadata))
 
@@ -173,8 +173,7 @@ UNSEALED = [link_to_a_file, link_to_a_folder, linked_part, name_that_climbs, dee
 @pytest.mark.parametrize("attack", [*SEALED, *UNSEALED], ids=lambda attack: attack.__name__)
 def test_a_hostile_part_is_refused(tmp_path: Path, attack: Callable[[Path], None]) -> None:
     for name in ("good", "bad"):
-        create(tmp_path / name, RECIPE)
-        with Writer(tmp_path / name, RECIPE) as writer:
+        with Writer(create(tmp_path / name, RECIPE)) as writer:
             for index in range(3):
                 writer.add(make_episode(index).pack())
     (tmp_path / "bad" / ".index.json").unlink(missing_ok=True)

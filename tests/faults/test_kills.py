@@ -1,4 +1,7 @@
-"""SIGKILL at random moments of `wm collect` with two workers, recovery included."""
+"""SIGKILL at every phase of `wm collect` with two workers, recovery included.
+
+A kill waits for a phase that is visible on disk, not for a time: so it hits the same phases on a busy machine.
+"""
 
 import os
 import random
@@ -6,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +18,20 @@ import pytest
 
 from tests.conftest import TINY, command, environment
 from tests.faults.conftest import files_of
+from wm.artifacts import manifest
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset
+from wm.episodes.parts import STAGING
 
 TWO_WORKERS = environment(WM_WORKERS="2")
+PHASES = ("start", "recovery", "commit", "between commits")
+TIMEOUT = 300.0  # seconds that any phase may take to come, on a machine however busy
+POLL = 0.0005  # seconds between two looks at the disk; a commit of 15 synced files takes about 10 ms
 
 
-def held(path: Path) -> int:
-    """Episodes in the dataset, every byte of it checked, and not one frame that was never drawn."""
-    if not (path / "manifest.json").exists():
+def checked_episodes(path: Path) -> int:
+    """The number of episodes in the dataset, with every byte of it verified and no frame all zeros."""
+    if not (path / manifest.NAME).exists():
         return 0
     assert not [checked.problem for checked in repair.check(path) if checked.problem]
     dataset = Dataset.open(path)
@@ -32,44 +42,121 @@ def held(path: Path) -> int:
     return dataset.episodes
 
 
-def kill_again_and_again(folder: Path, kills: int, seed: int, episodes: int) -> int:
-    """Kill the whole group, or the main process alone; in every third go while it is still recovering from the last.
-    Returns how often a dataset was completed and begun anew."""
-    words = command("collect", "--env", TINY, "--episodes", str(episodes), "--size", "32", "--data", "d.zarr")
-    chance = random.Random(seed)
-    path, completed, before = folder / "d.zarr", 0, 0
-    whole = folder / "whole"
-    whole.mkdir()
-    subprocess.run(words, cwd=whole, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
-    for number in range(kills):
-        process = subprocess.Popen(
-            words, cwd=folder, env=TWO_WORKERS, start_new_session=True,
+def parts_in(path: Path) -> int:
+    return len(list(path.glob("part-*")))
+
+
+def staged_in(path: Path) -> list[str]:
+    """Names of the parts that are being written."""
+    try:
+        return os.listdir(path / STAGING)
+    except FileNotFoundError:
+        return []
+
+
+class Killer:
+    """Starts `wm collect` again and again and kills it, in the phase that `kill` is given."""
+
+    def __init__(self, folder: Path, episodes: int, chance: random.Random) -> None:
+        self.words = command("collect", "--env", TINY, "--episodes", str(episodes), "--size", "32", "--data", "d.zarr")
+        self.folder, self.path, self.chance = folder, folder / "d.zarr", chance
+        self.torn = 0
+        uninterrupted = folder / "uninterrupted"
+        uninterrupted.mkdir()
+        began = time.monotonic()
+        process = self._start(uninterrupted)
+        self._wait(process, (uninterrupted / "d.zarr" / manifest.NAME).exists)
+        self.startup = time.monotonic() - began
+        began = time.monotonic()
+        assert process.wait(TIMEOUT) == 0
+        self.files = files_of(uninterrupted / "d.zarr")
+        self.parts = parts_in(uninterrupted / "d.zarr")
+        self.seconds_per_part = (time.monotonic() - began) / self.parts
+
+    def _start(self, folder: Path) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self.words, cwd=folder, env=TWO_WORKERS, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        time.sleep(chance.uniform(0.3, 0.7) if number % 3 == 0 else chance.uniform(0.7, 3.0))
-        if number % 2:
-            process.kill()
+
+    @staticmethod
+    def _wait(process: "subprocess.Popen[bytes]", reached: Callable[[], bool]) -> None:
+        """Wait for the phase, or for the end of the process."""
+        deadline = time.monotonic() + TIMEOUT
+        while not reached() and process.poll() is None:
+            assert time.monotonic() < deadline, "the phase never came"
+            time.sleep(POLL)
+
+    def finish(self) -> None:
+        """Run the command to its end."""
+        assert self._start(self.folder).wait(TIMEOUT) == 0
+
+    def kill(self, phase: str, whole_group: bool) -> bool:
+        """Run the command until the phase and kill it. False if it ended before the kill."""
+        sentinel = self.path / STAGING / "sentinel"
+        resumed = (self.path / manifest.NAME).exists()
+        if resumed:  # a writer that opens the dataset removes what is staged, which shows when recovery begins
+            sentinel.mkdir(parents=True, exist_ok=True)
+        process = self._start(self.folder)
+        if phase == "start":
+            self._wait_seconds(process, self.startup)
         else:
+            opened = (lambda: not sentinel.exists()) if resumed else (self.path / manifest.NAME).exists
+            self._wait(process, opened)
+        if "commit" in phase:
+            parts = parts_in(self.path) + self.chance.randrange(self.parts // 4)
+            self._wait(process, lambda: parts_in(self.path) >= parts)
+        if phase == "commit":
+            self._wait(process, lambda: bool(staged_in(self.path)))
+        elif phase == "between commits":
+            self._wait_seconds(process, self.seconds_per_part)
+        if (code := process.poll()) is not None:
+            assert code == 0
+            return False
+        if whole_group:
             os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
         process.wait()
-        now = held(path)
-        assert now >= before, f"kill {number}: {before} episodes were there, {now} are (seed {seed})"
-        before = now
-        if now == episodes:
-            assert files_of(path) == files_of(whole / "d.zarr")
-            shutil.rmtree(path)
-            completed, before = completed + 1, 0
-    subprocess.run(words, cwd=folder, env=TWO_WORKERS, check=True, capture_output=True, timeout=300)
-    assert files_of(path) == files_of(whole / "d.zarr")
-    assert not list((path / ".staging").glob("*"))
-    return completed
+        self.torn += staged_in(self.path) not in ([], [sentinel.name])
+        return True
+
+    def _wait_seconds(self, process: "subprocess.Popen[bytes]", most: float) -> None:
+        until = time.monotonic() + self.chance.uniform(0, most)
+        self._wait(process, lambda: time.monotonic() >= until)
 
 
-def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, kills=3, seed=int(os.environ.get("TINY_SEED", "0")), episodes=1200)
+def kill_repeatedly(folder: Path, kills: int, seed: int, episodes: int) -> tuple[int, int, Counter[str]]:
+    """Kill the whole group, or the main process alone, in every phase. Returns how often a dataset was completed and
+    restarted, the kills in the middle of a commit, and the kills by phase."""
+    killer = Killer(folder, episodes, random.Random(seed))
+    completed, previous, phases = 0, 0, Counter[str]()
+    for number in range(kills):
+        phase = PHASES[number % len(PHASES)]
+        phases[phase] += killer.kill(phase, whole_group=(number + number // len(PHASES)) % 2 == 0)
+        current = checked_episodes(killer.path)
+        assert current >= previous, f"kill {number} ({phase}): {previous} episodes before, {current} now (seed {seed})"
+        previous = current
+        if current == episodes:
+            assert files_of(killer.path) == killer.files
+            shutil.rmtree(killer.path)
+            completed, previous = completed + 1, 0
+    killer.finish()
+    assert files_of(killer.path) == killer.files
+    assert not staged_in(killer.path)
+    return completed, killer.torn, phases
+
+
+def test_a_kill_in_every_phase_loses_nothing(tmp_path: Path) -> None:
+    seed = int(os.environ.get("TINY_SEED", "0"))
+    _, _, phases = kill_repeatedly(tmp_path, kills=4, seed=seed, episodes=1200)
+    assert phases == dict.fromkeys(PHASES, 1)
 
 
 @pytest.mark.slow
 def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("TINY_SEED", "1"))
-    assert kill_again_and_again(tmp_path, kills=200, seed=seed, episodes=4000) > 3
+    completed, torn, phases = kill_repeatedly(tmp_path, kills=200, seed=seed, episodes=4000)
+    assert completed > 3
+    assert torn > 10, "kills in the middle of a commit"
+    assert min(phases[phase] for phase in PHASES) > 30, phases

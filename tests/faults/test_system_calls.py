@@ -91,15 +91,15 @@ def test_a_failing_call_loses_nothing_and_says_so(
         if not faults.hit:
             break
         hit[faults.hit] = hit.get(faults.hit, 0) + 1
-        told = capsys.readouterr().err
-        if code:  # the diary and the lock's note may fail without harm
-            assert code == 74, told
-            assert os.strerror(number) in told
-            assert told.count("\n") <= 3
+        message = capsys.readouterr().err
+        if code:  # provenance and the lock's owner file may fail without harm
+            assert code == 74, message
+            assert os.strerror(number) in message
+            assert message.count("\n") <= 3
         assert not [checked.problem for checked in repair.check(path) if checked.problem]
-        held = files_of(path)
+        after = files_of(path)
         assert episodes_in(path) >= max([5, *(int(folder.name[-6:]) for folder in acknowledged)])
-        assert all(held[name] == data for name, data in before.items() if "part-000000" in name or "/" not in name)
+        assert all(after[name] == data for name, data in before.items() if "part-000000" in name or "/" not in name)
         assert collect(path) == 0
         assert files_of(path) == files_of(whole), f"call {at}, {faults.hit}"
     else:

@@ -17,8 +17,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with `data/d.zarr` of 20 episodes; its policy's name is hostile."""
     monkeypatch.chdir(tmp_path)
     recipe = {**RECIPE, "policy": "<b>sticky</b>", "seed": 3}
-    create(tmp_path / "data" / "d.zarr", recipe)
-    with Writer(tmp_path / "data" / "d.zarr", recipe) as writer:
+    with Writer(create(tmp_path / "data" / "d.zarr", recipe)) as writer:
         for index in range(20):
             writer.add(make_episode(index, rows=10 + index).pack())
     return tmp_path

@@ -36,8 +36,7 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
 
 def dataset(path: Path, size: int = 32) -> Path:
     recipe = {**RECIPE, "env": {"name": TINY, "size": size, "gray": False, "action_space": "auto"}}
-    create(path, recipe)
-    with Writer(path, recipe) as writer:
+    with Writer(create(path, recipe)) as writer:
         for index in range(4):
             writer.add(make_episode(index, size=size).pack())
     Dataset.open(path)  # which writes the index

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from stages.collect import collect, env_config
 from stages.session import Session
 from tests.conftest import TINY
 from wm.envs.registry import EnvConfig
-from wm.episodes import archive, dataset
+from wm.episodes import dataset
 from wm.settings import CollectSettings
 
 
@@ -16,12 +17,21 @@ def test_the_recipe_has_every_field_of_the_environment() -> None:
     assert EnvConfig(**config.as_json()) == config
 
 
-def test_an_up_to_date_dataset_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, settings = Session(TINY, data=(tmp_path / "d.zarr",)), CollectSettings(episodes=2, size=32)
-    assert collect(session, settings).status == "created"
+@pytest.mark.parametrize(("collected", "status"), [(0, "created"), (1, "resumed"), (3, "up to date")])
+def test_a_dataset_is_opened_at_most_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: int, status: str
+) -> None:
+    path = tmp_path / "d.zarr"
+    session = Session(TINY, data=(path,))
+    if collected:
+        collect(session, CollectSettings(episodes=collected, size=32))
     opened = []
-    for module in (archive, dataset):
-        read = dataset.committed_parts
-        monkeypatch.setattr(module, "committed_parts", lambda path, read=read: opened.append(path) or read(path))
-    assert collect(session, settings).status == "up to date"
-    assert len(opened) == 1
+    parts_of = dataset.committed_parts
+    for module in [module for name, module in sys.modules.items() if name.startswith(("wm.", "stages."))]:
+        if hasattr(module, "committed_parts") and module.__name__ != "wm.episodes":
+            monkeypatch.setattr(module, "committed_parts", lambda path: opened.append(path) or parts_of(path))
+    result = collect(session, CollectSettings(episodes=3, size=32))
+    monkeypatch.undo()
+    assert (result.status, opened) == (status, [path] if collected else [])
+    assert result.metrics["episodes"] == 3
+    assert result.fingerprint == dataset.Dataset.open(path, 3).fingerprint

@@ -18,8 +18,7 @@ from wm.settings import CollectSettings, VaeSettings
 def session(tmp_path: Path) -> Session:
     path = tmp_path / "d.zarr"
     recipe = {**RECIPE, "labels": []}
-    create(path, recipe)
-    with Writer(path, recipe) as writer:
+    with Writer(create(path, recipe)) as writer:
         for index in range(30):
             writer.add(play_episode(Collection(EnvConfig(TINY, 32), "sticky", 0, 0), index))
     return Session(TINY, data=(path,), run=tmp_path / "run", device="cpu")

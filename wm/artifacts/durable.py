@@ -1,4 +1,4 @@
-"""Durable writes: write to a temporary name, fsync, rename, fsync the folder.
+"""Durable writes: write to a staging path, fsync, rename, fsync the folder.
 
 A rename inside one filesystem is the commit; what was not renamed does not exist.
 """
@@ -33,22 +33,22 @@ def fsync_tree(folder: Path) -> None:
         fsync_folder(Path(root))
 
 
-def aside(path: Path) -> Path:
-    """A new hidden name in the folder of `path`. `sweep` removes what a killed process left under such a name."""
+def staging_path(path: Path) -> Path:
+    """A new hidden name in the folder of `path`, to be renamed to it. `sweep` removes those of killed processes."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
-    temporary = aside(path)
+    staged = staging_path(path)
     try:
-        with _naming(path), open(temporary, "wb") as file:
+        with _naming(path), open(staged, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(staged, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        staged.unlink(missing_ok=True)
         raise
     fsync_folder(path.parent)
 
@@ -83,7 +83,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the files (by relative name) of a new folder and sync every one, and every folder they lie in."""
+    """Write the files (by relative name) of a new folder. Sync every file and folder."""
     make_folder(folder)
     subfolders = sorted({(folder / name).parent for name in files} - {folder})
     for subfolder in subfolders:
@@ -128,13 +128,13 @@ def remove_folder(folder: Path) -> None:
     """Remove `folder`: renamed first, so that a kill never leaves half of it under its name."""
     if not folder.exists():
         return
-    temporary = aside(folder)
-    os.rename(folder, temporary)
-    shutil.rmtree(temporary, ignore_errors=True)
+    doomed = staging_path(folder)
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove the temporary files and folders of killed processes in `folder` that were to become `name`."""
+    """Remove from `folder` what killed processes left under the staging paths of `name`."""
     for leftover in folder.glob(f".{name}.????????.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)

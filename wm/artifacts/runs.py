@@ -70,7 +70,7 @@ def load(folder: Path, kind: str, command: str) -> Artifact:
 def copy(artifact: Artifact, folder: Path) -> None:
     """Copy an artifact to `folder`, whole or not at all. Raises BadData if a file does not match its checksum."""
     durable.make_folder(folder.parent)
-    staged = durable.aside(folder)
+    staged = durable.staging_path(folder)
     staged.mkdir()
     for name in (*artifact.manifest["files"], manifest.NAME):
         data = (artifact.folder / name).read_bytes() if name == manifest.NAME else artifact.read_bytes(name)

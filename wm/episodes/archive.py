@@ -1,4 +1,4 @@
-"""Datasets by recipe: the one at a path, and those of other recipes, which move to the `archive` folder beside it."""
+"""Datasets by recipe: the one at a path, and those of other recipes, which move to the `archive` folder next to it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PROVENANCE = "provenance.jsonl"
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """Who collected what and when: a record for every collection that finished; empty where that is not known."""
+    """A record for every collection that finished: command, seed, versions, time. Empty if they cannot be read."""
     try:
         records = [json.loads(line) for line in (path / PROVENANCE).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
@@ -53,11 +53,12 @@ class Claim:
         return self.dataset.absent(episodes) if self.dataset else list(range(episodes))
 
     def open_writer(self, allow: Callable[[int], None]) -> Writer:
-        """Open the dataset for writing. If it is new, it is created; a dataset of another recipe is archived first."""
-        if self.dataset is None:
+        """Open the dataset for writing. A new dataset is created; a dataset of another recipe is archived first."""
+        dataset = self.dataset
+        if dataset is None:
             _archive(self.path, self.recipe, self.log)
-            create(self.path, self.recipe)
-        return Writer(self.path, self.recipe, allow)
+            dataset = create(self.path, self.recipe)
+        return Writer(dataset, allow)
 
     def record(self, provenance: dict[str, Any]) -> None:
         """Append to the dataset's provenance."""
@@ -77,7 +78,7 @@ def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[
         if dataset is None and path.exists() and keep_current:
             raise RecipeMismatch(
                 f"{path} was collected by another recipe ({_changes(path, recipe)}) and --keep-current is given; "
-                "drop the option to archive it, or give another place with --data."
+                "drop the option to archive it, or name another path with --data."
             )
         if dataset is None and (archived := _archived(path, recipe)).exists():
             _archive(path, recipe, log)
@@ -90,7 +91,7 @@ def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[
 def _refuse_other_folder(path: Path) -> None:
     """Raise UsageProblem if something exists at `path` that is no dataset."""
     if path.exists() and not (path / manifest.NAME).is_file():
-        raise UsageProblem(f"{path} exists and is not a dataset; give another place with --data.")
+        raise UsageProblem(f"{path} exists and is not a dataset; name another path with --data.")
 
 
 def _archived(path: Path, recipe: dict[str, Any]) -> Path:

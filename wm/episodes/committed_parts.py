@@ -1,8 +1,8 @@
 """The committed parts of a dataset, and the gaps between them.
 
-A part exists when its manifest agrees. Of parts with the same first episode the longest counts; it supersedes the
-others. Episodes that are missing between parts are an error, unless their part is in quarantine: then the other
-episodes are used, and the fingerprint depends on which are missing.
+A part exists when its manifest agrees. Of parts with the same first episode, the longest supersedes the others. A gap
+is an error unless its episodes are in quarantine. Then the other episodes are used, and the fingerprint depends on
+the gaps.
 """
 
 import os
@@ -20,7 +20,7 @@ from wm.episodes.shards import METADATA
 from wm.errors import BadData
 
 QUARANTINE = ".quarantine"
-MAX_ROWS = 1 << 22  # of a part, which has about 10,000: a forged table must not reserve all the memory
+MAX_ROWS = 1 << 22  # of a part. Real parts have about 10,000; a forged table must not allocate all memory
 Range = tuple[int, int]
 
 
@@ -40,12 +40,12 @@ class Part:
 
 
 def committed_parts(path: Path) -> list[Part]:
-    """The parts in the order of their episodes, without superseded ones."""
+    """The parts in the order of their episodes, without superseded ones. Updates the dataset's index."""
     cache = index.read(path)
-    by_start: dict[int, Part] = {}
+    by_first: dict[int, Part] = {}
     entries: dict[str, Any] = {}
     for name in _names(path):
-        if (named := part_range(name)) is None:
+        if (episodes := part_range(name)) is None:
             continue
         folder = path / name
         stamp = _stamp(folder)
@@ -53,10 +53,10 @@ def committed_parts(path: Path) -> list[Part]:
         if entry is None or entry["stamp"] != stamp:
             entry = {"stamp": stamp, "table": read_table(folder)}
         entries[name] = entry
-        by_start[named[0]] = Part(folder, *named, entry["table"])
+        by_first[episodes[0]] = Part(folder, *episodes, entry["table"])
     if entries != cache:
         index.write(path, entries)
-    parts = [by_start[start] for start in sorted(by_start)]
+    parts = [by_first[first] for first in sorted(by_first)]
     for part, following in pairwise(parts):
         if following.first < part.last:
             raise BadData(f"{part.folder} and {following.folder} have the same episodes; remove the wrong one.")
@@ -72,7 +72,7 @@ def _names(folder: Path) -> list[str]:
 
 def _stamp(folder: Path) -> list[int]:
     if os.path.islink(folder):
-        raise BadData(f"{folder} is a link; links inside a dataset are not followed, so put the part itself there.")
+        raise BadData(f"{folder} is a link; links inside a dataset are not followed, so replace it by the part.")
     try:
         status = os.stat(os.path.join(folder, manifest.NAME))
     except OSError:
@@ -83,8 +83,8 @@ def _stamp(folder: Path) -> list[int]:
 def read_table(folder: Path) -> dict[str, list[Any]]:
     """The per-episode table of a part, checked against the manifest and for plausible values."""
     listed = manifest.read(folder, PART)
-    named = part_range(folder.name)
-    if listed.get("name") != folder.name or named is None:
+    episodes = part_range(folder.name)
+    if listed.get("name") != folder.name or episodes is None:
         raise BadData(f"{folder} was {listed.get('name')}; parts must not be renamed.")
     path = folder / METADATA
     if manifest.sha256_file(path) != listed["files"][METADATA]["sha256"]:
@@ -94,14 +94,14 @@ def read_table(folder: Path) -> dict[str, list[Any]]:
         ends = [0, *table["ends"]]
         valid = (
             set(table) == set(TABLE_COLUMNS)
-            and all(len(column) == named[1] - named[0] for column in table.values())
-            and table["index"] == list(range(*named))
+            and all(len(column) == episodes[1] - episodes[0] for column in table.values())
+            and table["index"] == list(range(*episodes))
             and all(type(end) is int and start < end <= MAX_ROWS for start, end in pairwise(ends))
         )
     except (KeyError, TypeError):
         valid = False
     if not valid:
-        raise BadData(f"{path} has no valid table of episodes {named[0]} to {named[1] - 1}; remove {folder}.")
+        raise BadData(f"{path} has no valid table of episodes {episodes[0]} to {episodes[1] - 1}; remove {folder}.")
     return table
 
 
@@ -116,8 +116,8 @@ def unexplained_gaps(path: Path, parts: Sequence[Part], evicts: bool = False) ->
     quarantined = {
         episode
         for name in _names(path / QUARANTINE)
-        if (named := part_range(name.partition(".")[0]))
-        for episode in range(*named)
+        if (episodes := part_range(name.partition(".")[0]))
+        for episode in range(*episodes)
     }
     return [
         (first, last)

@@ -13,7 +13,7 @@ from wm.artifacts import manifest
 from wm.artifacts.manifest import sha256_json
 from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
-from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, forms, frame_shape
+from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, array_specs, frame_shape
 from wm.episodes.shards import Shard
 from wm.errors import BadData, MissingInput
 
@@ -26,8 +26,8 @@ def fingerprint_of(recipe: dict[str, Any]) -> str:
 class Dataset:
     """A dataset on disk, or its episodes below index `upto` (0: all).
 
-    `collected` is the number of episodes that were ever written, `missing` the ranges of those that were lost or
-    evicted, and `episodes` the number of those that can be read.
+    `collected` is the number of episodes ever written, `missing` the ranges of lost or evicted ones, and `episodes` the
+    number of readable ones.
     """
 
     def __init__(self, path: Path, recipe: dict[str, Any], parts: Sequence[Part], upto: int = 0) -> None:
@@ -51,7 +51,7 @@ class Dataset:
         return dataset
 
     def require_complete(self) -> None:
-        """Raise BadData if episodes were lost for another reason than quarantine or eviction."""
+        """Raise BadData if episodes are missing that were neither quarantined nor evicted."""
         for first, last in unexplained_gaps(self.path, self._all_parts, bool(self.recipe.get("evicts"))):
             raise BadData(
                 f"{self.path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
@@ -59,11 +59,11 @@ class Dataset:
             )
 
     def first(self, count: int) -> "Dataset":
-        """The same dataset limited to episodes below index `count` (0: all); nothing is read again."""
+        """The same dataset limited to episodes below index `count` (0: all), without reading from disk."""
         return Dataset(self.path, self.recipe, self._all_parts, count)
 
     def absent(self, upto: int) -> list[int]:
-        """Indices below `upto` of the episodes to collect, in the order in which a writer takes them."""
+        """Indices below `upto` of the missing episodes, in the order in which a writer takes them."""
         lost = [episode for first, last in self.missing for episode in range(first, last)]
         return [episode for episode in [*lost, *range(self.collected, upto)] if episode < upto]
 
@@ -112,7 +112,7 @@ class Dataset:
 
     def shard(self, part: Part, name: str) -> Shard:
         """An array of a part. Raises BadData unless its shape and type are those of the recipe."""
-        return Shard(part.folder / name, forms(self.recipe, part.rows)[name])
+        return Shard(part.folder / name, array_specs(self.recipe, part.rows)[name])
 
     def column(self, name: str) -> NDArray[Any]:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""
@@ -122,7 +122,7 @@ class Dataset:
 
     def episodes_of(self, part: Part) -> list[Episode]:
         """Every episode of a part, frames decoded."""
-        columns = {name: self.shard(part, name).all() for name in forms(self.recipe, part.rows)}
+        columns = {name: self.shard(part, name).all() for name in array_specs(self.recipe, part.rows)}
         columns.setdefault("labels", np.zeros((part.rows, 0), np.float32))
         episodes, start = [], 0
         for number, end in enumerate(part.table["ends"]):
@@ -148,7 +148,7 @@ def read_root(path: Path) -> dict[str, Any]:
         raise BadData(f"{path} has format {root.get('format')}; this version reads format {FORMAT}.")
     try:
         recipe: dict[str, Any] = root["recipe"]
-        forms(recipe, 1)
+        array_specs(recipe, 1)
         valid = 16 <= frame_shape(recipe)[0] <= 256 and isinstance(recipe["env"]["name"], str)
     except (KeyError, TypeError, ValueError):
         valid = False

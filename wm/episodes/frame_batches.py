@@ -17,7 +17,7 @@ from wm.episodes.schema import CHUNK_ROWS
 from wm.episodes.shards import Shard
 from wm.seeding import generator
 
-GROUP_CHUNKS = 64
+GROUP_CHUNKS = 64  # a shuffle buffer of 50 MB for 64 x 64 RGB
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class FrameBatches:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames that are decoded at present."""
+        """Bytes of the decoded frames in memory."""
         return sum(vars(self)[name].nbytes for name in ("_all", "_buffer") if name in vars(self))
 
     def describe(self, step: int) -> str:
@@ -97,8 +97,8 @@ class FrameBatches:
         return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"
 
     def at(self, step: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """The batch of a step, in the first rows of `out` if it is given. Epochs follow each other without a gap; a
-        batch never mixes two of them."""
+        """The batch of a step, in the first rows of `out` or, without it, in a new array. Epochs follow each other
+        without a gap; a batch never mixes two of them."""
         per_epoch = max(self.frames // self.batch, 1)
         epoch, number_in_epoch = divmod(step, per_epoch)
         self._begin_epoch(epoch)
@@ -108,8 +108,8 @@ class FrameBatches:
         while filled < len(batch):
             number = int(np.searchsorted(self._ends, start + filled, side="right"))
             self._begin_group(number)
-            ahead = int(self._ends[number]) - start - filled
-            rows = self._order[len(self._order) - ahead :][: len(batch) - filled]
+            remaining = int(self._ends[number]) - start - filled
+            rows = self._order[len(self._order) - remaining :][: len(batch) - filled]
             source = self._all if self.in_memory else self._buffer
             # Indices are in range; any mode but the default lets take write straight into the batch.
             np.take(source, rows, axis=0, out=batch[filled : filled + len(rows)], mode="clip")
@@ -122,7 +122,7 @@ def _chunks(dataset: Dataset) -> list[_Chunk]:
     chunks, first_row = [], 0
     for part in dataset.parts:
         shard = dataset.shard(part, "frames")
-        for number in range(shard.form.chunks):
+        for number in range(shard.spec.chunks):
             start = first_row + number * CHUNK_ROWS
             rows = min(CHUNK_ROWS, first_row + part.rows - start, dataset.rows - start)
             if rows > 0:
@@ -141,10 +141,10 @@ class FrameReader:
         # One buffer for the reader's life: new memory costs page faults, 192 for each chunk of 64 x 64 RGB. Random
         # batches of 32 windows of 50 frames into one array came 4 times as fast on Pong, 1.9 times on CarRacing.
         self._chunk = np.empty((CHUNK_ROWS, *dataset.frame_shape), np.uint8)
-        self._decoded: tuple[int, int] | None = None  # which chunk of which shard the buffer has
+        self._decoded: tuple[int, int] | None = None  # (shard, chunk) in the buffer
 
     def read(self, start: int, stop: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Rows start..stop-1 as (n, H, W, C), in `out` if that is given, else in memory of their own."""
+        """Rows start..stop-1 as (n, H, W, C), in `out` or, without it, in a new array."""
         frames = np.empty((stop - start, *self._chunk.shape[1:]), np.uint8) if out is None else out
         filled = 0
         while filled < len(frames):

@@ -14,13 +14,13 @@ from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
 from wm.errors import BadData, RecipeMismatch
 
 ARRAYS = "latents.zarr"
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096  # 260 kB of 32 half floats each
 
 
 @dataclass(frozen=True)
 class Latents:
-    """Columns over all rows: `means`, `logvars` (rows, z), `actions`, `rewards`; and per episode: `ends`, `terminated`,
-    `truncated`, `seeds`."""
+    """Columns over all rows: `means`, `logvars` (rows, z), `actions`, `rewards`. Columns over the episodes: `ends`,
+    `terminated`, `seeds`."""
 
     means: NDArray[np.float32]
     logvars: NDArray[np.float32]
@@ -33,7 +33,7 @@ class Latents:
 
     @property
     def rows(self) -> int:
-        """How many frames were encoded."""
+        """Number of encoded frames."""
         return len(self.means)
 
     @property
@@ -42,8 +42,8 @@ class Latents:
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
     def files(self) -> dict[str, bytes]:
-        """The files of a Zarr group with these arrays, by relative name (half floats for the latents: 1e-3 of a unit
-        is far below V's noise)."""
+        """The files of a Zarr group with these arrays, by relative name. Latents are half floats: their error of 1e-3
+        is far below V's noise."""
         rows, latent = self.means.shape
         attributes = {
             "action_space": self.space.as_json(),
@@ -51,33 +51,33 @@ class Latents:
             "latent": latent,
             "episodes": len(self.ends),
         }
-        forms = _forms(attributes)
+        specs = _array_specs(attributes)
         return group_files(
-            attributes, {name: (form, [getattr(self, name).astype(form.dtype)]) for name, form in forms.items()}
+            attributes, {name: (spec, [getattr(self, name).astype(spec.dtype)]) for name, spec in specs.items()}
         )
 
     def save(self, folder: Path) -> None:
-        """Write the files below `folder`; what a killed process left there is removed."""
+        """Write the files below `folder`, in place of those of a killed process."""
         durable.remove_folder(folder / ARRAYS)
         durable.write_folder(folder / ARRAYS, self.files())
 
     @classmethod
     def load(cls, folder: Path) -> "Latents":
-        """Read what `save` wrote. Raises BadData where it is not that."""
+        """Read what `save` wrote. Raises BadData for other contents."""
         path = folder / ARRAYS / METADATA
         try:
             attributes = manifest.read_json(path)["attributes"]
             space = ActionSpace.from_json(attributes["action_space"])
-            wanted = _forms(attributes)
+            specs = _array_specs(attributes)
         except (KeyError, TypeError, ValueError) as error:
             raise BadData(f"{path} does not describe latents ({error}); remove {folder} and encode again.") from None
-        columns = {name: Shard(folder / ARRAYS / name, form).all() for name, form in wanted.items()}
+        columns = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)
         return cls(**columns, space=space)
 
 
-def _forms(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
+def _array_specs(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
     rows, episodes = int(attributes["rows"]), int(attributes["episodes"])
     actions = ActionSpace.from_json(attributes["action_space"]).column(0)
     latents = ArraySpec((rows, int(attributes["latent"])), "float16", min(CHUNK_ROWS, rows))
@@ -99,7 +99,7 @@ def read_latents(folder: Path) -> Latents:
 
 
 def join(parts: Sequence[Latents]) -> Latents:
-    """Several datasets' latents as one, in order. Raises RecipeMismatch where their actions differ."""
+    """The latents of several datasets as one, in order. Raises RecipeMismatch where their actions differ."""
     first = parts[0]
     if any(part.space != first.space for part in parts):
         raise RecipeMismatch("the datasets were played with different actions; give --data of the same --actions.")

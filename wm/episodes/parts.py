@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, PackedEpisode, forms, frame_shape, part_name
+from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, PackedEpisode, array_specs, frame_shape, part_name
 from wm.episodes.shards import group_files
 from wm.errors import BadData
 
@@ -35,7 +35,8 @@ def frame_block(recipe: dict[str, Any]) -> NDArray[np.uint8]:
 class PartBuilder:
     """The episodes of a part. They stay packed until `commit`, which may be called again after more were added.
 
-    A writer of many parts gives them one `block`: page faults of new memory took 40 of the 120 ms of writing a part.
+    A writer of many parts shares one `block` between them: page faults of new memory took 40 of the 120 ms of writing
+    a part.
     """
 
     def __init__(self, root: Path, recipe: dict[str, Any], first: int, block: NDArray[np.uint8] | None = None) -> None:
@@ -44,6 +45,11 @@ class PartBuilder:
         self.rows = 0
         self._episodes: list[PackedEpisode] = []
         self._table: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
+
+    @property
+    def table(self) -> dict[str, list[Any]]:
+        """A copy of the per-episode table."""
+        return {name: list(values) for name, values in self._table.items()}
 
     @property
     def last(self) -> int:
@@ -74,8 +80,8 @@ class PartBuilder:
             self._table[name].append(value)
 
     def files(self) -> dict[str, bytes]:
-        """Everything the part's folder holds, by relative name."""
-        arrays = {name: (form, self._pieces(name)) for name, form in forms(self.recipe, self.rows).items()}
+        """The files of the part's folder, by relative name."""
+        arrays = {name: (spec, self._pieces(name)) for name, spec in array_specs(self.recipe, self.rows).items()}
         attributes = {"format": FORMAT, "kind": KIND, "recipe": self.recipe, "episodes": self._table}
         files = group_files(attributes, arrays)
         body = {"kind": KIND, "format": FORMAT, "name": part_name(self.first, self.last)}
@@ -88,7 +94,7 @@ class PartBuilder:
         return iter([np.concatenate([getattr(episode, name) for episode in self._episodes])])
 
     def _frame_blocks(self) -> Iterator[NDArray[np.uint8]]:
-        """All frames in blocks of `DECODED_ROWS` rows. The next block overwrites the one before."""
+        """All frames in blocks of `DECODED_ROWS` rows. The next block overwrites the previous one."""
         block, filled = self._block, 0
         for episode in self._episodes:
             reader, start = episode.open_frames(), 0
@@ -103,7 +109,7 @@ class PartBuilder:
             yield block[:filled]
 
     def commit(self, allow: Callable[[int], None] | None = None) -> Path:
-        """Make the part exist. Returns its folder. `allow` is told the bytes it takes and may raise.
+        """Write the part and rename it to its name. Returns its folder. `allow` takes its bytes and may raise.
 
         It exists from the rename on; a kill or an error before that leaves only staging, which is swept.
         """

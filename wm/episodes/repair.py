@@ -11,7 +11,7 @@ from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table,
 from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
-from wm.episodes.schema import forms, part_name, part_range
+from wm.episodes.schema import array_specs, part_name, part_range
 from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput
 
@@ -48,9 +48,9 @@ def _check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
         files = manifest.verify(folder, PART)
         table = read_table(folder)
         if recipe is not None:
-            for name, form in forms(recipe, table["ends"][-1]).items():
-                shard = Shard(folder / name, form)
-                for number in range(form.chunks):
+            for name, spec in array_specs(recipe, table["ends"][-1]).items():
+                shard = Shard(folder / name, spec)
+                for number in range(spec.chunks):
                     shard.chunk(number)
     except (BadData, MissingInput) as error:
         return CheckResult(folder, 0, str(error))

@@ -1,7 +1,7 @@
 """What an episode is, on disk and in memory.
 
 Time alignment, obeyed everywhere: an episode of T actions has T + 1 rows. Row t holds `frames[t]`, then `actions[t]`
-taken after seeing it, and `rewards[t]`, its consequence. The last row holds the final frame; its action and reward
+taken on that observation, and `rewards[t]`, its consequence. The last row holds the final frame; its action and reward
 are zero and never used. `terminated` and `truncated` say how the episode ended, in gymnasium's meaning.
 """
 
@@ -17,9 +17,9 @@ from wm.actions import ActionSpace
 from wm.episodes.shards import ArraySpec
 
 FORMAT = 2
-CHUNK_ROWS = 64
-PART_ROWS = 8192
-BLOCK_EPISODES = 64
+CHUNK_ROWS = 64  # the unit of reading: 790 kB of decoded 64 x 64 RGB
+PART_ROWS = 8192  # bounds a writer's memory, and the work that a kill can lose
+BLOCK_EPISODES = 64  # the same for short episodes
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
 _PART = re.compile(r"part-(\d{6,9})-(\d{6,9})")
 
@@ -43,7 +43,7 @@ class Episode:
         return len(self.frames)
 
     def pack(self) -> "PackedEpisode":
-        """The same with compressed frames: what travels between processes stays small."""
+        """The same with compressed frames, which are small to send between processes."""
         return PackedEpisode(
             index=self.index,
             seed=self.seed,
@@ -77,11 +77,11 @@ class PackedEpisode:
         return self.shape[0]
 
     def open_frames(self) -> zstandard.ZstdDecompressionReader:
-        """A stream of the frames' bytes. A `readinto` fills its buffer while there are bytes left."""
+        """A stream of the frames' bytes. A `readinto` fills its buffer while bytes remain."""
         return zstandard.ZstdDecompressor().stream_reader(self.packed)
 
     def unpack(self) -> Episode:
-        """The episode again, with frames of its own."""
+        """The episode with its frames decoded."""
         frames = np.empty(self.shape, np.uint8)
         self.open_frames().readinto(frames.data)
         return Episode(
@@ -103,41 +103,41 @@ def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def zstd_level(recipe: dict[str, Any]) -> int:
-    """How hard frames are compressed. 5 makes CarRacing 9 % smaller than 3 and is decoded a little faster; but Atari's
-    flat colors are decoded at half the speed from 5, for 2 % less."""
+    """Compression level of the frames. Level 5 makes CarRacing 9 % smaller than level 3, and decodes a little faster.
+    Atari's flat colors decode at half the speed from level 5, for 2 % less."""
     return 3 if str(recipe.get("env_id", "ALE/")).startswith("ALE/") else 5
 
 
-def forms(recipe: dict[str, Any], rows: int) -> dict[str, ArraySpec]:
-    """The arrays of a part with that many rows. Small columns are one chunk; `labels` only where there are some."""
+def array_specs(recipe: dict[str, Any], rows: int) -> dict[str, ArraySpec]:
+    """The arrays of a part of `rows` rows. Small columns are one chunk; `labels` only for labelled environments."""
     space = ActionSpace.from_json(recipe["action_space"])
     actions = space.column(0)
-    found = {
+    specs = {
         "frames": ArraySpec((rows, *frame_shape(recipe)), "uint8", CHUNK_ROWS, zstd_level(recipe)),
         "actions": ArraySpec((rows, *actions.shape[1:]), actions.dtype.name, rows),
         "rewards": ArraySpec((rows,), "float32", rows),
     }
     if recipe["labels"]:
-        found["labels"] = ArraySpec((rows, len(recipe["labels"])), "float32", rows)
-    return found
+        specs["labels"] = ArraySpec((rows, len(recipe["labels"])), "float32", rows)
+    return specs
 
 
 def round_labels(labels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Labels as they are stored: eleven significant bits, 1/2048 of the value, which is ample for a probe. The noise
-    in the other bits does not compress (LunarLander: 7 of 178 bytes a frame)."""
+    """Labels as they are stored: eleven significant bits, 1/2048 of the value, more than a linear probe resolves. The
+    noise in the other bits does not compress (LunarLander: 7 of 178 bytes a frame)."""
     bits = np.ascontiguousarray(labels, np.float32).view(np.uint32)
-    kept = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(labels), kept.view(np.float32), labels)
+    rounded = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(labels), rounded.view(np.float32), labels)
 
 
 def part_is_full(first: int, last: int, rows: int) -> bool:
-    """Whether a part holding episodes first..last-1 closes. A function of the episodes alone, so that which episodes
-    share a part does not depend on when or by how many workers they were collected."""
+    """Whether a part of episodes first..last-1 is full. A function of the episodes alone: which episodes share a part
+    does not depend on interruptions or on the number of workers."""
     return rows >= PART_ROWS or last % BLOCK_EPISODES == 0
 
 
 def part_name(first: int, last: int) -> str:
-    """`part-000048-000056` holds episodes 48 to 55."""
+    """`part-000048-000056` has episodes 48 to 55."""
     return f"part-{first:06d}-{last:06d}"
 
 

@@ -2,8 +2,8 @@
 
 The layout is fixed: chunks of whole rows, each bytes -> zstd -> crc32c, one after the other, and an index with a
 crc32c of its own at the end. No filter, no Blosc, no delta: plain zstd is smaller and faster on these frames. Any
-Zarr v3 library reads it. Ours reads nothing else: the metadata must equal what the schema calls for, so a store with
-other codecs, shapes or versions is refused before anything in it is decoded. zarr-python reads the shard index again
+Zarr v3 library reads it. Ours reads nothing else: the metadata must equal the schema's, so a store with other
+codecs, shapes or versions is refused before anything in it is decoded. zarr-python reads the shard index again
 on every call; going straight to the chunk is twenty times faster (benchmarks/chunk_pong.py).
 """
 
@@ -25,7 +25,7 @@ from wm.artifacts import durable, manifest
 from wm.errors import BadData
 
 METADATA = "zarr.json"
-LEVEL = 3
+LEVEL = 3  # zstd's default; for columns that are small next to the frames
 _ENTRY = 16  # bytes of index per chunk: offset and size
 _MAX_METADATA = 4096  # bytes of an array's zarr.json: zarr-python writes 1,200
 
@@ -42,7 +42,7 @@ class ArraySpec:
 
     @property
     def chunks(self) -> int:
-        """How many chunks hold the rows."""
+        """Number of chunks."""
         return -(-self.shape[0] // self.chunk_rows)
 
     @property
@@ -91,7 +91,7 @@ class ArraySpec:
 def group_files(
     attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec, Iterable[NDArray[Any]]]]
 ) -> dict[str, bytes]:
-    """The files of a Zarr group, by relative name. An array is given as its spec and its rows in pieces.
+    """The files of a Zarr group, by relative name. `arrays` has the spec and the rows, in pieces, of each.
 
     zarr-python writes them into memory. So the size of a part is known before the disk is touched, and every system
     call of a commit is ours: zarr-python syncs nothing, and a test makes each of our calls fail
@@ -104,7 +104,7 @@ def group_files(
     from zarr.storage import MemoryStore
 
     files: dict[str, Buffer] = {}
-    # Sorted keys: a recipe read from a manifest must give the bytes that the recipe before it gave.
+    # Sorted keys: a recipe gives the same bytes before it is written and after it is read from a manifest.
     group = zarr.create_group(MemoryStore(files), attributes=json.loads(durable.canonical_json(attributes)))
     for name, (spec, pieces) in arrays.items():
         array = group.create_array(
@@ -130,25 +130,27 @@ def group_files(
 
 
 class Shard:
-    """An array on disk, read as the spec `form` demands. Its files are opened by the first read, because a dataset of a
-    thousand parts would take more than a second to open. Every read raises BadData where the files do not match."""
+    """An array on disk. A read raises BadData unless the files match `spec`.
 
-    def __init__(self, folder: Path, form: ArraySpec) -> None:
-        self.folder, self.form = folder, form
+    The first read opens the files: a dataset of a thousand parts would take more than a second to open.
+    """
+
+    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+        self.folder, self.spec = folder, spec
 
     @cached_property
     def path(self) -> Path:
         """The shard file."""
-        return manifest.locate(self.folder, self.form.shard)
+        return manifest.locate(self.folder, self.spec.shard)
 
     @cached_property
     def _index(self) -> list[list[int]]:
         """Offset and size of every chunk, once the metadata and the index are checked."""
-        form = self.form
+        spec = self.spec
         metadata = _read(manifest.locate(self.folder, METADATA), 0, _MAX_METADATA + 1)
-        if not _is_json_of(metadata, form.metadata):
-            raise BadData(f"{self.folder / METADATA} does not describe the array that belongs there; {_ADVICE}")
-        size = _ENTRY * form.chunks + 4
+        if not _is_json_of(metadata, spec.metadata):
+            raise BadData(f"{self.folder / METADATA} does not describe the expected array; {_ADVICE}")
+        size = _ENTRY * spec.chunks + 4
         raw = _read(self.path, -size, size)
         if len(raw) != size or not _checked(raw):
             raise BadData(f"{self.path} has a damaged index; {_ADVICE}")
@@ -161,14 +163,14 @@ class Shard:
 
     def chunk(self, number: int) -> NDArray[Any]:
         """Chunk `number` as (rows, ...), rows past the end of the array cut off, checked by its crc32c."""
-        values = np.empty((self.form.chunk_rows, *self.form.shape[1:]), self.form.dtype)
+        values = np.empty((self.spec.chunk_rows, *self.spec.shape[1:]), self.spec.dtype)
         self.decode_into(number, values)
-        return values[: self.form.shape[0] - number * self.form.chunk_rows]
+        return values[: self.spec.shape[0] - number * self.spec.chunk_rows]
 
     def decode_into(self, number: int, values: NDArray[Any]) -> None:
         """The first rows of chunk `number`, as many as `values` (at most a chunk) has; a whole chunk without a copy."""
-        if len(values) < self.form.chunk_rows:
-            chunk = np.empty((self.form.chunk_rows, *self.form.shape[1:]), self.form.dtype)
+        if len(values) < self.spec.chunk_rows:
+            chunk = np.empty((self.spec.chunk_rows, *self.spec.shape[1:]), self.spec.dtype)
             self.decode_into(number, chunk)
             values[:] = chunk[: len(values)]
             return
@@ -176,22 +178,22 @@ class Shard:
         raw = _read(self.path, offset, size)
         if len(raw) != size or not _checked(raw):
             raise BadData(f"{self.path} is damaged at chunk {number}; {_ADVICE}")
-        if _declared_size(raw) != self.form.chunk_bytes:
+        if _declared_size(raw) != self.spec.chunk_bytes:
             raise BadData(f"{self.path} declares a wrong size at chunk {number}; {_ADVICE}")
         try:
             # Straight into `values`, with one context for all chunks. numcodecs creates a context per call, 9 us of a
             # Pong chunk's 45: streaming through it ran at 0.93 of this speed on Pong and at 0.97 on CarRacing.
-            done = _decompressor().stream_reader(raw[:-4]).readinto(values.data)
+            decoded = _decompressor().stream_reader(raw[:-4]).readinto(values.data)
         except zstandard.ZstdError as error:
             raise BadData(f"{self.path} cannot be decoded at chunk {number} ({error}); {_ADVICE}") from None
-        if done != self.form.chunk_bytes:
+        if decoded != self.spec.chunk_bytes:
             raise BadData(f"{self.path} ends early at chunk {number}; {_ADVICE}")
 
     def all(self) -> NDArray[Any]:
         """Every row."""
-        values = np.empty(self.form.shape, self.form.dtype)
-        for number in range(self.form.chunks):
-            self.decode_into(number, values[number * self.form.chunk_rows :][: self.form.chunk_rows])
+        values = np.empty(self.spec.shape, self.spec.dtype)
+        for number in range(self.spec.chunks):
+            self.decode_into(number, values[number * self.spec.chunk_rows :][: self.spec.chunk_rows])
         return values
 
 
@@ -200,11 +202,12 @@ def _decompressor() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor()
 
 
-_ADVICE = "run `wm verify` on what it belongs to."
+_ADVICE = "run `wm verify` on its dataset or artifact."
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
-    """Opened for each read: thousands of parts need no thousands of descriptors, and threads share nothing."""
+    """`size` bytes from `offset` (from the end if negative). The file is opened for each read: a thousand parts need no
+    thousand descriptors, and threads share no file position."""
     try:
         with open(path, "rb", buffering=0) as file:
             if offset >= 0 and hasattr(os, "pread"):
@@ -216,7 +219,7 @@ def _read(path: Path, offset: int, size: int) -> bytes:
 
 
 def _is_json_of(data: bytes, value: dict[str, Any]) -> bool:
-    """Whether `data` is a short JSON text of `value`. Spelling and the order of keys are the writing library's."""
+    """Whether `data` is a short JSON text of `value`, with any spelling and order of keys."""
     try:
         return len(data) <= _MAX_METADATA and bool(json.loads(data) == value)
     except (ValueError, RecursionError):
@@ -224,7 +227,7 @@ def _is_json_of(data: bytes, value: dict[str, Any]) -> bool:
 
 
 def _checked(data: bytes) -> bool:
-    """Whether `data` ends with the crc32c of what is before."""
+    """Whether `data` ends with the crc32c of its other bytes."""
     return len(data) > 4 and bool(google_crc32c.value(data[:-4]) == struct.unpack("<I", data[-4:])[0])
 
 

@@ -10,10 +10,10 @@ from wm.episodes import schema
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import PackedEpisode
 
-MARGIN = 1.2  # later episodes may be longer and compress worse; the estimate is 1.0 to 1.5 times the truth
+MARGIN = 1.2  # later episodes may be longer and compress worse; the estimate is 1.0 to 1.5 times the real size
 HALF_BLOCK = 2048  # bytes that a file leaves empty in its last disk block, on average
 SAMPLE_EPISODES = 16
-SAMPLE_ROWS = 4000
+SAMPLE_ROWS = 4000  # of at least four episodes: where episodes are long, fewer suffice
 
 
 def sample_suffices(sample: Sequence[PackedEpisode], episodes: int) -> bool:
@@ -37,7 +37,7 @@ def estimate_size(recipe: dict[str, Any], sample: Sequence[PackedEpisode], episo
     """
     builder = PartBuilder(Path(), recipe, sample[0].index)
     for episode in sample:
-        # The sample may have gaps, where episodes are collected again that were lost.
+        # The sample has gaps where lost episodes are collected again.
         builder.add(replace(episode, index=builder.last))
     files = builder.files()
     columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))

@@ -15,6 +15,7 @@ from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig, require_same_observation
 from wm.episodes.archive import Claim
+from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
@@ -76,7 +77,7 @@ def describe(
 
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:
-    """The policy with all that decides how it acts. Raises UsageProblem where it does not fit the action space."""
+    """The policy with its parameters. Raises UsageProblem where it does not fit the action space."""
     if controller is not None:
         return f"{policy} {controller.fingerprint[:16]}"
     observation_free_policy(policy, space, spec.brownian_low)
@@ -140,8 +141,10 @@ def play_sample(collection: Collection, episodes: int, runtime: Runtime) -> Samp
     return Sample(played[: max(first_gap, 1)], mean_rows, rows / (runtime.clock() - began) * busy)
 
 
-def collect_episodes(collection: Collection, claim: Claim, episodes: int, budget: DiskBudget, runtime: Runtime) -> None:
-    """Play the missing episodes of a claimed dataset and commit them part by part.
+def collect_episodes(
+    collection: Collection, claim: Claim, episodes: int, budget: DiskBudget, runtime: Runtime
+) -> Dataset:
+    """Play the missing episodes (at least one) of a claimed dataset and commit them part by part. Returns the dataset.
 
     Raises DiskProblem before anything is written, or when the budget is used up; WorkerFailed names the episode that
     cannot be played. Either way the finished episodes before it are committed.
@@ -165,8 +168,9 @@ def collect_episodes(collection: Collection, claim: Claim, episodes: int, budget
         except WorkerFailed as failed:
             order.write(smallest_sample=1)
             index = missing[failed.task]
-            what = f"episode {index} of {env} (seed {collection.episode_seed(index)})"
-            raise WorkerFailed(index, failed.why, what) from None
+            name = f"episode {index} of {env} (seed {collection.episode_seed(index)})"
+            raise WorkerFailed(index, failed.why, name) from None
+    return order.writer.dataset  # after its last part, which the end of the stack commits
 
 
 class _IndexOrder:
@@ -178,14 +182,21 @@ class _IndexOrder:
         self._waiting: dict[int, PackedEpisode] = {}
         self._writer: Writer | None = None
 
+    @property
+    def writer(self) -> Writer:
+        """The writer, once it is open."""
+        if self._writer is None:
+            raise ValueError("no writer is open")
+        return self._writer
+
     def add(self, episode: PackedEpisode) -> None:
-        """Take an episode, and write what is next."""
+        """Take an episode, and write those whose turn it is."""
         self._waiting[episode.index] = episode
         self.write()
 
     def write(self, smallest_sample: int = 0) -> None:
-        """Write every episode that is next. `smallest_sample` episodes suffice to open the writer (0: as many as an
-        estimate takes)."""
+        """Write the waiting episodes whose turn it is. The writer opens with `smallest_sample` of them (0: as many as
+        an estimate takes)."""
         if self._writer is None:
             first = itertools.takewhile(self._waiting.__contains__, self._missing[:SAMPLE_EPISODES])
             sample = [self._waiting[index] for index in first]
@@ -204,7 +215,7 @@ def _open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, b
     def allow(size: int) -> None:
         if size > budget.available(durable.folder_size(claim.path)):
             raise DiskProblem(
-                f"the disk budget at {claim.path} is used up after {writer.committed} episodes, which are kept; "
+                f"the disk budget at {claim.path} is used up after {writer.dataset.episodes} episodes, which are kept; "
                 "free some space or raise --disk-budget, and run the same command again."
             )
 
