@@ -1,46 +1,35 @@
 """`wm dream`: dreams of V + M + C, or of a Dreamer, compared with real episodes in figures and pictures."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, manifest
-from wm.artifacts.runs import Artifact, Builder, Run
-from wm.dreamer.open_loop import EPISODES, HORIZONS, compare_open_loop, open_loop_strip
+from wm.artifacts.runs import Builder, Run
+from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import load_latents
 from wm.episodes.dataset import Dataset
 from wm.errors import UsageProblem
-from wm.evaluation.dream_fidelity import REAL_EPISODES, Policies, measure_fidelity
-from wm.models.controller import pick_head
+from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
+from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
 from wm.pretrained import (
-    ControllerConfig,
     TrainedController,
     TrainedDreamer,
     TrainedMdnRnn,
     TrainedVae,
-    build_controller,
     find_dreamer,
     is_dreamer,
     load_all,
     load_pair,
 )
-from wm.report.dream_pictures import CONTEXT, FPS, FRAMES, picture_dream
+from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
-from wm.report.film_strip import animation
-from wm.rollouts.players import policy_spec
 from wm.rollouts.speed import measure_env
 from wm.rollouts.workers import playing_memory
-from wm.seeding import generator
 from wm.settings import DreamSettings
-from wm.stats import Score
-from wm.telemetry.metrics_log import add_image
 
 RECIPE = 3
-MEANS = 32  # of the search, equally spaced, whose returns are compared
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
 
@@ -89,8 +78,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     run = _run(session, settings, models)
 
     def estimate() -> Plan:
-        workers, clock = session.processes, session.runtime.clock
-        episodes = MEANS * REAL_EPISODES + settings.dreams
+        workers, clock, episodes = session.processes, session.runtime.clock, most_real_episodes(settings)
         speed = measure_env(models.vae.env, clock).with_models(models.vae.model, models.mdnrnn.model, clock)
         low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
@@ -104,100 +92,27 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     if is_dreamer(session.run_path / settings.agent):
         return _dream_with_dreamer(session, settings)
     models = _open(session, settings)
-    run = _run(session, settings, models)
+    vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
 
     def work(builder: Builder) -> dict[str, Any]:
-        policies = _policies(session, models)
-        runtime, label = session.runtime, f"dream {session.env}"
+        policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
         runtime.log(
             f"{label}: {len(policies.means)} policies; of each {settings.dreams} dreams and {REAL_EPISODES} real "
             f"episodes of up to {settings.max_steps} steps"
         )
-        latents = load_latents(session.workspace, models.mdnrnn)
-        fidelity = measure_fidelity(runtime, settings, session.seed, models.mdnrnn, latents, policies, label)
+        latents = load_latents(session.workspace, mdnrnn)
+        fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()
         durable.write_json(builder.folder / FIDELITY, fidelity)
         durable.write_bytes(builder.folder / "fidelity.png", draw(fidelity, f"{session.env}: dreams and real episodes"))
-        dataset, temperature = models.dataset, settings.temperature
-        picture = picture_dream(models.vae, models.mdnrnn, latents, dataset, temperature, session.seed)
-        title = f"{session.env}: a dream and the real episode, same initial state, same actions "
-        title += f"(temperature {temperature:g}, after {CONTEXT} real steps)"
-        add_image(builder.folder, 0, "dream", picture.write(builder.folder, title))
-        return _metrics(settings, fidelity) | {"episode": picture.episode, **picture.errors()}
+        picture = picture_dream(vae, mdnrnn, latents, models.dataset, settings.temperature, session.seed)
+        picture.write(builder.folder, session.env, settings.temperature)
+        figures = {"temperature": settings.temperature, "episode": picture.episode}
+        return summarize_fidelity(fidelity) | figures | picture.errors()
 
-    result = run_stage(session, "dream", run, (BYTES, "the dream's pictures"), _summary, work, models.vae.env)
-    return replace(result, table=_table(result.metrics))
-
-
-def _policies(session: Session, models: _Models) -> Policies:
-    """The means of the search that evolved C, or random linear policies if there is no C yet."""
-    vae, mdnrnn, controller = models.vae, models.mdnrnn, models.controller
-    if controller is not None:
-        rows = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
-        generations = [int(controller.artifact.metrics["means"][row]) for row in rows]
-        spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
-        return Policies(spec, controller.means[rows], generations, "the controllers of its search")
-    config = ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
-    shape = MEANS, build_controller(mdnrnn, config, vae.env).parameters
-    means = generator(session.seed, "dream").standard_normal(shape).astype(np.float32)
-    return Policies(policy_spec(vae, mdnrnn, config, means[0]), means, [0] * len(means), "random linear policies")
-
-
-def _metrics(settings: DreamSettings, fidelity: dict[str, Any]) -> dict[str, Any]:
-    scores = {
-        f"{place}_{name}": Score.of(np.array(fidelity[f"{place}_{name}s"], np.float64))
-        for place in ("dream", "real")
-        for name in ("return", "length")
-    }
-    ratio = np.array(fidelity["z_variance"]["dream"]) / np.array(fidelity["z_variance"]["real"])
-    return {
-        "agent": fidelity["policies"],
-        "policies": len(fidelity["dream"]),
-        "temperature": settings.temperature,
-        **{name: fidelity[name] for name in ("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")},
-        **{name: score.mean for name, score in scores.items()},
-        **{f"{name}_ci95": score.ci95 for name, score in scores.items()},
-        "dream_ended": fidelity["dream_ended"],
-        "real_ended": fidelity["real_ended"],
-        "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist(),
-        "open_loop": fidelity["open_loop"],
-    }
-
-
-def _summary(artifact: Artifact) -> str:
-    metrics = artifact.metrics
-    returns = [
-        f"{metrics[f'{place}_return']:.1f} ± {metrics[f'{place}_return_ci95']:.1f}" for place in ("dream", "real")
-    ]
-    return f"return {returns[0]} in the dream, {returns[1]} in real episodes"
-
-
-def _table(metrics: dict[str, Any]) -> str:
-    """One figure a line, none longer than 80 columns."""
-    lines = [
-        f"  {'':30}{'dream':>14}  {'real':>14}",
-        _line("return", metrics, "return", 1),
-        _line("length", metrics, "length", 0),
-        f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
-        f"  {'variance of z, dream / real':30}{metrics['z_variance_ratio'][1]:>14.2f}  (median over dimensions)",
-        f"  {'rank correlation of returns':30}{_rho(metrics['rho'], metrics['rho_ci95'])}",
-        f"    over {metrics['policies']} policies: {metrics['agent']}",
-        f"  {'  of the last third':30}{_rho(metrics['rho_last_third'], metrics['rho_last_third_ci95'])}",
-    ]
-    return "\n".join(lines)
-
-
-def _line(label: str, metrics: dict[str, Any], name: str, digits: int) -> str:
-    cells = [
-        f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}"
-        for place in ("dream", "real")
-    ]
-    return f"  {label:30}{cells[0]:>14}  {cells[1]:>14}"
-
-
-def _rho(rho: float | None, interval: Sequence[float] | None) -> str:
-    span = f"  ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
-    return f"{'undefined':>14}" if rho is None else f"{rho:>14.2f}{span}"
+    run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
+    result = run_stage(session, "dream", run, need, lambda artifact: format_returns(artifact.metrics), work, vae.env)
+    return replace(result, table=format_fidelity(result.metrics))
 
 
 def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
@@ -217,21 +132,9 @@ def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
     trained, run = _dreamer_run(session, settings)
 
     def work(builder: Builder) -> dict[str, Any]:
-        compared = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)
-        real, predicted = compared.real, compared.predicted
-        durable.write_bytes(builder.folder / "dream.png", open_loop_strip(real, predicted, compared.context))
-        captions = [f"{step + 1} steps ahead" for step in range(len(real))]
-        frames = animation([("real", real), ("predicted", predicted)], captions, FPS)
-        durable.write_bytes(builder.folder / "dream.gif", frames)
-        return {"agent": "dreamer", **compared.metrics}
+        open_loop = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)
+        open_loop.write(builder.folder)
+        return {"agent": "dreamer", **open_loop.metrics}
 
     need = BYTES, "the dream's pictures"
-    return run_stage(session, "dream", run, need, _dreamer_summary, work, trained.env)
-
-
-def _dreamer_summary(artifact: Artifact) -> str:
-    errors = [(ahead, artifact.metrics["open_loop"][str(ahead)]) for ahead in HORIZONS]
-    parts = [f"{ahead} ahead {e['dream']:.1f} ({e['persistence']:.1f})" for ahead, e in errors if e is not None]
-    text = f"squared error a pixel (of persistence): {', '.join(parts) or 'episodes are too short'}"
-    rho = artifact.metrics["reward_correlation"]
-    return text if rho is None else f"{text}; predicted and real rewards correlate by {rho:.2f}"
+    return run_stage(session, "dream", run, need, lambda artifact: format_errors(artifact.metrics), work, trained.env)

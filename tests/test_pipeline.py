@@ -28,7 +28,9 @@ from tests.conftest import (
     still_running,
 )
 from wm.artifacts import manifest
+from wm.episodes.dataset import Dataset
 from wm.pretrained import load_controller
+from wm.report.dream_pictures import CONTEXT, FRAMES
 
 
 def digests(folder: Path, name: str) -> dict[str, str]:
@@ -63,8 +65,15 @@ def test_pictures_are_pictures(chain: Path) -> None:
     for name in names:
         with Image.open(chain / "runs" / SLUG / name) as picture:
             assert picture.width > 200, name
-    with Image.open(chain / "runs" / SLUG / "dream" / "dream.gif") as movie:
-        assert movie.n_frames > 4  # type: ignore[attr-defined]
+
+
+def test_the_animation_of_a_dream_has_a_frame_for_every_step_after_the_context(chain: Path) -> None:
+    folder, dataset = chain / "runs" / SLUG / "dream", Dataset.open(chain / "data" / f"{SLUG}.zarr")
+    episode = json.loads((folder / manifest.NAME).read_text())["metrics"]["episode"]
+    rows = int(np.diff(dataset.ends, prepend=0)[episode])
+    assert CONTEXT + 2 < rows < CONTEXT + FRAMES
+    with Image.open(folder / "dream.gif") as movie:
+        assert movie.n_frames == rows - CONTEXT  # type: ignore[attr-defined]
 
 
 def test_the_score_has_an_interval_a_baseline_and_a_protocol(chain: Path) -> None:

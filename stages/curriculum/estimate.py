@@ -20,11 +20,10 @@ from stages.collect import env_config
 from stages.curriculum.outcome import recorded_outcome
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
-from stages.dream import MEANS
 from stages.session import Session
 from stages.stage import UP_TO_DATE, Plan
 from wm.errors import DiskProblem, MissingInput, WmError
-from wm.evaluation.dream_fidelity import REAL_EPISODES
+from wm.evaluation.dream_fidelity import most_real_episodes
 from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import build
@@ -252,7 +251,7 @@ class _UnmadeInputs:
             what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
             return self._playing(step, most_steps(settings, longest), what, 200_000)
         if isinstance(settings, DreamSettings):
-            episodes = MEANS * REAL_EPISODES + settings.dreams
+            episodes = most_real_episodes(settings)
             most = episodes * min(settings.max_steps, longest)
             plan = self._playing(step, most, f"a comparison over {episodes} real episodes", 2_000_000)
             return replace(plan, seconds=(plan.seconds[0] + 5, plan.seconds[1] + 30))

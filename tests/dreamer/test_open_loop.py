@@ -1,12 +1,15 @@
 """Open-loop prediction: from actions alone, after the context."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.models.test_dreamer import SMALL, batch, dreamer, noise
 from wm.actions import ActionSpace
-from wm.dreamer.open_loop import _correlation, predict, replay_strip
+from wm.dreamer.open_loop import OpenLoop, _correlation, format_errors, predict, replay_strip
 from wm.dreamer.replay_store import replay_buffer
 
 
@@ -45,3 +48,19 @@ def test_a_correlation_needs_three_pairs_that_vary() -> None:
     assert _correlation(np.array([[1.0, 2], [2, 3]])) is None
     assert _correlation(np.array([[1.0, 2], [2, 2], [3, 2]])) is None
     assert _correlation(np.array([[1.0, 2], [2, 4], [3, 6]])) == pytest.approx(1)
+
+
+def test_the_animation_has_a_frame_for_every_predicted_step(tmp_path: Path) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (9, 32, 32, 3), np.uint8)
+    OpenLoop({}, frames, frames[::-1], 3).write(tmp_path)
+    with Image.open(tmp_path / "dream.gif") as movie, Image.open(tmp_path / "dream.png") as strip:
+        assert movie.n_frames == 9  # type: ignore[attr-defined]
+        assert strip.width > 8 * 100
+
+
+def test_errors_are_reported_for_the_horizons_that_episodes_reach() -> None:
+    metrics = {"open_loop": {"1": {"dream": 2.0, "persistence": 3.0}, "5": None, "15": None, "50": None}}
+    assert format_errors(metrics | {"reward_correlation": None}).endswith("1 ahead 2.0 (3.0)")
+    assert format_errors(metrics | {"reward_correlation": 0.5}).endswith("rewards correlate by 0.50")
+    no_errors = {"open_loop": dict.fromkeys(metrics["open_loop"]), "reward_correlation": None}
+    assert format_errors(no_errors).endswith("episodes are too short")

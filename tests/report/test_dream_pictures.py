@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.conftest import SLUG
 from wm.episodes.dataset import Dataset
@@ -18,7 +19,9 @@ def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dream_pictures, "CONTEXT", 4)
 
 
-def test_dream_and_reconstruction_have_the_same_first_frame_and_real_frames_are_real(chain: Path) -> None:
+def test_dream_and_reconstruction_have_the_same_first_frame_and_real_frames_are_real(
+    chain: Path, tmp_path: Path
+) -> None:
     run, dataset = chain / "runs" / SLUG, Dataset.open(chain / "data" / f"{SLUG}.zarr")
     vae, mdnrnn = load_vae(run / "vae", ""), load_mdnrnn(run / "mdnrnn", "")
     picture = picture_dream(vae, mdnrnn, Latents.load(run / "latents"), dataset, 1.0, 0)
@@ -26,6 +29,10 @@ def test_dream_and_reconstruction_have_the_same_first_frame_and_real_frames_are_
     assert np.array_equal(picture.reconstruction[0], picture.dream[0])
     frames = {frame.tobytes() for frame in FrameReader(dataset).read(0, dataset.rows)}
     assert all(frame.tobytes() in frames for frame in picture.real)
+    picture.write(tmp_path, "Tiny", 1.0)
+    assert {"dream.gif", "dream.png"} <= {path.name for path in tmp_path.iterdir()}
+    with Image.open(tmp_path / "dream.gif") as movie:
+        assert movie.n_frames == 6  # type: ignore[attr-defined]
 
 
 def test_the_window_moves_more_than_most_and_is_of_no_short_episode() -> None:

@@ -1,6 +1,7 @@
 """Open-loop prediction: a Dreamer observes a few frames, then predicts frames and rewards from the actions alone."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.artifacts import durable
 from wm.dreamer.updates import to_batch
 from wm.episodes.replay import ReplayBatch, ReplayBuffer
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world_model import Batch
 from wm.pretrained import TrainedDreamer
-from wm.report.film_strip import error_map, film_strip
+from wm.report.dream_pictures import FPS
+from wm.report.film_strip import animation, error_map, film_strip
 from wm.rollouts.loop import EpisodeJob, Trajectory, record
 from wm.rollouts.players import DreamerSpec, build_env, make_agent
 from wm.runtime import Runtime
@@ -37,6 +40,13 @@ class OpenLoop:
     real: NDArray[np.uint8]
     predicted: NDArray[np.uint8]
     context: int
+
+    def write(self, folder: Path) -> None:
+        """Write the animation dream.gif and the film strip dream.png."""
+        durable.write_bytes(folder / "dream.png", open_loop_strip(self.real, self.predicted, self.context))
+        captions = [f"{step + 1} steps ahead" for step in range(len(self.real))]
+        panels = [("real", self.real), ("predicted", self.predicted)]
+        durable.write_bytes(folder / "dream.gif", animation(panels, captions, FPS))
 
 
 @torch.inference_mode()
@@ -160,3 +170,12 @@ def _correlation(pairs: NDArray[np.float64]) -> float | None:
     if len(pairs) < 3 or not np.ptp(pairs, axis=0).all():
         return None
     return float(np.corrcoef(pairs[:, 0], pairs[:, 1])[0, 1])
+
+
+def format_errors(metrics: dict[str, Any]) -> str:
+    """The errors by horizon and the correlation of rewards, in one sentence."""
+    errors = [(ahead, metrics["open_loop"][str(ahead)]) for ahead in HORIZONS]
+    parts = [f"{ahead} ahead {e['dream']:.1f} ({e['persistence']:.1f})" for ahead, e in errors if e is not None]
+    text = f"squared error a pixel (of persistence): {', '.join(parts) or 'episodes are too short'}"
+    rho = metrics["reward_correlation"]
+    return text if rho is None else f"{text}; predicted and real rewards correlate by {rho:.2f}"

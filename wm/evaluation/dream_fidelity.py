@@ -21,9 +21,10 @@ from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
 from wm.evaluation.prediction import fit_baselines, open_loop_errors
-from wm.pretrained import TrainedMdnRnn, build_controller
+from wm.models.controller import pick_head
+from wm.pretrained import ControllerConfig, TrainedController, TrainedMdnRnn, TrainedVae, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
-from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, split_jobs
+from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, policy_spec, split_jobs
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
@@ -31,7 +32,8 @@ from wm.settings import DreamSettings
 from wm.stats import rank_correlation, rank_correlation_interval
 from wm.training.precision import pick
 
-REAL_EPISODES = 4  # of each policy
+MEANS = 32  # of the search, equally spaced, whose returns are compared
+REAL_EPISODES = 4  # of each mean
 ENCODED_EPISODES = 8  # real episodes whose latents are compared
 STILL = 0.01  # of the largest variance: a latent that varies less is left out
 
@@ -45,6 +47,26 @@ class Policies:
     means: NDArray[np.float32]
     generations: list[int]
     description: str
+
+
+def policies_to_compare(
+    vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController | None, seed: int
+) -> Policies:
+    """The means of the search that evolved C, or random linear policies without a C."""
+    if controller is not None:
+        rows = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
+        generations = [int(controller.artifact.metrics["means"][row]) for row in rows]
+        spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
+        return Policies(spec, controller.means[rows], generations, "the controllers of its search")
+    config = ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
+    shape = MEANS, build_controller(mdnrnn, config, vae.env).parameters
+    means = generator(seed, "dream").standard_normal(shape).astype(np.float32)
+    return Policies(policy_spec(vae, mdnrnn, config, means[0]), means, [0] * len(means), "random linear policies")
+
+
+def most_real_episodes(settings: DreamSettings) -> int:
+    """The real episodes of a comparison, at most, without those that are encoded."""
+    return MEANS * REAL_EPISODES + settings.dreams
 
 
 def measure_fidelity(

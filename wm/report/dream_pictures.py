@@ -20,6 +20,7 @@ from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.film_strip import Panels, animation, film_strip
 from wm.report.video import can_film, film
 from wm.seeding import integer
+from wm.telemetry.metrics_log import add_image
 
 CONTEXT, FRAMES, FPS = 16, 120, 15  # real steps before the dream, its steps, frames per second
 STRIP = 10  # columns of the film strip
@@ -46,8 +47,8 @@ class PicturedDream:
             "pixel_error_frozen": _error(self.real, np.repeat(self.real[:1], len(self.real), axis=0)),
         }
 
-    def write(self, folder: Path, title: str) -> bytes:
-        """Write dream.gif, dream.mp4 where that is installed, and dream.png. Returns the film strip."""
+    def write(self, folder: Path, env: str, temperature: float) -> None:
+        """Write dream.gif, dream.mp4 where an encoder is installed, and the film strip dream.png."""
         panels: Panels = [("real", self.real), ("reconstruction", self.reconstruction), ("dream", self.dream)]
         captions = [f"step {step} of the dream" for step in range(len(self.real))]
         durable.write_bytes(folder / "dream.gif", animation(panels, captions, FPS))
@@ -55,9 +56,11 @@ class PicturedDream:
             film(folder / "dream.mp4", panels, captions, FPS)
         columns = np.unique(np.linspace(0, len(self.real) - 1, STRIP).astype(int))
         rows = [(label.replace("construction", "con-\nstruction"), frames[columns]) for label, frames in panels]
+        title = f"{env}: a dream and the real episode, same initial state, same actions "
+        title += f"(temperature {temperature:g}, after {CONTEXT} real steps)"
         strip = film_strip(rows, [f"step {step}" for step in columns], title)
         durable.write_bytes(folder / "dream.png", strip)
-        return strip
+        add_image(folder, 0, "dream", strip)
 
 
 @torch.inference_mode()

@@ -1,0 +1,66 @@
+"""Dream fidelity in few figures: an artifact's metrics, and those metrics as text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wm.stats import Score
+
+_PLACES = ("dream", "real")
+
+
+def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
+    """Metrics from what `measure_fidelity` returns: of lists of returns, lengths and variances only their means or
+    quantiles."""
+    scores = {
+        f"{place}_{name}": Score.of(np.array(fidelity[f"{place}_{name}s"], np.float64))
+        for place in _PLACES
+        for name in ("return", "length")
+    }
+    ratio = np.array(fidelity["z_variance"]["dream"]) / np.array(fidelity["z_variance"]["real"])
+    return {
+        "agent": fidelity["policies"],
+        "policies": len(fidelity["dream"]),
+        **{name: fidelity[name] for name in ("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")},
+        **{name: score.mean for name, score in scores.items()},
+        **{f"{name}_ci95": score.ci95 for name, score in scores.items()},
+        "dream_ended": fidelity["dream_ended"],
+        "real_ended": fidelity["real_ended"],
+        "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist(),
+        "open_loop": fidelity["open_loop"],
+    }
+
+
+def format_returns(metrics: dict[str, Any]) -> str:
+    """The mean returns in the dream and in real episodes, in one sentence."""
+    dream, real = _intervals(metrics, "return", 1)
+    return f"return {dream} in the dream, {real} in real episodes"
+
+
+def format_fidelity(metrics: dict[str, Any]) -> str:
+    """A table with one figure a line, none longer than 80 columns."""
+    rows = {name: _intervals(metrics, name, digits) for name, digits in (("return", 1), ("length", 0))}
+    lines = [
+        f"  {'':30}{'dream':>14}  {'real':>14}",
+        *(f"  {name:30}{dream:>14}  {real:>14}" for name, (dream, real) in rows.items()),
+        f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
+        f"  {'variance of z, dream / real':30}{metrics['z_variance_ratio'][1]:>14.2f}  (median over dimensions)",
+        f"  {'rank correlation of returns':30}{_correlation(metrics['rho'], metrics['rho_ci95'])}",
+        f"    over {metrics['policies']} policies: {metrics['agent']}",
+        f"  {'  of the last third':30}{_correlation(metrics['rho_last_third'], metrics['rho_last_third_ci95'])}",
+    ]
+    return "\n".join(lines)
+
+
+def _intervals(metrics: dict[str, Any], name: str, digits: int) -> tuple[str, str]:
+    """A mean and the half width of its 95 % interval, in the dream and in real episodes."""
+    dream, real = (
+        f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}" for place in _PLACES
+    )
+    return dream, real
+
+
+def _correlation(rho: float | None, interval: Sequence[float] | None) -> str:
+    span = f"  ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+    return f"{'undefined':>14}" if rho is None else f"{rho:>14.2f}{span}"
