@@ -12,9 +12,10 @@ from wm.artifacts.runs import Artifact
 from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
-from wm.evolution.transfer import TransferSource, transferred_weights, weights_on_memory
+from wm.evolution.transfer import TransferSource, initial_parameters, transferred_weights, weights_on_memory
 from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import TrainedMdnRnn, load_all
+from wm.settings import ControllerSettings
 
 
 def trained(chain: Path) -> tuple[TransferSource, TrainedMdnRnn, Latents]:
@@ -153,3 +154,16 @@ def test_the_cost_of_a_search_includes_the_searches_before_it_and_their_m(chain:
     assert source.cost(mdnrnn) == {"env_steps_before": metrics["env_steps"], "seconds_before": metrics["seconds"]}
     other = source.cost(retrained(mdnrnn, mdnrnn.model))["seconds_before"]
     assert other == pytest.approx(metrics["seconds"] + mdnrnn.artifact.manifest["provenance"]["wall_seconds"])
+
+
+def test_a_search_starts_from_zero_at_no_cost_or_from_the_controller_of_init_from(chain: Path) -> None:
+    run, workspace = chain / "runs" / SLUG, Session(TINY, run=chain / "runs" / SLUG).workspace
+    _, mdnrnn, controller = load_all(workspace)
+    starts = [
+        initial_parameters(ControllerSettings(init_from=source), workspace, mdnrnn, controller.config, controller.model)
+        for source in (None, str(run))
+    ]
+    assert not starts[0][0].any()
+    assert starts[0][1] == {"env_steps_before": 0, "seconds_before": 0.0}
+    assert np.array_equal(starts[1][0], controller.parameters)
+    assert starts[1][1]["env_steps_before"] == controller.artifact.metrics["env_steps"]

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from wm.artifacts.workspace import Workspace
+from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
 from wm.models.controller import Controller, controller_inputs
@@ -24,6 +26,7 @@ from wm.pretrained import (
     load_controller,
     load_mdnrnn,
 )
+from wm.settings import ControllerSettings
 from wm.stats import ridge_regression
 
 EPISODES, MAX_STEPS = 64, 500  # of the latents, that are played through both Ms
@@ -52,6 +55,22 @@ def load_transfer_source(run: str) -> TransferSource:
     folder = Path(run)
     controller = load_controller(folder / "controller", f"wm train-controller --run {run}")
     return TransferSource(controller, load_mdnrnn(folder / "mdnrnn", f"wm train-mdnrnn --run {run}"))
+
+
+def initial_parameters(
+    settings: ControllerSettings,
+    workspace: Workspace,
+    mdnrnn: TrainedMdnRnn,
+    config: ControllerConfig,
+    controller: Controller,
+) -> tuple[NDArray[np.float32], dict[str, float]]:
+    """The parameters the search starts from, and the cost of earlier searches and their Ms: zeros at no cost without
+    `--init-from`."""
+    if not settings.init_from:
+        return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
+    source = load_transfer_source(settings.init_from)
+    start = transferred_weights(source, mdnrnn, config, controller, load_latents(workspace, mdnrnn))
+    return start, source.cost(mdnrnn)
 
 
 def transferred_weights(

@@ -1,0 +1,90 @@
+"""The search for C from its inputs to its figures: what a generation needs, where it starts, and what it has cost."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.artifacts.runs import Builder
+from wm.artifacts.workspace import Workspace
+from wm.dreams.initial_states import early_initial_states, load_newest_latents
+from wm.evolution.cma_es import Search
+from wm.evolution.evolve import WHITENER, Evolution, load_whitener, save_whitener
+from wm.evolution.fitness import Fitness
+from wm.evolution.history import History
+from wm.evolution.stopping import LOG, resume_from_other_limits
+from wm.evolution.temperature import choose_temperature
+from wm.evolution.whitening import Matrix
+from wm.pretrained import TrainedMdnRnn
+from wm.rollouts.players import PolicySpec
+from wm.rollouts.workers import open_workers
+from wm.runtime import Runtime
+from wm.settings import ControllerSettings
+
+
+def evolve_controller(
+    runtime: Runtime,
+    workspace: Workspace,
+    settings: ControllerSettings,
+    seed: int,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    start: NDArray[np.float32],
+    builder: Builder,
+) -> tuple[Evolution, dict[str, Any]]:
+    """The finished search from the parameters `start`, and its figures. Its log is written to the builder's folder.
+
+    After a kill the log of fitness values is replayed, and the same candidates follow. If only limits have changed, the
+    generations that both searches share are replayed too, and the result is that of one uninterrupted search.
+    """
+    label, folder, initial = f"train-controller {workspace.env}", builder.folder, None
+    if settings.in_ != "real":
+        initial = early_initial_states(load_newest_latents(workspace, mdnrnn), mdnrnn)
+    shared, source = resume_from_other_limits(builder.run, settings, folder)
+    with open_workers(runtime) as workers:
+        fitness = Fitness(settings, seed, policy, mdnrnn, workers, initial)
+        temperature, sweep_steps = choose_temperature(runtime, settings, seed, fitness, start, folder, label)
+        whitener = _initial_whitener(workspace, mdnrnn, fitness, folder) if settings.whitened_from_start else None
+        search = partial(Search, start, settings.popsize, settings.sigma, seed, settings.algo, whitener)
+        evolve = partial(Evolution, runtime, settings, fitness, temperature, folder, label)
+        if source is not None:
+            if evolve().log_fits(search()):
+                runtime.log(f"{label}: the first {shared} generations are those of {source}")
+            else:
+                (folder / LOG).unlink()
+        evolution = evolve()
+        evolution.run(search(), validate_start=bool(settings.init_from))
+        figures = search_figures(settings, evolution.history, fitness)
+    figures["env_steps"] += sweep_steps
+    return evolution, figures | {"temperature": temperature}
+
+
+def _initial_whitener(workspace: Workspace, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path) -> Matrix:
+    """By the inputs in the episodes of the newest dataset. A resumed search loads it."""
+    if not (folder / WHITENER.format(0)).exists():
+        save_whitener(folder, 0, fitness.initial_whitener(load_newest_latents(workspace, mdnrnn)))
+    return load_whitener(folder, 0)
+
+
+def search_figures(settings: ControllerSettings, history: History, fitness: Fitness) -> dict[str, Any]:
+    """Figures of a search. One in the dream alone has no real validations, so its best mean plays one."""
+    figures = {
+        "in": settings.in_,
+        "generations": history.generation,
+        "best_generation": history.best_generation,
+        "validation_return": history.best_score,
+        "validation_episodes": settings.validation_episodes,
+        "env_steps": history.env_steps,
+        "seconds": history.seconds,
+    }
+    if settings.in_ != "dream":
+        return figures
+    assert history.best is not None
+    returns, steps = fitness.validation_returns(history.best)
+    return figures | {
+        "validation_return": float(np.mean(returns)),
+        "env_steps": history.env_steps + steps,
+        "dream_return": history.best_score,
+    }
