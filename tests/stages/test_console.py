@@ -124,6 +124,8 @@ def test_the_first_signal_is_stored_and_the_loops_stop_at_it() -> None:
 
 def test_a_table_breaks_between_words_as_long_as_another_column_can_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = console.table(["stage", "plan"], [["train-controller", "sixty generations of sixteen candidates in reality"]])
+    text = console.table(
+        ["stage", "plan"], [["train-controller", "sixty generations of sixteen candidates in reality"]]
+    )
     assert "train-controller" in text
     assert max(map(len, text.splitlines())) <= 60

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.artifacts import durable
 from wm.report.film_strip import error_map, film_strip
 from wm.report.plots import Curve, draw
 from wm.telemetry import metrics_log
@@ -38,3 +39,20 @@ def reconstruction_strip(env: str, frames: NDArray[np.uint8], reconstructions: N
         ("error x 4", error_map(frames[subset], reconstructions[subset])),
     ]
     return film_strip(rows, captions, f"{env}: reconstructions of held-out frames, with their squared error")
+
+
+def save_vae_pictures(
+    folder: Path, env: str, step: int, frames: NDArray[np.uint8], reconstructions: NDArray[np.uint8]
+) -> None:
+    """Write reconstructions.png, also for TensorBoard as of this step, and loss.png with the curves of V's losses."""
+    strip = reconstruction_strip(env, frames, reconstructions)
+    durable.write_bytes(folder / "reconstructions.png", strip)
+    metrics_log.add_image(folder, step, "reconstructions", strip)
+    columns = {"training": "loss", "validation": "validation_loss"}
+    durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: V", "loss (nats)"))
+
+
+def save_mdnrnn_picture(folder: Path, env: str) -> None:
+    """Write loss.png with the curves of M's negative log-likelihoods."""
+    axis, columns = "NLL of the next z, per dimension (nats)", {"training": "nll", "validation": "validation_nll"}
+    durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: M", axis))

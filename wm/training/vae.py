@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,13 +16,14 @@ from wm.episodes.mixture import FrameMixture, batch_sizes
 from wm.episodes.split import validation_mask
 from wm.models.initialization import seeded_initialization
 from wm.models.vae.loss import VaeLoss
-from wm.models.vae.networks import Vae, build
+from wm.models.vae.networks import Vae, build, to_frames
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import VaeSettings
 from wm.training.fit import compile_if_asked, fit, make_trainer
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
+from wm.units import parse_size
 
 VALIDATION_FRAMES = 512
 SAMPLE_FRAMES = 4096  # from which the data's mean image, colours and position targets are measured
@@ -51,6 +53,11 @@ def new_vae_loss(settings: VaeSettings, model: Vae, sample: Tensor, seed: int) -
              "kl_tolerance")  # fmt: skip
     with seeded_initialization(seed, "vae", "reader"):
         return VaeLoss(model, sample, **{name: getattr(settings, name) for name in names}).to(sample.device)
+
+
+def cache_bytes(settings: VaeSettings) -> int:
+    """Bytes of decoded frames that may stay in memory; `auto` is a quarter of the free memory."""
+    return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram)
 
 
 def open_vae_data(
@@ -108,6 +115,13 @@ def fit_vae(
 
     trainer = make_trainer(objective, loss, precision, settings)
     return fit(runtime, folder, label, trainer, validate, data.batches.describe, settings, lambda: data.batches.nbytes)
+
+
+@torch.inference_mode()
+def reconstruct(model: Vae, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """V's reconstruction of frames (N, H, W, C), from the mean of q(z|frame)."""
+    parts = torch.from_numpy(frames).split(FRAMES_PER_BATCH)
+    return np.concatenate([to_frames(model.decode(model.encode(part)[0])).numpy() for part in parts])
 
 
 def mean_image_error(frames: NDArray[np.uint8]) -> float:

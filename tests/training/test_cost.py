@@ -1,0 +1,45 @@
+import itertools
+
+import pytest
+import torch
+
+from wm.settings import MdnRnnSettings, VaeSettings
+from wm.training.cost import LATENT_BYTES, mdnrnn_cost, publishing_bytes, vae_cost, weight_bytes
+
+CPU = torch.device("cpu")
+
+
+def clock() -> object:
+    """Of which two readings are two seconds apart."""
+    return itertools.count(step=2.0).__next__
+
+
+@pytest.mark.parametrize("steps", [10, 40])
+def test_the_time_of_a_training_is_that_of_a_few_steps_for_all_and_some_more_for_validations(steps: int) -> None:
+    vae = vae_cost(clock(), VaeSettings(latent=4, batch=2, steps=steps), (32, 32, 3), 100, 0, CPU)  # type: ignore[arg-type]
+    assert 2 * steps < vae.seconds < 2.5 * steps
+    settings = MdnRnnSettings(hidden=8, batch=2, seq_len=4, steps=steps)
+    assert 2 * steps < mdnrnn_cost(clock(), settings, 4, 3, 100, 0, CPU).seconds < 2.5 * steps  # type: ignore[arg-type]
+
+
+def test_frames_in_memory_are_counted_up_to_their_limit() -> None:
+    settings = [VaeSettings(latent=4, batch=2, steps=1, ram=ram) for ram in ("1MB", "2MB")]
+    few, many, more = (
+        vae_cost(clock(), one, (32, 32, 3), rows, 0, CPU).memory  # type: ignore[arg-type]
+        for one, rows in ((settings[0], 10), (settings[0], 10_000), (settings[1], 10_000))
+    )
+    assert many - few == 1_000_000 - 10 * 32 * 32 * 3
+    assert more - many == 1_000_000
+
+
+def test_latents_are_counted_with_the_disk_of_m() -> None:
+    settings = MdnRnnSettings(hidden=8, batch=2, seq_len=4, steps=1)
+    few, many = (mdnrnn_cost(clock(), settings, 4, 3, rows, 0, CPU) for rows in (0, 1000))  # type: ignore[arg-type]
+    assert many.latents == many.disk - few.disk == 1000 * 4 * LATENT_BYTES
+    assert many.memory > few.memory
+
+
+def test_checkpoints_and_published_weights_are_thirteen_times_the_weights() -> None:
+    model = torch.nn.Linear(9, 10)
+    assert weight_bytes(model) == 400
+    assert publishing_bytes(model) == 13 * 400

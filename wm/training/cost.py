@@ -1,0 +1,97 @@
+"""What a training of V or M costs, before it starts: the time of a few real steps, and bytes of disk and memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wm.settings import MdnRnnSettings, VaeSettings
+from wm.training.fit import seconds_per_step
+from wm.training.mdnrnn import new_mdnrnn
+from wm.training.vae import cache_bytes, new_vae, new_vae_loss
+
+# Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
+CHECKPOINTS = 12
+VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
+ENCODED_PER_SECOND = 5000  # frames
+LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
+VAE_PROCESS_BYTES, MDNRNN_PROCESS_BYTES = 350_000_000, 400_000_000  # of a process with torch
+FRAME_BYTES = 6_000_000  # of activations per frame of a batch
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Seconds, bytes of memory, bytes that stay on `disk`, those that are needed meanwhile (`scratch`), and how many of
+    the bytes on disk are `latents`."""
+
+    seconds: float
+    memory: int
+    disk: int
+    scratch: int
+    latents: int = 0
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Bytes of a model's weights."""
+    return 4 * sum(parameter.numel() for parameter in model.parameters())
+
+
+def publishing_bytes(model: nn.Module) -> int:
+    """Bytes of disk that a training needs for its checkpoints and for the weights it publishes."""
+    return (CHECKPOINTS + 1) * weight_bytes(model)
+
+
+def vae_cost(
+    clock: Callable[[], float],
+    settings: VaeSettings,
+    shape: tuple[int, ...],
+    rows: int,
+    seed: int,
+    device: torch.device,
+) -> TrainingCost:
+    """Of a training of V on so many frames (height, width, channels), which need not exist yet."""
+    random = torch.Generator().manual_seed(seed)
+    frames = torch.randint(0, 256, (settings.batch, *shape), dtype=torch.uint8, generator=random).to(device)
+    model = new_vae(settings, shape, seed).to(device)
+    objective = new_vae_loss(settings, model, frames, seed)
+    noise = torch.zeros(settings.batch, settings.latent, device=device)
+
+    def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return objective(frames, noise).total / max(settings.reconstruction_nats, 1), {}
+
+    seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
+    size, cached = weight_bytes(model), min(rows * int(np.prod(shape)), cache_bytes(settings))
+    memory = VAE_PROCESS_BYTES + 6 * size + cached + settings.batch * FRAME_BYTES
+    return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
+
+
+def mdnrnn_cost(
+    clock: Callable[[], float],
+    settings: MdnRnnSettings,
+    latent: int,
+    width: int,
+    rows: int,
+    seed: int,
+    device: torch.device,
+) -> TrainingCost:
+    """Of encoding so many frames as `latent` numbers and of a training of M on them, with actions `width` wide. The
+    frames need not exist yet."""
+    model = new_mdnrnn(settings, latent, width, seed).to(device)
+    z = torch.zeros(settings.batch, settings.seq_len, latent, device=device)
+    actions = torch.zeros(settings.batch, settings.seq_len, width, device=device)
+    flat = torch.zeros(settings.batch, settings.seq_len, device=device)
+
+    def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return model.loss(z, actions, z, flat, flat, flat + 1).total, {}
+
+    seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
+    size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
+    return TrainingCost(
+        seconds + rows / ENCODED_PER_SECOND,
+        MDNRNN_PROCESS_BYTES + 13 * size + rows * latent * 20,
+        disk=size + latents + 200_000,
+        scratch=CHECKPOINTS * size,
+        latents=latents,
+    )
