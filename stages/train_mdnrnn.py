@@ -4,28 +4,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
-from wm.artifacts import durable, runs
-from wm.artifacts.runs import Artifact, Run
+from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.dataset import Dataset
-from wm.episodes.latents import Latents, join, read_latents
+from wm.episodes.latents import join, read_latents
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
-from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import MdnRnnConfig, TrainedVae, load_vae, save_mdnrnn
-from wm.report.training_pictures import metric_curves
+from wm.report.training_pictures import save_mdnrnn_picture
 from wm.settings import MdnRnnSettings
+from wm.training.cost import mdnrnn_cost, publishing_bytes
 from wm.training.device import pick_device
-from wm.training.fit import pick_precision, seconds_per_step
+from wm.training.fit import pick_precision
 from wm.training.mdnrnn import (
     fit_mdnrnn,
     fit_reward_normalization,
@@ -33,13 +27,9 @@ from wm.training.mdnrnn import (
     training_windows,
     validation_windows,
 )
-from wm.training.warm_start import load_initial_weights, source_fingerprint
+from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
 RECIPE = 3
-OVERHEAD = 1.2  # of validations and checkpoints on the time of the steps
-ENCODED_PER_SECOND = 5000  # frames
-PROCESS_BYTES = 400_000_000  # of a process with torch
-_CURVES = {"training": "nll", "validation": "validation_nll"}
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
@@ -53,27 +43,17 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
 def estimate(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
     """The plan for so many frames of `latent` numbers and actions `width` wide, which need not exist yet."""
     device = pick_device(session.device)
-    model = new_mdnrnn(settings, latent, width, session.seed).to(device)
-    z = torch.zeros(settings.batch, settings.seq_len, latent, device=device)
-    actions = torch.zeros(settings.batch, settings.seq_len, width, device=device)
-    flat = torch.zeros(settings.batch, settings.seq_len, device=device)
-
-    def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return model.loss(z, actions, z, flat, flat, flat + 1).total, {}
-
-    seconds = OVERHEAD * settings.steps * seconds_per_step(session.runtime.clock, model, loss, settings, device)
-    seconds += rows / ENCODED_PER_SECOND
-    size = _parameter_bytes(model)
+    cost = mdnrnn_cost(session.runtime.clock, settings, latent, width, rows, session.seed, device)
     return Plan(
         "train-mdnrnn",
         session.run_path / stage_name(session, "mdnrnn"),
         f"{settings.steps} steps of {settings.batch} x {settings.seq_len}",
-        size + rows * latent * 3 + 200_000,
-        PROCESS_BYTES + 13 * size + rows * latent * 20,
-        (seconds, seconds),
+        cost.disk,
+        cost.memory,
+        (cost.seconds, cost.seconds),
         rows,
-        scratch=12 * size,
-        latents=rows * latent * 3,
+        cost.scratch,
+        cost.latents,
     )
 
 
@@ -81,20 +61,36 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     """Encode the episodes where latents are missing, train M, and publish the best weights by validation loss with a
     comparison to baselines."""
     datasets, vae = _open(session, settings)
-    latents = [latents_run(session, dataset, vae) for dataset in datasets]
+    runs = [latents_run(session, dataset, vae) for dataset in datasets]
+    label, seed, runtime = f"train-mdnrnn {session.env}", session.seed, session.runtime
     if settings.init_from:
-        _copy_source(session, latents, vae, Path(settings.init_from))
+        copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
     folders = [encode(session, dataset, vae).path for dataset in datasets]
-    size = _parameter_bytes(new_mdnrnn(settings, vae.model.latent, datasets[0].actions.width, session.seed))
-    result = run_stage(
-        session,
-        "train-mdnrnn",
-        _run(session, settings, latents, vae),
-        (13 * size + 1_000_000, "training M"),
-        _summary,
-        lambda builder: _train(session, settings, datasets, [read_latents(path) for path in folders], builder.folder),
-        vae.env,
-    )
+    shape = vae.model.latent, datasets[0].actions.width
+
+    def work(builder: Builder) -> dict[str, Any]:
+        parts, device = [read_latents(path) for path in folders], pick_device(session.device)
+        latents = join(parts)
+        model = new_mdnrnn(settings, *shape, seed)
+        fit_reward_normalization(model, latents)
+        load_initial_weights(settings, "mdnrnn", model)
+        model.to(device)
+        precision = pick_precision(settings, device)
+        windows = training_windows(settings, parts, batch_sizes(settings.batch, settings.mixture, datasets), seed)
+        mask = validation_mask(latents.seeds, settings.validation_share)
+        validation = validation_windows(settings, latents, mask, seed)
+        scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
+        model.cpu().eval()
+        untrained = new_mdnrnn(settings, *shape, seed)
+        predictions = evaluate_predictions(model, untrained, latents, mask, velocities(datasets))
+        space = latents.space.as_json()
+        config = MdnRnnConfig(shape[0], space, settings.hidden, settings.mixtures, settings.end_weight)
+        save_mdnrnn(builder.folder, config, model)
+        save_mdnrnn_picture(builder.folder, session.env)
+        return {**scores, **predictions, "rows": latents.rows, "precision": precision.name}
+
+    run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(settings, *shape, seed)) + 1_000_000
+    result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     return replace(result, table=format_predictions(result.metrics))
 
 
@@ -114,63 +110,10 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     return datasets, vae
 
 
-def _copy_source(session: Session, latents: list[Run], vae: TrainedVae, source: Path) -> None:
-    """Copy V where this run has none, and latents of the same episodes: encoding them again would take minutes."""
-    log = session.runtime.log
-    if vae.artifact.folder.parent != session.run_path:
-        log(f"train-mdnrnn {session.env}: copies V from {vae.artifact.folder}")
-        runs.copy(vae.artifact, session.run_path / "vae")
-    for run in latents:
-        artifact = replace(run, root=source).current()
-        if artifact is not None and not run.folder.exists():
-            log(f"train-mdnrnn {session.env}: copies latents from {artifact.folder}")
-            runs.copy(artifact, run.folder)
-
-
 def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
     inputs |= source_fingerprint(settings, "mdnrnn")
     return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
-
-
-def _parameter_bytes(model: MdnRnn) -> int:
-    return 4 * sum(parameter.numel() for parameter in model.parameters())
-
-
-def _train(
-    session: Session, settings: MdnRnnSettings, datasets: list[Dataset], parts: list[Latents], folder: Path
-) -> dict[str, Any]:
-    latents, device = join(parts), pick_device(session.device)
-    latent, width = latents.means.shape[1], latents.space.width
-    model = new_mdnrnn(settings, latent, width, session.seed)
-    fit_reward_normalization(model, latents)
-    load_initial_weights(settings, "mdnrnn", model)
-    model.to(device)
-    precision = pick_precision(settings, device)
-    windows = training_windows(settings, parts, batch_sizes(settings.batch, settings.mixture, datasets), session.seed)
-    mask = validation_mask(latents.seeds, settings.validation_share)
-    validation = validation_windows(settings, latents, mask, session.seed)
-    label = f"train-mdnrnn {session.env}"
-    scores = fit_mdnrnn(session.runtime, folder, label, settings, windows, validation, model, session.seed, precision)
-    model.cpu().eval()
-    untrained = new_mdnrnn(settings, latent, width, session.seed)
-    metrics = {
-        **scores,
-        **evaluate_predictions(model, untrained, latents, mask, _velocities(datasets)),
-        "rows": latents.rows,
-        "precision": precision.name,
-    }
-    config = MdnRnnConfig(latent, latents.space.as_json(), settings.hidden, settings.mixtures, settings.end_weight)
-    save_mdnrnn(folder, config, model)
-    curves = metric_curves(folder, _CURVES, f"{session.env}: M", "NLL of the next z, per dimension (nats)")
-    durable.write_bytes(folder / "loss.png", curves)
-    return metrics
-
-
-def _velocities(datasets: list[Dataset]) -> dict[str, NDArray[np.float64]]:
-    """(rows,) of every motion that the labels have, over all datasets."""
-    parts = [velocities(dataset) for dataset in datasets]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _summary(artifact: Artifact) -> str:

@@ -23,6 +23,7 @@ def test_latents_of_the_source_run_are_copied(chain: Path, tmp_path: Path) -> No
     shutil.copytree(chain / "data", tmp_path / "data")
     words = arguments("train-mdnrnn", "--run", "runs/again", "--init-from", f"runs/{SLUG}", "--steps", "20")
     log = run(tmp_path, *words).stderr
+    assert "copies V from" in log
     assert "copies latents from" in log
     assert "encode" not in log
     source, copy = (json.loads((tmp_path / "runs" / name / "latents" / NAME).read_text()) for name in (SLUG, "again"))

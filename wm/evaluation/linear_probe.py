@@ -6,7 +6,7 @@ held-out ones. A sample is probed, not the mean: the mean of an untrained encode
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -91,9 +91,14 @@ def _fit_and_score_column(
     return float(1 - square / held_out_label[scored].var()), float(np.sqrt(square)), rows
 
 
-def velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
-    """(rows,) of every motion that the labels have: velocities, and of positions the difference from the row before,
-    NaN at an episode's start."""
+def velocities(datasets: Sequence[Dataset]) -> dict[str, NDArray[np.float64]]:
+    """(rows of all datasets,) of every motion that the labels have: velocities, and of positions the difference from
+    the row before, NaN at an episode's start."""
+    parts = [_velocities(dataset) for dataset in datasets]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
     spec = EnvConfig(**dataset.recipe["env"]).spec().probe
     if spec is None or not dataset.label_names:
         return {}
