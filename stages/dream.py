@@ -26,7 +26,7 @@ from wm.pretrained import (
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
 from wm.rollouts.speed import measure_env
-from wm.rollouts.workers import playing_memory
+from wm.rollouts.worker_process import playing_memory
 from wm.settings import DreamSettings
 
 RECIPE = 3

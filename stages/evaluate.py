@@ -13,7 +13,7 @@ from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode
 from wm.rollouts.players import RandomSpec, evaluation_jobs
 from wm.rollouts.speed import measure_env
-from wm.rollouts.workers import playing_memory
+from wm.rollouts.worker_process import playing_memory
 from wm.settings import EvaluateSettings
 from wm.stats import Score
 

@@ -21,7 +21,7 @@ from wm.pretrained import (
 from wm.report.returns_plot import draw_returns
 from wm.rollouts.players import policy_spec
 from wm.rollouts.speed import measure_env
-from wm.rollouts.workers import playing_memory
+from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
 
 RECIPE = 6

@@ -28,7 +28,7 @@ from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import build
 from wm.rollouts.speed import PlayingSpeed, measure_env
-from wm.rollouts.workers import playing_memory
+from wm.rollouts.worker_process import playing_memory
 from wm.settings import (
     CollectSettings,
     ControllerSettings,

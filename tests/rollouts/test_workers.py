@@ -1,6 +1,5 @@
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import psutil
 import pytest
 
 from wm.errors import BadData, Stopped, WorkerFailed
-from wm.rollouts.workers import Workers, heartbeat
+from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import Workers
 
 
 def open_workers(count: int, check: object = lambda: None, **how: float) -> Workers:
@@ -73,15 +73,6 @@ def grow(megabytes: int) -> tuple[int, int]:
     return os.getpid(), psutil.Process().memory_info().rss
 
 
-def fragment(megabytes: int) -> None:
-    blocks = [bytes([1]) * 60_000 for _ in range(megabytes * 17)]
-    _kept.append(np.frombuffer(blocks[-1], np.uint8))  # malloc keeps free memory below it
-
-
-def resident_bytes() -> int:
-    return psutil.Process().memory_info().rss
-
-
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_results_do_not_depend_on_the_number_of_workers(count: int) -> None:
     with open_workers(count) as workers:
@@ -133,15 +124,6 @@ def test_a_worker_that_grows_is_replaced() -> None:
     assert max(memory for _, memory in results) < start + (180 << 20)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc_trim")
-def test_a_worker_returns_memory_that_a_task_has_freed() -> None:
-    with open_workers(1) as workers:
-        ((_, start),) = workers.map(resident_bytes, [()])
-        list(workers.map(fragment, [(250,)]))
-        ((_, after),) = workers.map(resident_bytes, [()])
-    assert after < start + (64 << 20)
-
-
 def test_results_waiting_for_an_earlier_one_stay_few() -> None:
     begun = []
     with open_workers(2) as workers:
@@ -149,15 +131,6 @@ def test_results_waiting_for_an_earlier_one_stay_few() -> None:
         for number, _ in workers.map(be_slow, tasks, ahead=4):
             begun.append(number)
     assert begun.index(0) <= 3
-
-
-def test_workers_have_one_thread_and_on_linux_inherit_slow_imports() -> None:
-    assert "torch" in sys.modules
-    looks = ["'torch' in __import__('sys').modules", "__import__('torch').get_num_threads()"]
-    with open_workers(1) as workers:
-        has_torch, threads = (results for _, results in workers.map(eval, [(look,) for look in looks]))
-    assert has_torch or sys.platform != "linux"
-    assert threads == 1
 
 
 def test_a_signal_ends_the_work_and_no_process_is_left() -> None:

@@ -17,7 +17,8 @@ from wm.report.video import can_film, film
 from wm.report.window import Window, why_no_window
 from wm.rollouts.loop import EpisodeJob, record
 from wm.rollouts.players import DreamerSpec, PolicySpec, build_env, build_vae, make_agent
-from wm.rollouts.workers import heartbeat, open_workers
+from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 
 MAX_FRAMES = 600  # of an animation; longer episodes are shown with every second, third, ... frame

@@ -23,7 +23,8 @@ from wm.errors import DiskProblem, WmError, WorkerFailed
 from wm.rollouts.loop import Agent, EpisodeJob, record
 from wm.rollouts.players import PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
-from wm.rollouts.workers import heartbeat, open_workers
+from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed
 

@@ -14,7 +14,7 @@ from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play, record
 from wm.rollouts.policies import RandomPolicy
-from wm.rollouts.workers import heartbeat
+from wm.rollouts.worker_process import heartbeat
 from wm.seeding import episode_seed
 
 if TYPE_CHECKING:

@@ -1,140 +1,23 @@
 """Work beyond one process: a map over processes that survives workers that die, hang or raise.
 
-Tasks are module-level functions with plain arguments, idempotent; results are small. This process is never forked:
-torch keeps threads that a fork would freeze. Each worker has a pipe of its own, so it is known which task was whose
-when a worker is lost, and only that worker is replaced; `concurrent.futures` breaks its whole pool instead.
+Tasks are module-level functions with plain arguments, idempotent; results are small. Each worker has a pipe of its own,
+so it is known which task was whose when a worker is lost, and only that worker is replaced; `concurrent.futures` breaks
+its whole pool instead.
 """
 
-import multiprocessing
-import os
-import pickle
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any, TypeVar
 
-import psutil
-
-from wm.errors import WmError, WorkerFailed
-from wm.runtime import Runtime
-from wm.telemetry.malloc import trim
+from wm.errors import WorkerFailed
+from wm.rollouts.worker_process import Worker
+from wm.runtime import WORKER_TIMEOUT, Runtime
 
 Result = TypeVar("Result")
 TRIES = 3
-WORKER_TIMEOUT = 120.0  # seconds without a heartbeat after which a task counts as hanging
 # Bytes by which a worker may grow before it is replaced between two tasks. Box2D's binding leaks 1.6 kB per LunarLander
 # episode and 36 bytes per spark: two workers grew from 370 to 693 MB in 5.8 M steps.
 MAX_GROWTH = 300 << 20
-TRIM_ABOVE = 64 << 20  # bytes of growth after which malloc returns free memory, which takes up to 40 ms
-_HEARTBEAT_EVERY = 32
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes of each with torch, V, M, C and environments
-_SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
-_pipe: Any = None  # a worker's end of its pipe
-_heartbeats = 0
-
-
-def heartbeat() -> None:
-    """Report from within a task that it is alive: call it at every step. Does nothing outside a worker."""
-    global _heartbeats
-    _heartbeats += 1
-    if _pipe is not None and _heartbeats % _HEARTBEAT_EVERY == 0:
-        _pipe.send(("alive", None, 0))
-
-
-def _serve(pipe: Any) -> None:
-    """A worker's loop: receive a task, run it, reply."""
-    global _pipe
-    _pipe = pipe
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    process, trimmed = psutil.Process(), 0  # bytes after the last trim
-    while True:
-        try:
-            function, arguments = pipe.recv()
-        except EOFError:
-            return
-        try:
-            reply = ("done", function(*arguments))
-            pickle.dumps(reply)
-        except WmError as error:
-            reply = ("refused", error)
-        except Exception as error:
-            reply = ("raised", f"{type(error).__name__}: {error}")
-        memory = process.memory_info().rss
-        if memory > trimmed + TRIM_ABOVE and trim():
-            memory = trimmed = process.memory_info().rss
-        pipe.send((*reply, memory))
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _context() -> Any:
-    """How workers start. On Linux they are forked from a server that has imported the slow packages and runs nothing:
-    a worker then starts at once and shares that memory. Elsewhere each is spawned.
-    """
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in _SLOW_TO_IMPORT if name in sys.modules])
-    return context
-
-
-def playing_memory(count: int) -> int:
-    """Bytes of `count` workers that play with V, M and C, and of their fork server."""
-    return SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED
-
-
-class _Worker:
-    """One process and the pipe to it. `task` is the number of its current task, None when idle."""
-
-    def __init__(self) -> None:
-        context = _context()
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
-        previous = {name: os.environ.get(name) for name in _THREADS}
-        os.environ.update(dict.fromkeys(_THREADS, "1"))
-        try:
-            self.process.start()
-        finally:
-            for name, value in previous.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-        theirs.close()
-        self.task: int | None = None
-        self.last_message = 0.0
-        self.memory = 0  # after its first task
-        self.grown = 0
-
-    def messages(self) -> list[tuple[str, Any, int]]:
-        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended."""
-        messages: list[tuple[str, Any, int]] = []
-        try:
-            while self.pipe.poll():
-                messages.append(self.pipe.recv())
-        except (EOFError, OSError):
-            self.process.join(timeout=5)
-            code = self.process.exitcode
-            cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-            messages.append(("failed", f"its worker ended with {cause}", 0))
-        return messages
-
-    def end(self) -> None:
-        """Kill the process."""
-        self.process.kill()
-        self.process.join(timeout=5)
-        self.pipe.close()
 
 
 class Workers:
@@ -154,7 +37,7 @@ class Workers:
     ) -> None:
         self._count, self._check, self._clock = count, check, clock
         self._timeout, self._max_growth = timeout, max_growth
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
 
     @property
     def count(self) -> int:
@@ -221,16 +104,16 @@ class Workers:
         if failed is not None:
             raise WorkerFailed(failed[0], f"failed {TRIES} times; the last time {failed[1]}.")
 
-    def _idle(self) -> list[_Worker]:
+    def _idle(self) -> list[Worker]:
         """Workers without a task; new ones as long as there are too few."""
         idle = [worker for worker in self._workers if worker.task is None]
         while len(self._workers) < self._count:
-            self._workers.append(_Worker())
+            self._workers.append(Worker())
             idle.append(self._workers[-1])
         return idle
 
     def _begin(
-        self, worker: _Worker, number: int, function: Any, tasks: Sequence[tuple[Any, ...]], unfinished: set[int]
+        self, worker: Worker, number: int, function: Any, tasks: Sequence[tuple[Any, ...]], unfinished: set[int]
     ) -> None:
         worker.task, worker.last_message = number, self._clock()
         unfinished.add(number)
@@ -239,7 +122,7 @@ class Workers:
         except OSError:
             return  # the worker has died; `_receive` reports it
 
-    def _receive(self, busy: list[_Worker]) -> Iterator[tuple[_Worker, str, Any]]:
+    def _receive(self, busy: list[Worker]) -> Iterator[tuple[Worker, str, Any]]:
         """(worker, kind, value) with kind done, refused, raised or failed. Waits up to 0.25 s for the first message."""
         began = self._clock()
         connection.wait([worker.pipe for worker in busy], timeout=0.25)
@@ -256,7 +139,7 @@ class Workers:
             if worker.task is not None and self._clock() - worker.last_message > self._timeout:
                 yield worker, "failed", f"its worker sent no heartbeat for {self._timeout:.0f} s"
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: Worker) -> None:
         """End a worker; `_idle` starts another."""
         self._workers.remove(worker)
         worker.end()
