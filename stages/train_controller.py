@@ -9,9 +9,8 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.fitness import most_steps
 from wm.evolution.transfer import initial_parameters, load_transfer_source
-from wm.models.controller import pick_head
+from wm.models.controller import ControllerConfig, pick_head
 from wm.pretrained import (
-    ControllerConfig,
     TrainedMdnRnn,
     TrainedVae,
     build_controller,

@@ -14,7 +14,8 @@ from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
-from wm.pretrained import MdnRnnConfig, TrainedVae, load_vae, save_mdnrnn
+from wm.models.mdnrnn.config import MdnRnnConfig
+from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import save_mdnrnn_picture
 from wm.settings import MdnRnnSettings
 from wm.training.cost import mdnrnn_cost, publishing_bytes

@@ -9,7 +9,8 @@ from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.mixture import fingerprints, open_datasets
 from wm.evaluation.linear_probe import probe_vae, summarize_probe
-from wm.pretrained import VaeConfig, save_vae
+from wm.models.vae.config import VaeConfig
+from wm.pretrained import save_vae
 from wm.report.training_pictures import save_vae_pictures
 from wm.settings import VaeSettings
 from wm.training.cost import publishing_bytes, vae_cost, weight_bytes

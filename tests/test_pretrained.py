@@ -8,7 +8,8 @@ from stages.session import Session
 from tests.conftest import SLUG, TINY, arguments, run
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, MissingInput, RecipeMismatch
-from wm.pretrained import ControllerConfig, controller_memory, load_all, load_vae
+from wm.models.controller import ControllerConfig
+from wm.pretrained import controller_memory, load_all, load_vae
 
 
 def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:

@@ -1,7 +1,7 @@
 """Trained models on disk: each kind's model.json and weights, saved and loaded side by side.
 
 An artifact of a trained model has its weights as safetensors, and a `model.json` with the sizes needed to build the
-network again. The keys of `model.json` are the fields of the dataclasses here (and of DreamerConfig).
+network again. Its keys are the fields of VaeConfig, MdnRnnConfig, ControllerConfig and DreamerConfig.
 """
 
 import json
@@ -20,64 +20,19 @@ from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.errors import BadData, RecipeMismatch
-from wm.models.controller import Controller
+from wm.models.controller import Controller, ControllerConfig
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.initialization import seeded_initialization
+from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.models.mdnrnn.network import MdnRnn
-from wm.models.vae.networks import Vae, build
+from wm.models.vae.config import VaeConfig
+from wm.models.vae.networks import Vae
 from wm.training import weights
 
 M = TypeVar("M", bound=nn.Module)
 
 MODEL_FILE = "model.json"
-
-
-@dataclass(frozen=True)
-class VaeConfig:
-    """The sizes of V, and the environment whose frames it encodes."""
-
-    network: str
-    size: int
-    channels: int
-    latent: int
-    env: dict[str, Any]
-
-    def build(self) -> Vae:
-        """V with initial weights."""
-        return build(self.network, self.size, self.channels, self.latent)
-
-
-@dataclass(frozen=True)
-class MdnRnnConfig:
-    """The sizes of M, and the actions it was trained on."""
-
-    latent: int
-    action_space: dict[str, Any]
-    hidden: int
-    mixtures: int
-    end_weight: float
-
-    def build(self) -> MdnRnn:
-        """M with initial weights."""
-        width = ActionSpace.from_json(self.action_space).width
-        return MdnRnn(self.latent, width, self.hidden, self.mixtures, self.end_weight)
-
-
-@dataclass(frozen=True)
-class ControllerConfig:
-    """C's head, its hidden units (0: linear), and the memory whose h it takes besides z: `trained` is M, `untrained` an
-    M before training (with this seed), `none` no memory."""
-
-    head: str
-    hidden: int = 0
-    memory: str = "trained"
-    memory_seed: int = 0
-
-    @property
-    def memory_identity(self) -> tuple[str, int]:
-        """Equal for two configs with the same memory: only an untrained one depends on its seed."""
-        return self.memory, self.memory_seed if self.memory == "untrained" else 0
 
 
 @dataclass(frozen=True)

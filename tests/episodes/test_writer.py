@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import RECIPE, make_episode, write_part
 from wm.episodes import schema
 from wm.episodes.archive import find_dataset
+from wm.episodes.committed_parts import committed_parts
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING
 from wm.episodes.writer import Writer, create
@@ -73,6 +74,7 @@ def test_lost_episodes_are_collected_again_with_the_same_bytes(tmp_path: Path) -
         with Writer(dataset) as writer:
             for index in writer.dataset.absent(upto):
                 writer.add(make_episode(index, rows=12 + index % 5).pack())
+        assert writer.dataset.parts == Dataset(path, RECIPE, committed_parts(path)).parts
     assert bytes_of(path) == whole
 
 

@@ -14,8 +14,8 @@ from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.envs.registry import EnvConfig, find_env
 from wm.episodes.latents import Latents
 from wm.evolution.fitness import DREAMS_PER_CANDIDATE, Fitness, most_steps
-from wm.models.controller import Controller
-from wm.pretrained import ControllerConfig, build_controller, load_pair
+from wm.models.controller import Controller, ControllerConfig
+from wm.pretrained import build_controller, load_pair
 from wm.rollouts.loop import EpisodeResult
 from wm.rollouts.players import PolicySpec, policy_spec
 from wm.rollouts.workers import Workers

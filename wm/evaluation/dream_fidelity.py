@@ -21,8 +21,8 @@ from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
 from wm.evaluation.prediction import fit_baselines, open_loop_errors
-from wm.models.controller import pick_head
-from wm.pretrained import ControllerConfig, TrainedController, TrainedMdnRnn, TrainedVae, build_controller
+from wm.models.controller import ControllerConfig, pick_head
+from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, policy_spec, split_jobs
 from wm.rollouts.workers import Workers, open_workers

@@ -16,10 +16,9 @@ from wm.artifacts.workspace import Workspace
 from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
-from wm.models.controller import Controller, controller_inputs
+from wm.models.controller import Controller, ControllerConfig, controller_inputs
 from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import (
-    ControllerConfig,
     TrainedController,
     TrainedMdnRnn,
     controller_memory,

@@ -30,6 +30,22 @@ SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
 
 
 @dataclass(frozen=True)
+class ControllerConfig:
+    """C's head, its hidden units (0: linear), and the memory whose h it takes besides z: `trained` is M, `untrained` an
+    M before training (with this seed), `none` no memory."""
+
+    head: str
+    hidden: int = 0
+    memory: str = "trained"
+    memory_seed: int = 0
+
+    @property
+    def memory_identity(self) -> tuple[str, int]:
+        """Equal for two configs with the same memory: only an untrained one depends on its seed."""
+        return self.memory, self.memory_seed if self.memory == "untrained" else 0
+
+
+@dataclass(frozen=True)
 class Controller:
     """The shape of C: `inputs` = Z + H, the action space, the head, for `ordered` its three actions, the units of its
     hidden layer (0: linear), and the action that puts the ball into play where the player serves."""

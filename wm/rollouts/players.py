@@ -18,7 +18,8 @@ from wm.rollouts.worker_process import heartbeat
 from wm.seeding import episode_seed
 
 if TYPE_CHECKING:
-    from wm.pretrained import ControllerConfig, TrainedDreamer, TrainedMdnRnn, TrainedVae
+    from wm.models.controller import ControllerConfig
+    from wm.pretrained import TrainedDreamer, TrainedMdnRnn, TrainedVae
     from wm.rollouts.agents import DreamerAgent, VmcAgent
 
 NUM_ENVS = 8  # environments in lockstep per process; fixed, because the batch's shape could change a sum's last bit
