@@ -18,7 +18,7 @@ from wm.pretrained import TrainedVae
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
-RECIPE = 2
+RECIPE = 3
 BATCH = 64
 
 

@@ -17,7 +17,7 @@ from wm.rollouts.worker_process import playing_memory
 from wm.settings import EvaluateSettings
 from wm.stats import Score
 
-RECIPE = 1
+RECIPE = 2
 SCORES = "score.json"
 
 

@@ -23,7 +23,7 @@ from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
 
-RECIPE = 6
+RECIPE = 7
 MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
 _STOPPED = {"hours": "time limit reached", "steps": "step limit reached", "target": "target reached"}
 

@@ -23,7 +23,7 @@ from wm.telemetry.malloc import keep_freed
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
-RECIPE = 2
+RECIPE = 3
 CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
 
 

@@ -30,7 +30,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
-RECIPE = 3
+RECIPE = 4
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
