@@ -165,6 +165,12 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
     return done
 
 
+@pytest.fixture(autouse=True)
+def _no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-xdist gives its processes the width of the terminal it was started from."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which every stage has been run, undisturbed, without workers; pytest's processes share the work."""

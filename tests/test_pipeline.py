@@ -244,7 +244,7 @@ def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> No
     done = run(tmp_path, *words)
     assert "[1/6]" in done.stderr
     assert "environment" in done.stdout
-    assert "preview, n=4" in done.stdout
+    assert "4 (preview)" in done.stdout
     assert "dream.gif" in done.stdout
     again = run(tmp_path, *words)
     assert again.stderr.count(": up to date: ") == 6
