@@ -51,10 +51,9 @@ def _open(session: Session, settings: DreamSettings) -> _Models:
             raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
     else:
         vae, mdnrnn = load_pair(session.workspace)
-    dataset = Dataset.open(session.data_paths[0])
-    used = int(vae.artifact.metrics["episodes"])
-    if used < dataset.episodes:
-        dataset = Dataset.open(session.data_paths[0], used)
+    dataset, episodes = Dataset.open(session.data_paths[0]), int(vae.artifact.metrics["episodes"])
+    if episodes < dataset.upto:
+        dataset = dataset.first(episodes)
     vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
     return _Models(vae, mdnrnn, controller, dataset)
 
