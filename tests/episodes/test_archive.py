@@ -28,7 +28,7 @@ def write(path: Path, recipe: dict[str, object], episodes: int) -> list[str]:
     return log
 
 
-def test_a_claim_knows_which_episodes_are_missing(tmp_path: Path) -> None:
+def test_a_claim_lists_the_missing_episodes(tmp_path: Path) -> None:
     assert claimed(tmp_path / "d.zarr", RECIPE)[0].missing(3) == [0, 1, 2]
     write_dataset(tmp_path / "d.zarr", 2)
     assert claimed(tmp_path / "d.zarr", RECIPE)[0].missing(3) == [2]
@@ -70,7 +70,7 @@ def test_one_process_claims_a_dataset_at_a_time(tmp_path: Path) -> None:
         claimed(tmp_path / "d.zarr", RECIPE)
 
 
-def test_provenance_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+def test_provenance_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     path = write_dataset(tmp_path / "d.zarr", 1)
     assert read_provenance(path) == []
     claimed(path, RECIPE)[0].record({"episodes": 1})

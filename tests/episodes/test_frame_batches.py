@@ -82,7 +82,7 @@ def test_windows_in_any_order_are_the_rows_and_own_their_memory(dataset: Dataset
         assert np.array_equal(batch[number], rows[start : start + 140])
 
 
-def test_a_chunk_that_could_not_be_decoded_is_not_taken_for_the_one_before(dataset: Dataset) -> None:
+def test_after_a_chunk_that_cannot_be_decoded_the_previous_one_is_decoded_again(dataset: Dataset) -> None:
     reader = FrameReader(dataset)
     good = reader.read(0, 10)
     shard = dataset.parts[0].folder / "frames" / "c.0.0.0.0"

@@ -14,7 +14,7 @@ def test_a_few_long_episodes_or_many_short_ones_are_enough() -> None:
     assert sample_suffices([short] * 2, 2)
 
 
-def test_episodes_lost_here_and_there_can_be_estimated_too(tmp_path: Path) -> None:
+def test_the_size_is_estimated_from_a_sample_with_gaps(tmp_path: Path) -> None:
     sample = [make_episode(index).pack() for index in (3, 4, 90)]
     need = estimate_size(RECIPE, sample, 100)
     taken = durable.folder_size(write_dataset(tmp_path / "d.zarr", 100))

@@ -3,7 +3,7 @@ import numpy as np
 from wm.episodes.split import validation_mask
 
 
-def test_an_episodes_side_depends_on_its_own_seed_and_both_sides_have_one() -> None:
+def test_the_split_of_an_episode_depends_on_its_own_seed_and_neither_side_is_empty() -> None:
     seeds = np.arange(200)
     mask = validation_mask(seeds, 0.1)
     assert 8 <= mask.sum() <= 35

@@ -29,7 +29,7 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     assert one.truncated
 
 
-def test_the_recipe_says_all_that_decides_an_episode() -> None:
+def test_the_recipe_has_everything_that_an_episode_depends_on() -> None:
     collection, recipe = describe(EnvConfig(TINY, 32), "auto", seed=3, max_steps=7)
     assert collection == Collection(EnvConfig(TINY, 32), "sticky", 3, 7)
     assert recipe["policy"] == "sticky"
@@ -43,7 +43,7 @@ def test_a_policy_that_does_not_fit_the_action_space_is_refused_before_anything_
         describe(EnvConfig(TINY, 32), "brownian", seed=0, max_steps=0)
 
 
-def test_a_sample_holds_the_first_episodes_and_their_speed() -> None:
+def test_a_sample_has_the_first_episodes_and_their_speed() -> None:
     ticks = iter(range(100))
     sample = play_sample(Collection(EnvConfig(TINY, 32), "sticky", 0, 0), 2, Runtime(lambda: float(next(ticks))))
     assert [episode.index for episode in sample.episodes] == [0, 1, 2]
