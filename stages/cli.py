@@ -145,6 +145,7 @@ def wm(context: click.Context) -> None:
       wm train-controller --env Pong   C         runs/Pong/controller
       wm evaluate --env Pong           a score   runs/Pong/evaluation
     wm curriculum runs all of them. The same command resumes an interrupted run.
+    Terms such as latent, dream or restart: docs/glossary.md.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -149,7 +149,7 @@ def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
     """The table of scores, the outcomes, and the paths of the pictures."""
     lines = [console.table(HEADER, [row for outcome in outcomes for row in outcome.rows()])]
     lines.append("mean return ± half-width of the 95 % interval; test seeds, unmodified environments")
-    lines.append("wall time: sum over the stages; of a resumed stage, its last session")
+    lines.append("wall time: sum over the stages; of a resumed stage, its last session; terms: docs/glossary.md")
     lines += [f"{outcome.env}: {outcome}" for outcome in outcomes]
     pictures = [picture for outcome in outcomes for result in outcome.results for picture in result.pictures]
     for title, paths in (("report:", pages), ("pictures:", pictures)):

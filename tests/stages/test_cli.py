@@ -347,7 +347,7 @@ def test_the_help_of_a_stage_fits_two_screens_with_its_own_options_on_the_first(
     assert own <= 25  # 24 lines and an empty one
     common = " ".join(lines[-4:])
     assert "--preset" in common
-    assert common.endswith("see `wm help options`.")
+    assert "see `wm help options`." in common
     assert "[default: ]" not in common
 
 
@@ -411,3 +411,9 @@ def test_quick_given_by_hand_beats_a_preset_of_the_surroundings(
     assert run([*words, "--print-config", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["collect"]["episodes"]["source"] == "preset quick"
     assert "--quick is --preset quick, but --preset is laptop" in refused(capsys, 64, *words, "--preset", "laptop")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("train-vae", "--help")])
+def test_help_leads_to_the_glossary(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(list(words)) == 0
+    assert "docs/glossary.md" in capsys.readouterr().out

@@ -26,7 +26,8 @@ KINDS = {
 LEGEND = (
     "Scores: mean return over test episodes and the half-width of its 95 % interval. Probe: R2 of linear probes on z, "
     "on held-out episodes, worst and best label. M / persistence: M's error 15 steps ahead over that of a constant "
-    "prediction. Dream rank: rank correlation of returns in the dream and in the real environment."
+    "prediction. Dream rank: rank correlation of returns in the dream and in the real environment. "
+    "docs/glossary.md explains the terms."
 )
 
 
