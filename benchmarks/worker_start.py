@@ -1,5 +1,5 @@
 """Two workers that will play with V, M and C: seconds until both are ready, in a process that has had workers before,
-as the stages of a curriculum have; against processes that are spawned anew."""
+as the stages of a curriculum have; against newly spawned processes."""
 
 import multiprocessing
 import statistics

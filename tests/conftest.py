@@ -141,7 +141,7 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
     """What a command does, in this process: most of a short command's time is the import of torch. It has worker
     processes only where their number is given as WM_WORKERS.
     """
-    told, said = io.StringIO(), io.StringIO()
+    printed, said = io.StringIO(), io.StringIO()
     runtime = Session.runtime if "WM_WORKERS" in variables else IN_PROCESS
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
@@ -149,13 +149,13 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
         mock.patch.dict(os.environ, environment(**variables)),
         mock.patch.dict(console._options),
         mock.patch.object(Session, "runtime", runtime),
-        contextlib.redirect_stdout(told),
+        contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(said),
     ):
         code = cli.run(list(words))
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    return subprocess.CompletedProcess(words, code, told.getvalue(), said.getvalue())
+    return subprocess.CompletedProcess(words, code, printed.getvalue(), said.getvalue())
 
 
 def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

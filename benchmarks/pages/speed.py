@@ -69,9 +69,9 @@ MEASURED = {
     "dreamer_step": ("a Dreamer's gradient step, 6.6 M parameters, fp32", "sheeprl 0.8.4, the same sizes, fp32"),
     "memory_vae": ("largest RSS of training V, quick preset", "the limit"),
     "memory_vae_slope": ("growth of RssAnon over 20,000 training steps", "the limit"),
-    "foresight_disk": ("`--dry-run` of the quick curriculum: disk", "measured, worst of four environments"),
-    "foresight_memory": ("`--dry-run` of the quick curriculum: memory", "measured, worst of 24 stages"),
-    "foresight_seconds": ("`--dry-run` of the quick curriculum: time", "measured, worst of 12 stages"),
+    "curriculum_estimate_disk": ("`--dry-run` of the quick curriculum: disk", "measured, worst of four environments"),
+    "curriculum_estimate_memory": ("`--dry-run` of the quick curriculum: memory", "measured, worst of 24 stages"),
+    "curriculum_estimate_seconds": ("`--dry-run` of the quick curriculum: time", "measured, worst of 12 stages"),
 }
 
 

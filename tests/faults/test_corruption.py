@@ -25,18 +25,18 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def everything(path: Path) -> tuple[list[object], list[np.ndarray]]:
     """All that a reader can get out of a dataset."""
     dataset = Dataset.open(path)
-    told = [dataset.recipe, dataset.fingerprint, {k: v.tolist() for k, v in dataset.table.items()}]
+    printed = [dataset.recipe, dataset.fingerprint, {k: v.tolist() for k, v in dataset.table.items()}]
     arrays = [dataset.column(name) for name in ("actions", "rewards", "labels")]
-    return told, arrays + [dataset.shard(part, "frames").all() for part in dataset.parts]
+    return printed, arrays + [dataset.shard(part, "frames").all() for part in dataset.parts]
 
 
 def is_silent(path: Path, real: tuple[list[object], list[np.ndarray]]) -> bool:
     """Whether reading gives something else than what was written, without an error."""
     try:
-        told, arrays = everything(path)
+        printed, arrays = everything(path)
     except (BadData, MissingInput):
         return False
-    return told != real[0] or not all(map(np.array_equal, arrays, real[1]))
+    return printed != real[0] or not all(map(np.array_equal, arrays, real[1]))
 
 
 def attack(path: Path, trials: int, seed: int) -> None:

@@ -26,11 +26,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
     assert run(list(words)) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    lines = [line for line in told.err.splitlines() if line.startswith("wm: ")]
-    assert len(lines) == 1, told.err
-    assert "Traceback" not in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = [line for line in printed.err.splitlines() if line.startswith("wm: ")]
+    assert len(lines) == 1, printed.err
+    assert "Traceback" not in printed.err
     return lines[0]
 
 
@@ -44,7 +44,7 @@ def dataset(path: Path, size: int = 32) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "printed"),
     [
         (("collect", "--env", "Pnog"), 64, "did you mean Pong?"),
         (("collect", "--env", "Pong", "--episodes", "-3"), 64, "--episodes is -3; expected at least 1"),
@@ -101,9 +101,9 @@ def dataset(path: Path, size: int = 32) -> Path:
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], here: Path, words: tuple[str, ...], code: int, told: str
+    capsys: pytest.CaptureFixture[str], here: Path, words: tuple[str, ...], code: int, printed: str
 ) -> None:
-    assert told in refused(capsys, code, *words)
+    assert printed in refused(capsys, code, *words)
     assert sum(file.stat().st_size for file in here.rglob("*") if file.is_file()) == 0
 
 

@@ -1,4 +1,4 @@
-"""What `wm curriculum --dry-run` foretells beside what then happens, with the quick preset: the worst factor by which
+"""What `wm curriculum --dry-run` estimates against what is then measured, quick preset: the worst factor by which
 disk (of an environment), memory (of a stage), and time (of collect, V and M) are off, either way.
 
 Takes as long as the curriculum. The table goes to stderr. With a folder as its argument, it only reads what a
@@ -44,22 +44,24 @@ def compare(folder: Path) -> None:
     print(f"{'stage':34}{'time':>18}{'memory':>18}{'disk':>20}", file=sys.stderr)
     for env, stages in plans.items():
         took = json.loads((folder / "runs" / env / "curriculum.json").read_text())["usage"]
-        foretold = sum(plan["disk_bytes"] for plan in stages)
-        happened = sum(took[f"{env} {plan['stage']}"]["disk"] for plan in stages)
+        estimated = sum(plan["disk_bytes"] for plan in stages)
+        measured = sum(took[f"{env} {plan['stage']}"]["disk"] for plan in stages)
         for plan in stages:
-            stage, found = plan["stage"], took[f"{env} {plan['stage']}"]
+            stage, usage = plan["stage"], took[f"{env} {plan['stage']}"]
             low, high = plan["seconds"]
-            seconds = f"{low:.0f}" + (f"-{high:.0f}" if high > low else "") + f" / {found['seconds']:.0f} s"
-            memory = f"{plan['memory_bytes'] / 1e6:.0f} / {found['memory'] / 1e6:.0f} MB"
-            disk = f"{plan['disk_bytes'] / 1e6:.1f} / {found['disk'] / 1e6:.1f} MB"
+            seconds = f"{low:.0f}" + (f"-{high:.0f}" if high > low else "") + f" / {usage['seconds']:.0f} s"
+            memory = f"{plan['memory_bytes'] / 1e6:.0f} / {usage['memory'] / 1e6:.0f} MB"
+            disk = f"{plan['disk_bytes'] / 1e6:.1f} / {usage['disk'] / 1e6:.1f} MB"
             print(f"{env + ' ' + stage:34}{seconds:>18}{memory:>18}{disk:>20}", file=sys.stderr)
-            worst["memory"] = max(worst["memory"], _off(plan["memory_bytes"], found["memory"]))
+            worst["memory"] = max(worst["memory"], _off(plan["memory_bytes"], usage["memory"]))
             if stage in TIMED:
-                worst["seconds"] = max(worst["seconds"], _off(low, found["seconds"]))
-        worst["disk"] = max(worst["disk"], _off(foretold, happened))
-        print(f"{env + ', all':34}{'':36}{foretold / 1e6:>11.1f} / {happened / 1e6:.1f} MB", file=sys.stderr)
+                worst["seconds"] = max(worst["seconds"], _off(low, usage["seconds"]))
+        worst["disk"] = max(worst["disk"], _off(estimated, measured))
+        print(f"{env + ', all':34}{'':36}{estimated / 1e6:>11.1f} / {measured / 1e6:.1f} MB", file=sys.stderr)
     for name, goal in (("disk", 1.5), ("memory", 1.5), ("seconds", 2.0)):
-        report(f"foresight_{name}", round(worst[name], 3), 1.0, goal, "times", worst[name], lower_is_better=True)
+        report(
+            f"curriculum_estimate_{name}", round(worst[name], 3), 1.0, goal, "times", worst[name], lower_is_better=True
+        )
 
 
 def _off(one: float, other: float) -> float:
