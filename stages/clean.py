@@ -39,13 +39,13 @@ def command(paths: tuple[Path, ...], dry_run: bool, as_json: bool, **requested: 
         return
     for leftover in removed:
         text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"
-        click.echo(console.wrap(text, indent=""))
+        console.echo(console.wrap(text, indent=""))
     for leftover in in_use:
-        click.echo(console.wrap(f"{leftover.path}: not removed, a running process holds its lock", indent=""))
-    click.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
+        console.echo(console.wrap(f"{leftover.path}: not removed, a running process holds its lock", indent=""))
+    console.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
     for kind in sorted({leftover.kind for leftover in everything} - kinds):
         size = _size([leftover for leftover in everything if leftover.kind == kind])
-        click.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
+        console.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
 
 
 def _size(leftovers: "Sequence[Leftover]") -> int:

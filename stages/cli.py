@@ -224,7 +224,7 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
 def _print(result: dict[str, Any] | str) -> None:
     """A result on stdout: text for people, or one JSON object."""
     if isinstance(result, str):
-        click.echo(result)
+        console.echo(result)
     else:
         console.print_json(result)
 
@@ -278,7 +278,7 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"wm: {message}", err=True)
+    click.echo(f"wm: {console.visible(message, keep='')}", err=True)
     return code
 
 

@@ -31,11 +31,11 @@ def command(paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
     if as_json:
         console.print_json({"runs": facts, "plot": str(out)})
         return
-    click.echo(_table(facts))
+    console.echo(_table(facts))
     if rows := different_settings(facts):
-        click.echo(f"\nsettings, {facts[0]['name']} -> other run")
-        click.echo(console.table(["run and stage", "settings"], rows))
-    click.echo(f"\nplot: {out}")
+        console.echo(f"\nsettings, {facts[0]['name']} -> other run")
+        console.echo(console.table(["run and stage", "settings"], rows))
+    console.echo(f"\nplot: {out}")
 
 
 def _table(facts: Sequence[dict[str, Any]]) -> str:

@@ -22,6 +22,7 @@ SHORTEST_BAR = 10  # characters
 NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
+_OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
 _options: dict[str, Any] = {"quiet": False, "usage": None}
 
 
@@ -38,9 +39,27 @@ def show_usage(usage: Callable[[], str] | None) -> None:
 def color(text: str, kind: str, stream: TextIO | None = None) -> str:
     """`text` as a good, warning, bad or faint part of a result on `stream` (stdout unless given); plain where it is no
     terminal and under NO_COLOR."""
-    if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return click.style(text, fg=_COLOURS[kind])
+    return click.style(visible(text), fg=_COLOURS[kind]) if _has_colours(stream or sys.stdout) else text
+
+
+def _has_colours(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def visible(text: str, keep: str = "\n") -> str:
+    """`text` with every character that a terminal would obey as its escape, such as \\x1b; those in `keep` stay. Names
+    in a copied folder may hold any character."""
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def echo(text: str, err: bool = False) -> None:
+    """Write text and a line feed; it has no control characters besides line feeds and the colours of `color`."""
+    if _has_colours(sys.stderr if err else sys.stdout):
+        plain, colours = _OWN_COLOUR.split(text), _OWN_COLOUR.findall(text)
+        text = "".join(visible(part) + code for part, code in zip(plain, [*colours, ""], strict=True))
+    else:
+        text = visible(text)
+    click.echo(text, err=err)
 
 
 class Progress:
@@ -60,7 +79,7 @@ class Progress:
             self._bar = tqdm(
                 total=total,
                 initial=done,
-                desc=label,
+                desc=visible(label, keep=""),
                 dynamic_ncols=True,
                 leave=False,
                 bar_format=shape,
@@ -133,21 +152,20 @@ def say(text: str) -> None:
     warning = text.startswith(("warning", "stopping"))
     if _options["quiet"] and not warning:
         return
-    if warning:
-        text = color(text, "warning", sys.stderr)
+    text = color(text, "warning", sys.stderr) if warning else visible(text)
     if sys.stderr.isatty():
         from tqdm import tqdm
 
         tqdm.write(text, file=sys.stderr)
     else:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[str, str] | None = None) -> str:
     """Columns aligned by spaces, the header underlined, no wider than the terminal or COLUMNS: the widest columns wrap.
     A cell whose text is in `kinds` has the colour of that kind; a row of one cell is a heading of those that follow.
-    Control characters are replaced."""
-    clean = [["".join(c if c.isprintable() else "\ufffd" for c in cell) for cell in row] for row in [header, *rows]]
+    Control characters become visible."""
+    clean = [[visible(cell, keep="") for cell in row] for row in [header, *rows]]
     full = [row for row in clean if len(row) == len(header)]
     columns = list(zip(*full, strict=True))
     widths = _fit([max(map(len, column)) for column in columns], [_longest_piece(column) for column in columns])
@@ -176,7 +194,7 @@ def width() -> int:
 
 def wrap(text: str, indent: str = "  ") -> str:
     """Text in lines that fit the terminal, each indented."""
-    return "\n".join(indent + line for line in _wrap(text, width() - len(indent)))
+    return "\n".join(indent + line for line in _wrap(visible(text, keep=""), width() - len(indent)))
 
 
 def _fit(widths: list[int], pieces: list[int]) -> list[int]:
@@ -213,8 +231,9 @@ def _wrap(cell: str, width: int) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print exactly one JSON object to stdout."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    """Print exactly one JSON object to stdout. What is not printable is escaped as JSON does it."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 class Stop:

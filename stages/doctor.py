@@ -33,7 +33,7 @@ def command(as_json: bool) -> None:
     if as_json:
         console.print_json({"checks": [asdict(check) for check in checks]})
     else:
-        click.echo(table_of(checks))
+        console.echo(table_of(checks))
     if failed := problems(checks):
         raise MissingPackage(f"{failed[0].what}: {failed[0].finding}; {failed[0].remedy}.")
 

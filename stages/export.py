@@ -21,7 +21,7 @@ def command(path: Path, kind: str, episodes: str | None, out: Path | None) -> No
 
     Example: wm export data/Pong.zarr --to npz --episodes 0-9
     """
-    click.echo(str(export(path, kind, episodes, out)))
+    console.echo(str(export(path, kind, episodes, out)))
 
 
 def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:

@@ -25,7 +25,7 @@ def command(path: Path, as_json: bool) -> None:
     if as_json:
         console.print_json(facts)
     else:
-        click.echo(_dataset(facts) if "returns" in facts else _artifact(facts))
+        console.echo(_dataset(facts) if "returns" in facts else _artifact(facts))
 
 
 def _artifact(facts: dict[str, Any]) -> str:

@@ -28,9 +28,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         console.print_json({"entries": entries})
     elif entries:
-        click.echo(table_of(entries))
+        console.echo(table_of(entries))
     else:
-        click.echo("nothing yet; run `wm collect --env Pong --episodes 50`")
+        console.echo("nothing yet; run `wm collect --env Pong --episodes 50`")
 
 
 def default_roots() -> tuple[Path, ...]:

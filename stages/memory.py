@@ -26,7 +26,7 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         console.print_json({"trainings": facts})
     else:
-        click.echo("\n\n".join(map(_text, facts)))
+        console.echo("\n\n".join(map(_text, facts)))
 
 
 def _text(training: dict[str, Any]) -> str:

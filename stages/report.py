@@ -20,7 +20,7 @@ def command(paths: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     if as_json:
         console.print_json({"html": str(page), "markdown": str(summary)})
     else:
-        click.echo(f"{page}\n{summary}")
+        console.echo(f"{page}\n{summary}")
 
 
 def report(paths: tuple[Path, ...], out: Path | None) -> tuple[Path, Path]:

@@ -25,10 +25,10 @@ def command(path: Path, repair: bool, as_json: bool) -> None:
         console.print_json({"checked": checked, "repaired": report.repaired})
     else:
         for action in report.repaired:
-            click.echo(f"repaired: {action}")
+            console.echo(f"repaired: {action}")
         for result in report.checked:
             text = console.wrap(result.problem or f"{result.folder}: {_agreement(result.files)}", indent="")
-            click.echo(console.color(text, "bad") if result.problem else text)
+            console.echo(console.color(text, "bad") if result.problem else text)
     if report.damaged:
         hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
         count = f"{len(report.damaged)} of {len(report.checked)}"

@@ -20,7 +20,7 @@ def command(path: Path, episodes: str | None, out: Path | None) -> None:
 
     Example: wm view data/Pong.zarr --episodes 0-9
     """
-    click.echo(str(view(path, episodes, out)))
+    console.echo(str(view(path, episodes, out)))
 
 
 def view(path: Path, asked: str | None, out: Path | None) -> Path:

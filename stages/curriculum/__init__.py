@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from stages import console
 from stages.curriculum.estimate import estimate_curriculum
 from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
@@ -41,7 +39,7 @@ def run_command(
             if as_json:
                 console.print_json(needs.as_json())
             else:
-                click.echo(str(needs))
+                console.echo(str(needs))
             return
         console.say(str(needs))
         needs.require_disk()
@@ -52,7 +50,7 @@ def run_command(
         environments = {outcome.env: outcome.as_json() for outcome in outcomes}
         console.print_json({"environments": environments, "report": [str(page) for page in pages]})
     else:
-        click.echo(table_of(outcomes, pages))
+        console.echo(table_of(outcomes, pages))
     for outcome in outcomes:
         if outcome.failure is not None:
             raise outcome.failure

@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -5,12 +6,15 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_episode, write_dataset
-from wm.episodes import schema
+from wm.artifacts import durable, manifest
+from wm.episodes import committed_parts, schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 from wm.episodes.index import NAME as INDEX
+from wm.episodes.integrity import verify
 from wm.episodes.writer import Writer
 from wm.errors import BadData, MissingInput
+from wm.report.inventory import describe
 
 
 @pytest.fixture
@@ -42,12 +46,54 @@ def test_a_prefix_has_the_same_fingerprint_however_long_the_dataset_is(path: Pat
 def test_the_index_is_only_a_cache(path: Path) -> None:
     before = Dataset.open(path).table["seed"].tolist()
     assert (path / INDEX).exists()
-    (path / INDEX).write_text("{garbage")
+    for garbage in (b"{garbage", b"[" * 100_000, b"\xff", b'{"part-000000-000003": 1}', b"[]"):
+        (path / INDEX).write_bytes(garbage)
+        assert Dataset.open(path).table["seed"].tolist() == before
+        assert "part-000000-000003" in json.loads((path / INDEX).read_text())
+
+
+def test_a_forged_index_is_rebuilt_from_the_parts(path: Path) -> None:
+    dataset = Dataset.open(path)
+    entries = json.loads((path / INDEX).read_text())
+    forged = {name: text.replace("1001", "7777").replace('"return"', '"return" ') for name, text in entries.items()}
+    assert forged != entries
+    (path / INDEX).write_text(json.dumps(forged))
+    assert Dataset.open(path).table["seed"].tolist() == dataset.table["seed"].tolist()
+    assert json.loads((path / INDEX).read_text()) == entries
+
+
+def test_an_index_is_used_where_it_agrees(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Dataset.open(path).table["seed"].tolist()
+    monkeypatch.setattr(committed_parts, "_read_metadata", lambda folder: pytest.fail("the part was read"))
     assert Dataset.open(path).table["seed"].tolist() == before
-    text = (path / INDEX).read_text()
-    assert "[1000," in text
-    (path / INDEX).write_text(text.replace("[1000,", "[7,"))
-    assert Dataset.open(path).table["seed"].tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("seed", "<script>alert(1)</script>", 'seed[0] is "<script>alert(1)</script>"; expected an integer'),
+        ("seed", 1.5, "seed[0] is 1.5; expected an integer"),
+        ("return", "12", 'return[0] is "12"; expected a finite number'),
+        ("terminated", 1, "terminated[0] is 1; expected true or false"),
+        ("truncated", None, "truncated[0] is null; expected true or false"),
+        ("ends", "20", 'ends[0] is "20"; expected an integer'),
+    ],
+)
+def test_a_column_of_another_type_is_refused_by_every_reader(
+    path: Path, column: str, value: object, sentence: str
+) -> None:
+    part = path / "part-000000-000003"
+    group = json.loads((part / "zarr.json").read_text())
+    group["attributes"]["episodes"][column][0] = value
+    (part / "zarr.json").write_bytes(durable.canonical_json(group))
+    body = json.loads((part / manifest.NAME).read_text())
+    manifest.write(part, {key: body[key] for key in ("kind", "format", "name")})
+    with pytest.raises(BadData) as caught:
+        Dataset.open(path)
+    assert f"{part}/zarr.json: attributes.episodes.{sentence}" in str(caught.value)
+    assert sentence in next(result.problem for result in verify(path).damaged)
+    with pytest.raises(BadData, match=r"attributes\.episodes"):
+        describe(path)
 
 
 def test_lost_episodes_are_an_error_until_they_are_in_quarantine(path: Path) -> None:

@@ -76,3 +76,36 @@ def test_markdown_has_the_tables_and_links_the_pictures(tmp_path: Path, picture:
     assert '![a "strip"](run/strip.png)' in text
     assert "```sh\nwm ls\n```" in text
     assert "svg" not in text
+
+
+def test_names_are_text_in_markdown_too(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) ![](y) `a` *b* | c"
+    blocks = [Heading(2, evil), Paragraph(evil, evil), Table([evil], [[evil], ["# a\n\n# b"]]), Paragraph("- a")]
+    text = to_markdown(evil, blocks, tmp_path).decode()
+    assert not re.search(r"<|(?<!\\)[\[`*]", text.replace("**", ""))
+    assert "| # a" not in text
+    assert "\n# b" not in text
+    assert "\n\\- a\n" in text
+
+
+def test_commands_cannot_end_their_block_of_code(tmp_path: Path) -> None:
+    text = to_markdown("t", [Commands(["wm ls", "```", "<b>"])], tmp_path).decode()
+    assert "\n````sh\nwm ls\n```\n<b>\n````\n" in text
+
+
+def test_a_path_is_one_attribute_and_one_link(
+    tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "EMBEDDED", 0)
+    path = tmp_path / 'a"onerror="b) <c>' / "strip.png"
+    path.parent.mkdir()
+    path.write_bytes(PIXEL)
+    blocks = [Picture(path, "alt", "caption")]
+    (image,) = [attributes for tag, attributes in Outline(to_html("t", blocks, tmp_path)).tags if tag == "img"]
+    assert image == {"src": "a%22onerror%3D%22b%29%20%3Cc%3E/strip.png", "alt": "alt"}
+    assert "](a%22onerror%3D%22b%29%20%3Cc%3E/strip.png)" in to_markdown("t", blocks, tmp_path).decode()
+
+
+def test_names_that_are_no_unicode_do_not_end_a_report(tmp_path: Path) -> None:
+    assert b"&#56448;" in to_html("a\udc80", [], tmp_path)
+    assert b"\\udc80" in to_markdown("a\udc80", [], tmp_path)

@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import signal
 import sys
@@ -129,3 +130,24 @@ def test_a_table_breaks_between_words_as_long_as_another_column_can_shrink(monke
     )
     assert "train-controller" in text
     assert max(map(len, text.splitlines())) <= 60
+
+
+def test_control_characters_become_visible_for_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "a\x1b]0;b\x07\x9b2J\u202ec\udc80"
+    shown = "a\\x1b]0;b\\x07\\x9b2J\\u202ec\\udc80"
+    assert console.visible(evil) == shown
+    assert shown in console.table(["name"], [[evil]])
+    assert shown in console.wrap(evil)
+    console.echo(evil)
+    console.say(evil)
+    written = capsys.readouterr()
+    assert (written.out, written.err) == (f"{shown}\n", f"{shown}\n")
+    console.print_json({"name": evil})
+    written = capsys.readouterr()
+    assert "\x1b" not in written.out
+    assert json.loads(written.out) == {"name": evil}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    console.echo(console.color(f"bad {evil}", "bad") + evil)
+    assert capsys.readouterr().out == f"\x1b[31mbad {shown}\x1b[0m{shown}\n"

@@ -23,3 +23,11 @@ def test_a_mismatch_is_reported_by_name() -> None:
         weights.load_into(nn.Linear(3, 2), {"weight": torch.zeros(2, 3)}, "w")
     with pytest.raises(BadData, match="not a safetensors file"):
         weights.load_tensors(b"nonsense", "w")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, value: float, kind: torch.dtype) -> None:
+    weights.save(tmp_path / "w", {"good": torch.ones(3), "bad": torch.tensor([[1.0, value]], dtype=kind)})
+    with pytest.raises(BadData, match=rf"runs/vae/w: bad has the value {value}; expected finite numbers"):
+        weights.load_tensors((tmp_path / "w").read_bytes(), "runs/vae/w")

@@ -4,17 +4,26 @@ Zarr reads a missing chunk as zeros, and most codecs let bit flips pass. So comp
 """
 
 import hashlib
-import json
 import re
 import stat
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable
+from wm.artifacts import durable, json_reader
+from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, table, table_of
 from wm.errors import BadData, MissingInput
 
 NAME = "manifest.json"
-MAX_BYTES = 1 << 20  # of a JSON file; a larger one is refused before it is parsed
+SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
+ARTIFACT = table(
+    {
+        "fingerprint": TEXT,
+        "recipe": table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING),
+        "metrics": TABLE,
+        "provenance": TABLE,
+    },
+    others=ANYTHING,
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
@@ -62,14 +71,10 @@ def locate(folder: Path, name: str) -> Path:
     return path
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in a small file. Raises BadData if it is large, malformed or too deeply nested."""
-    try:
-        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-            raise ValueError("it is a link or too large")
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"{path} cannot be read ({str(error)[:200]}); restore it or create the artifact again.") from None
+def read_json(path: Path) -> dict[str, Any]:
+    """The table in a small JSON file. Raises BadData if it is none."""
+    value: dict[str, Any] = json_reader.read(path, TABLE)
+    return value
 
 
 def read(folder: Path, kind: str) -> dict[str, Any]:
@@ -78,12 +83,13 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
     manifest = read_json(path)
-    digest = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
+    digest = manifest.pop("sha256", None)
     # The bytes are compared, not the values, so that a single flipped bit is detected.
     if digest is None or path.read_bytes() != _sealed(manifest):
         raise BadData(f"{path} does not match its own checksum; restore it or create the {kind} again.")
-    if manifest.get("kind") != kind:
-        raise BadData(f"{folder} holds a {manifest.get('kind')!r}; expected a {kind!r}.")
+    json_reader.validate(manifest, str(path), SCHEMA)
+    if manifest["kind"] != kind:
+        raise BadData(f"{folder} holds a {manifest['kind']!r}; expected a {kind!r}.")
     for name, entry in manifest["files"].items():
         file = locate(folder, name)
         if not _is_file_of(file, entry["size"]):

@@ -4,7 +4,6 @@ A finished artifact of the same recipe is up to date; an unfinished one is resum
 to `archive/<name>-<first 8 digits of its fingerprint>`, and is restored when its recipe is asked for again.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, locks, manifest
+from wm.artifacts import durable, json_reader, locks, manifest
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
@@ -55,6 +54,8 @@ class Artifact:
     def check(self, name: str) -> Path:
         """The path of a file whose digest agrees with the manifest; raises BadData otherwise."""
         path = self.folder / name
+        if name not in self.manifest["files"]:
+            raise BadData(f"{self.folder / manifest.NAME} does not list {name}; run the stage again.")
         if manifest.sha256_file(path) != self.manifest["files"][name]["sha256"]:
             raise BadData(f"{path} does not match its checksum; remove {self.folder} and run the stage again.")
         return path
@@ -64,7 +65,14 @@ def load(folder: Path, kind: str, command: str) -> Artifact:
     """The finished artifact at `folder`. Raises MissingInput, which says to run `command` first."""
     if not (folder / manifest.NAME).is_file():
         raise MissingInput(f"{folder} does not exist or is not finished; run `{command}` first.")
-    return Artifact(folder, manifest.read(folder, kind))
+    return read(folder, kind)
+
+
+def read(folder: Path, kind: str) -> Artifact:
+    """The finished artifact at `folder`. Raises BadData unless its manifest has what an artifact's has."""
+    body = manifest.read(folder, kind)
+    json_reader.validate(body, str(folder / manifest.NAME), manifest.ARTIFACT)
+    return Artifact(folder, body)
 
 
 def copy(artifact: Artifact, folder: Path) -> None:
@@ -110,7 +118,7 @@ class Run:
     def finished(self) -> Artifact | None:
         """The artifact in `folder`, of any recipe; None if there is none or it is damaged."""
         try:
-            return Artifact(self.folder, manifest.read(self.folder, self.recipe.kind))
+            return read(self.folder, self.recipe.kind)
         except (MissingInput, BadData):
             return None
 
@@ -180,10 +188,10 @@ class Run:
     def _restore_archived(self) -> Artifact | None:
         archived = self._archived(self.recipe.fingerprint)
         try:
-            body = manifest.read(archived, self.recipe.kind)
+            archived_artifact = read(archived, self.recipe.kind)
         except (MissingInput, BadData):
             return None
-        if body["fingerprint"] != self.recipe.fingerprint:
+        if archived_artifact.fingerprint != self.recipe.fingerprint:
             return None
         self.swap_in(archived)
         return self.current()
@@ -193,8 +201,8 @@ class Run:
         wanted = self.recipe.as_json()
         if self.partial.exists():
             try:
-                recipe = json.loads((self.partial / RECIPE_FILE).read_bytes())
-            except (OSError, ValueError):
+                recipe = manifest.read_json(self.partial / RECIPE_FILE)
+            except BadData:
                 recipe = None
             if recipe == wanted:
                 return True

@@ -5,6 +5,7 @@ is an error unless its episodes are in quarantine. Then the other episodes are u
 the gaps.
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import manifest
+from wm.artifacts import json_reader, manifest
+from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
 from wm.episodes.parts import KIND as PART
 from wm.episodes.schema import TABLE_COLUMNS, part_range
@@ -22,6 +24,12 @@ from wm.errors import BadData
 QUARANTINE = ".quarantine"
 MAX_ROWS = 1 << 22  # of a part. Real parts have about 10,000; a forged table must not allocate all memory
 Range = tuple[int, int]
+_COLUMNS = {"index": COUNT, "seed": INTEGER, "ends": COUNT, "terminated": FLAG, "truncated": FLAG, "return": NUMBER}
+_TABLE = table({name: list_of(_COLUMNS[name]) for name in TABLE_COLUMNS})
+_METADATA = table({"attributes": table({"episodes": _TABLE, "recipe": TABLE}, others=json_reader.ANYTHING)},
+                  others=json_reader.ANYTHING)  # fmt: skip
+_LISTED = table({"files": table({METADATA: table({"sha256": json_reader.TEXT}, others=json_reader.ANYTHING)},
+                                others=json_reader.ANYTHING)}, others=json_reader.ANYTHING)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,17 +51,16 @@ def committed_parts(path: Path) -> list[Part]:
     """The parts in the order of their episodes, without superseded ones. Updates the dataset's index."""
     cache = index.read(path)
     by_first: dict[int, Part] = {}
-    entries: dict[str, Any] = {}
+    entries: dict[str, str] = {}
     for name in _names(path):
         if (episodes := part_range(name)) is None:
             continue
         folder = path / name
-        stamp = _stamp(folder)
-        entry = cache.get(name)
-        if entry is None or entry["stamp"] != stamp:
-            entry = {"stamp": stamp, "table": read_table(folder)}
-        entries[name] = entry
-        by_first[episodes[0]] = Part(folder, *episodes, entry["table"])
+        data = cache.get(name, "").encode()
+        if hashlib.sha256(data).hexdigest() != _listed_digest(folder):
+            data = _read_metadata(folder)
+        entries[name] = data.decode()
+        by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data))
     if entries != cache:
         index.write(path, entries)
     parts = [by_first[first] for first in sorted(by_first)]
@@ -70,39 +77,49 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _stamp(folder: Path) -> list[int]:
+def _listed_digest(folder: Path) -> str:
+    """The digest of a part's metadata by its manifest."""
     if os.path.islink(folder):
         raise BadData(f"{folder} is a link; links inside a dataset are not followed, so replace it by the part.")
-    try:
-        status = os.stat(os.path.join(folder, manifest.NAME))
-    except OSError:
-        raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent} --repair`.") from None
-    return [status.st_size, status.st_mtime_ns]
+    if not os.path.exists(os.path.join(folder, manifest.NAME)):
+        raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent} --repair`.")
+    listed = json_reader.read(folder / manifest.NAME, _LISTED, f"run `wm verify {folder.parent} --repair`")
+    return str(listed["files"][METADATA]["sha256"])
 
 
 def read_table(folder: Path) -> dict[str, list[Any]]:
-    """The per-episode table of a part, checked against the manifest and for plausible values."""
+    """The per-episode table of a part, checked against the manifest, for its types and for plausible values."""
+    return _parse_table(folder, _read_metadata(folder))
+
+
+def _read_metadata(folder: Path) -> bytes:
+    """The bytes of a part's metadata, checked against the manifest."""
     listed = manifest.read(folder, PART)
-    episodes = part_range(folder.name)
-    if listed.get("name") != folder.name or episodes is None:
+    if listed.get("name") != folder.name or part_range(folder.name) is None:
         raise BadData(f"{folder} was {listed.get('name')}; parts must not be renamed.")
     path = folder / METADATA
-    if manifest.sha256_file(path) != listed["files"][METADATA]["sha256"]:
+    entry = listed["files"].get(METADATA)
+    if entry is None or entry["size"] > json_reader.MAX_BYTES:
+        raise BadData(f"{folder} has no {METADATA} of at most {json_reader.MAX_BYTES} bytes; remove {folder}.")
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent} --repair`.")
-    try:
-        table: dict[str, list[Any]] = manifest.read_json(path)["attributes"]["episodes"]
-        ends = [0, *table["ends"]]
-        valid = (
-            set(table) == set(TABLE_COLUMNS)
-            and all(len(column) == episodes[1] - episodes[0] for column in table.values())
-            and table["index"] == list(range(*episodes))
-            and all(type(end) is int and start < end <= MAX_ROWS for start, end in pairwise(ends))
-        )
-    except (KeyError, TypeError):
-        valid = False
-    if not valid:
-        raise BadData(f"{path} has no valid table of episodes {episodes[0]} to {episodes[1] - 1}; remove {folder}.")
-    return table
+    return data
+
+
+def _parse_table(folder: Path, data: bytes) -> dict[str, list[Any]]:
+    """The table in a part's metadata. Raises BadData for a column of another type, or for values that cannot be."""
+    path = folder / METADATA
+    metadata = json_reader.parse(data, str(path), _METADATA, f"remove {folder}")
+    columns: dict[str, list[Any]] = metadata["attributes"]["episodes"]
+    first, last = part_range(folder.name) or (0, 0)
+    if (
+        any(len(column) != last - first for column in columns.values())
+        or columns["index"] != list(range(first, last))
+        or not all(start < end <= MAX_ROWS for start, end in pairwise([0, *columns["ends"]]))
+    ):
+        raise BadData(f"{path} has no valid table of episodes {first} to {last - 1}; remove {folder}.")
+    return columns
 
 
 def gaps(parts: Sequence[Part]) -> list[Range]:

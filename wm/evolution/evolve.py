@@ -154,8 +154,15 @@ def save_whitener(folder: Path, generation: int, whitener: Matrix) -> None:
 
 
 def load_whitener(folder: Path, generation: int) -> Matrix:
-    """What `save_whitener` wrote."""
-    whitener: Matrix = np.load(folder / WHITENER.format(generation))
+    """What `save_whitener` wrote. Raises BadData for anything else than a finite square matrix."""
+    path = folder / WHITENER.format(generation)
+    try:
+        whitener: Matrix = np.load(path)
+        valid = whitener.ndim == 2 and len(set(whitener.shape)) == 1 and bool(np.isfinite(whitener).all())
+    except (ValueError, TypeError, EOFError):
+        valid = False
+    if not valid:
+        raise BadData(f"{path} is no finite square matrix; restore it, or remove {folder} to search again.")
     return whitener
 
 

@@ -3,9 +3,11 @@
 import base64
 import html
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from wm.report.plots import COLOURS
 
@@ -108,29 +110,48 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
 {"".join(body)}
 </body></html>
 """
-    return page.encode()
+    return page.encode(errors="xmlcharrefreplace")  # names of files may have bytes that are no UTF-8
 
 
 def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
     """Headings, paragraphs, tables and commands; pictures are linked, relative to `folder`."""
-    parts = [f"# {title}"]
+    parts = [f"# {_markdown(title)}"]
     for block in blocks:
         match block:
             case Heading(level, text):
-                parts.append(f"{'#' * level} {text}")
+                parts.append(f"{'#' * level} {_markdown(text)}")
             case Paragraph(text, strong):
-                parts.append(f"**{strong}** {text}" if strong else text)
+                parts.append(f"**{_markdown(strong)}** {_markdown(text)}" if strong else _markdown(text))
             case Table(header, rows, words):
                 rule = ["---"] + ["---" if words else "---:"] * (len(header) - 1)
-                lines = [header, rule, *[[cell.replace("|", "\\|") for cell in row] for row in rows]]
+                lines = [list(map(_markdown, header)), rule, *[list(map(_markdown, row)) for row in rows]]
                 parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
             case Picture(path, alt, caption):
-                parts.append(f"![{alt}]({_relative(path, folder)})\n\n{caption}")
+                parts.append(f"![{_markdown(alt)}]({_address(path, folder)})\n\n{_markdown(caption)}")
             case Commands(lines):
-                parts.append("```sh\n" + "\n".join(lines) + "\n```")
+                parts.append(_fenced("\n".join(lines)))
             case Chart():
                 pass
-    return ("\n\n".join(parts) + "\n").encode()
+    return ("\n\n".join(parts) + "\n").encode(errors="backslashreplace")
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no HTML, link, emphasis, cell, heading or list begins in it."""
+    line = re.sub(r"([\\`*\[\]|]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split("\n")).replace("\r", " "))
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"^(\s*)([#=~]|[-+](?=[-+\s]|$)|\d+(?=[.)](?:\s|$)))", _escape_first, line)
+
+
+def _escape_first(match: re.Match[str]) -> str:
+    """The beginning of a line without its meaning: `\\# text`; a number is no list without its full stop."""
+    space, first = match.groups()
+    return f"{space}\\{first}" if not first[0].isdigit() else f"{space}{first}\\"
+
+
+def _fenced(text: str) -> str:
+    """Commands as a block of code, whose fence is longer than any in them."""
+    fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 3)
+    return f"{fence}sh\n{text}\n{fence}"
 
 
 def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
@@ -155,15 +176,16 @@ def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
 
 
 def _picture(block: Picture, data: bytes | None, folder: Path) -> str:
-    source = _relative(block.path, folder)
+    source = html.escape(_address(block.path, folder))
     if data is not None:
         source = f"data:{_KINDS[block.path.suffix]};base64,{base64.b64encode(data).decode()}"
     alt = html.escape(block.alt, quote=True)
     return f'<figure><img src="{source}" alt="{alt}"><figcaption>{html.escape(block.caption)}</figcaption></figure>'
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
+def _address(path: Path, folder: Path) -> str:
+    """A path as a link relative to `folder`; other characters than letters, digits and a few marks as %xx."""
+    return quote(Path(os.path.relpath(path, folder)).as_posix(), errors="surrogateescape")
 
 
 _LIGHT, _DARK = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))

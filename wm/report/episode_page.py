@@ -89,9 +89,10 @@ def _card(card: EpisodeCard) -> str:
     steps = ",".join(map(str, played.tolist()))
     title = f"episode {card.index}: return {card.total:.2f} in {count - 1} steps"
     strip = card.frames[_spread(count, STRIP)]
+    ending, seed = html.escape(card.ending), html.escape(str(card.seed))
     return f"""<section data-return="{card.total:.6f}" data-length="{count - 1}" data-index="{card.index}">
 <h2>Episode {card.index}</h2>
-<p><b>{card.total:.2f}</b> return · {count - 1} steps · {html.escape(card.ending)} · seed {card.seed}</p>
+<p><b>{card.total:.2f}</b> return · {count - 1} steps · {ending} · seed {seed}</p>
 <img class="strip" src="{_png(strip, gap=2)}" alt="film strip of {html.escape(title)}">
 <div class="play">
 <div class="screen" data-side="{side}" data-steps="{steps}" style="background-image:url({_png(card.frames[played])});
@@ -113,7 +114,7 @@ def episodes_page(title: str, facts: Sequence[tuple[str, str]], cards: Sequence[
 <button data-by="length">length</button></p>
 <main>{"".join(map(_card, cards))}</main><script>{_SCRIPT}</script></body></html>
 """
-    return page.encode()
+    return page.encode(errors="xmlcharrefreplace")
 
 
 _STYLE = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
 from wm.episodes.parts import ROOT_KIND as EPISODES
@@ -52,7 +52,7 @@ def _entry(folder: Path) -> dict[str, Any]:
             figure = f"{summary.mean_return:.1f} (n={summary.episodes})"
             finished = [str(line.get("finished", "")) for line in read_provenance(folder)]
             return entry | {"kind": kind, "figure": figure, "finished": max(finished, default="")}
-        artifact = Artifact(folder, manifest.read(folder, kind))
+        artifact = runs.read(folder, kind)
         finished_at = str(artifact.manifest["provenance"]["finished"])
         return entry | {"kind": kind, "figure": _figure(kind, artifact), "finished": finished_at}
     except (WmError, KeyError, TypeError, ValueError) as error:
@@ -96,7 +96,7 @@ def describe(path: Path) -> dict[str, Any]:
     """Everything known of a dataset or an artifact, as plain values."""
     kind = _kind(path)
     if kind != EPISODES:
-        return {"path": str(path), "bytes": durable.folder_size(path), **manifest.read(path, kind)}
+        return {"path": str(path), "bytes": durable.folder_size(path), **runs.read(path, kind).manifest}
     summary, dataset = summarize(path)
     returns = dataset.table["return"]
     counts, edges = np.histogram(returns, bins=BINS) if len(returns) else (np.zeros(0), np.zeros(0))

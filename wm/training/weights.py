@@ -1,8 +1,13 @@
-"""Weights as safetensors: no pickle is ever loaded, and a mismatch is reported by name."""
+"""Weights as safetensors: no pickle is ever loaded, and a mismatch is reported by name.
+
+Every load goes through `load_tensors`, which refuses values that are not finite: a network with a NaN still acts, and
+its score looks like any other.
+"""
 
 from pathlib import Path
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
@@ -19,11 +24,16 @@ def save(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
-    """Tensors by name. Raises BadData naming `source`."""
+    """Tensors by name. Raises BadData naming `source`, also for values that are not finite."""
     try:
-        return safetensors.torch.load(data)
-    except SafetensorError as error:
-        raise BadData(f"{source} is not a safetensors file: {error}.") from None
+        tensors: dict[str, Tensor] = safetensors.torch.load(data)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # the last three: types unknown to torch
+        raise BadData(f"{source} is not a safetensors file: {str(error)[:200]}.") from None
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            value = tensor[~torch.isfinite(tensor)][0].item()
+            raise BadData(f"{source}: {name} has the value {value}; expected finite numbers, so restore it or retrain.")
+    return tensors
 
 
 def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:

@@ -1,0 +1,180 @@
+"""JSON that anyone may have edited: every file is parsed here, and checked against a schema.
+
+A schema is a function of a value and its key. It raises Mismatch for a value of the wrong type, or a missing key, so
+that code behind the reader never meets one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from wm.errors import BadData
+
+MAX_BYTES = 1 << 20  # of a file; a larger one is refused before it is parsed
+MAX_DEPTH = 32  # of nested lists and tables; ours have at most 8
+LARGEST = 1 << 53  # of an integer: beyond it floats lose digits, and beyond 64 bits numpy raises
+WAY_OUT = "restore it or create the artifact again"
+
+
+class Mismatch(Exception):
+    """The value at `key` is not as `expected`."""
+
+    def __init__(self, key: str, found: str, expected: str) -> None:
+        super().__init__(f"{key or 'the whole'} is {found}; expected {expected}")
+
+
+Schema = Callable[[Any, str], None]
+
+
+def _leaf(expected: str, accepts: Callable[[Any], bool]) -> Schema:
+    def check(value: Any, key: str) -> None:
+        if not accepts(value):
+            raise Mismatch(key, _describe(value), expected)
+
+    return check
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST
+
+
+ANYTHING: Schema = _leaf("anything", lambda value: True)
+TEXT: Schema = _leaf("text", lambda value: isinstance(value, str))
+FLAG: Schema = _leaf("true or false", lambda value: isinstance(value, bool))
+INTEGER: Schema = _leaf("an integer below 2^53", _is_integer)
+COUNT: Schema = _leaf("an integer from 0 to 2^53", lambda value: _is_integer(value) and value >= 0)
+NUMBER: Schema = _leaf(
+    "a finite number", lambda value: _is_integer(value) or (type(value) is float and isfinite(value))
+)
+FIGURE: Schema = _leaf("a number or null", lambda value: value is None or _is_integer(value) or type(value) is float)
+
+
+def between(low: int, high: int) -> Schema:
+    """An integer within bounds."""
+    return _leaf(f"an integer from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
+
+
+def one_of(*values: str) -> Schema:
+    """One of these texts."""
+    return _leaf(" or ".join(values), lambda value: isinstance(value, str) and value in values)
+
+
+def or_null(schema: Schema) -> Schema:
+    """A value of the schema, or null."""
+
+    def check(value: Any, key: str) -> None:
+        if value is not None:
+            schema(value, key)
+
+    return check
+
+
+def list_of(schema: Schema, length: int | None = None) -> Schema:
+    """A list, of this length if it is given."""
+
+    def check(value: Any, key: str) -> None:
+        if not isinstance(value, list) or length not in (None, len(value)):
+            raise Mismatch(key, _describe(value), "a list" if length is None else f"a list of {length} values")
+        for number, item in enumerate(value):
+            schema(item, f"{key}[{number}]")
+
+    return check
+
+
+def table(
+    required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, others: Schema | None = None
+) -> Schema:
+    """A JSON object with these keys. `others` is the schema of all other keys; without it there must be none."""
+    optional = optional or {}
+
+    def check(value: Any, key: str) -> None:
+        if not isinstance(value, dict):
+            raise Mismatch(key, _describe(value), "a table of keys and values")
+        for name in required:
+            if name not in value:
+                raise Mismatch(_join(key, name), "missing", "it in the file")
+        for name, item in value.items():
+            schema = required.get(name) or optional.get(name) or others
+            if schema is None:
+                raise Mismatch(_join(key, name), "unknown", f"one of {', '.join([*required, *optional])}")
+            schema(item, _join(key, name))
+
+    return check
+
+
+def table_of(schema: Schema) -> Schema:
+    """A JSON object with any keys, its values of one schema."""
+    return table({}, others=schema)
+
+
+TABLE: Schema = table_of(ANYTHING)
+
+
+def read(path: Path, schema: Schema, way_out: str = WAY_OUT) -> Any:
+    """The JSON in a small file. Raises BadData naming path, key, value and what was expected."""
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+            raise BadData(f"{path} is a link or larger than {MAX_BYTES} bytes; {way_out}.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
+    return parse(data, str(path), schema, way_out)
+
+
+def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, finite: bool = True) -> Any:
+    """The value in JSON bytes. Raises BadData naming `source`; never another error. Only logs of figures are not
+    `finite`: they may have the NaN and Infinity that JSON lacks."""
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_constant if finite else None)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _check_depth(value)
+        if b"\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair can neither be shown nor hashed
+    except RecursionError:
+        raise BadData(f"{source} is nested too deeply; {way_out}.") from None
+    except ValueError as error:  # no UTF-8, no JSON, an integer of thousands of digits
+        raise BadData(f"{source} is not JSON ({str(error)[:120]}); {way_out}.") from None
+    validate(value, source, schema, way_out)
+    return value
+
+
+def validate(value: Any, source: str, schema: Schema, way_out: str = WAY_OUT) -> None:
+    """Raise BadData naming `source`, the key, the value and what was expected, unless `value` is of the schema."""
+    try:
+        schema(value, "")
+    except Mismatch as mismatch:
+        raise BadData(f"{source}: {mismatch}, so {way_out}.") from None
+
+
+def parse_lines(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, finite: bool = True) -> list[Any]:
+    """The values of complete lines, one JSON value each. What follows the last line feed was torn by a kill."""
+    lines = data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]
+    return [parse(line, f"{source}, line {number}", schema, way_out, finite) for number, line in enumerate(lines, 1)]
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        containers = (item for item in level if isinstance(item, dict | list))
+        level = [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _join(key: str, name: str) -> str:
+    return f"{key}.{name[:60]}" if key else name[:60]
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return f"{'a table' if isinstance(value, dict) else 'a list'} of {len(value)} values"
+    if type(value) is int and abs(value) > LARGEST:
+        return "an integer beyond 2^53"
+    return json.dumps(value, ensure_ascii=False)[:60]
