@@ -15,6 +15,7 @@ from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size
 
+FRAME_SOURCES = {"observation": "the environment's observations", "render": "what its render() returns"}
 PROCESS_MEMORY = 120_000_000  # bytes of a process that plays, or writes
 
 
@@ -68,6 +69,8 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     began = time.monotonic()
     path, runtime = session.data_path, session.runtime
     collection, recipe = _describe(session, settings)
+    if source := FRAME_SOURCES.get(recipe.get("frames", "")):
+        runtime.log(f"collect {session.env}: frames are {source}")
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(claimed.dataset, settings.episodes, UP_TO_DATE)

@@ -20,12 +20,20 @@ class ActionSpace:
 
     @classmethod
     def of(cls, space: gym.Space[Any]) -> "ActionSpace":
-        """Describe a gymnasium space. Raises UsageProblem for other kinds than Discrete and bounded flat Box."""
+        """Describe a gymnasium space. Raises UsageProblem for other kinds than Discrete and bounded flat Box, which
+        `wm/envs/checked_env.py` makes of a Discrete that starts elsewhere and of other bounded boxes."""
         if isinstance(space, gym.spaces.Discrete) and space.start == 0:
             return cls(count=int(space.n))
         if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.is_bounded():
-            return cls(low=tuple(map(float, space.low)), high=tuple(map(float, space.high)))
-        raise UsageProblem(f"action space {space} is not supported; expected Discrete or a bounded, flat Box.")
+            with np.errstate(over="ignore"):
+                widths = space.high.astype(np.float32) - space.low.astype(np.float32)
+            if np.isfinite(widths).all() and len(widths):
+                return cls(low=tuple(map(float, space.low)), high=tuple(map(float, space.high)))
+        kind = "an unbounded Box" if isinstance(space, gym.spaces.Box) else type(space).__name__
+        raise UsageProblem(
+            f"the action space is {kind}, which is not supported; expected Discrete or a bounded Box, so wrap the "
+            "environment with one of these."
+        )
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "ActionSpace":
@@ -63,5 +71,6 @@ class ActionSpace:
         if self.discrete:
             return np.eye(self.count, dtype=np.float32)[actions]
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
-        scaled: NDArray[np.float32] = (2 * (actions - low) / (high - low) - 1).astype(np.float32)
+        width = np.where(high > low, high - low, 1)  # where the bounds are equal, the action is always -1
+        scaled: NDArray[np.float32] = (2 * (actions - low) / width - 1).astype(np.float32)
         return scaled

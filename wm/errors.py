@@ -41,6 +41,12 @@ class WorkerFailed(WmError):
         self.task, self.why = task, why
 
 
+class EnvironmentFault(WmError):
+    """An environment of somebody else broke, or returned what an episode cannot hold."""
+
+    exit_code = 70
+
+
 class DiskProblem(WmError):
     """The disk or the disk budget is too small."""
 

@@ -22,6 +22,8 @@ from wm.settings.sources import Sources
 from wm.telemetry.monitor import ResourceMonitor
 from wm.units import format_duration, format_size
 
+MEASURING = ("dream",)  # stages no later one depends on: where one fails, the agent is evaluated all the same
+
 
 def run_command(
     session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str], dry_run: bool, as_json: bool
@@ -103,8 +105,10 @@ def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int)
         except (Stopped, DiskProblem):
             raise
         except WmError as error:
-            outcome.failure = error
+            outcome.failure = outcome.failure or error
             console.say(f"{label}: failed: {error}")
+            if step.stage in MEASURING:
+                continue
             break
         seconds = time.monotonic() - step_started
         ran = result.status != UP_TO_DATE

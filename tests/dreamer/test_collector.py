@@ -11,7 +11,7 @@ def test_an_environments_error_is_reported_with_its_name() -> None:
     def broken() -> None:
         raise KeyError("speed")
 
-    with pytest.raises(WmError, match=r"Pong raised KeyError\('speed'\) during an episode; fix the environment"):
+    with pytest.raises(WmError, match=r"Pong raised KeyError: 'speed' during an episode; fix the environment"):
         guarded(EnvConfig("Pong"), broken)
 
 

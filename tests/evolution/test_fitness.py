@@ -130,7 +130,7 @@ def test_candidates_may_use_the_fast_renderer_and_truncation_and_validations_nev
 
     def play(spec: PolicySpec, candidates: Any, jobs: Any, max_steps: int, max_idle: int) -> list[EpisodeResult]:
         played.append((spec.env.render, max_steps, max_idle))
-        return [EpisodeResult(job.key, 1.0, 1, True, False) for job in jobs]
+        return [EpisodeResult(job.key, 1.0, 1, 1, True, False) for job in jobs]
 
     monkeypatch.setattr("wm.evolution.fitness.play_jobs", play)
     monkeypatch.setattr(EnvConfig, "spec", lambda config: replace(find_env(config.name), max_idle=7))

@@ -43,9 +43,9 @@ def test_the_window_moves_more_than_most_and_is_of_no_short_episode() -> None:
     ]
     empty = np.zeros(0)
     latents = Latents(np.concatenate(rows), empty, empty, empty, np.cumsum(lengths), empty, empty, None)  # type: ignore[arg-type]
-    episode, first, end = dream_pictures._window(latents, np.arange(9))
+    episode, first, end = dream_pictures._window(latents, np.arange(9), 4)
     assert episode == 5
     assert end - first == 6
     assert latents.starts[5] + 4 <= first
     assert end <= latents.ends[5]
-    assert dream_pictures._window(latents, np.array([0, 4]))[0] in (0, 4)
+    assert dream_pictures._window(latents, np.array([0, 4]), 4)[0] in (0, 4)

@@ -8,13 +8,16 @@ from wm.rollouts.loop import EpisodeJob, Trajectory, play, record
 class CountingEnv:
     """Observations are (seed, step); an episode ends after `seed % 5 + 2` steps; the reward is the action."""
 
+    steps = 0
+
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         assert seed is not None
-        self.seed, self.t = seed, 0
+        self.seed, self.t, self.steps = seed, 0, 0
         return np.array([seed, 0.0]), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self.t += 1
+        self.steps += 3 if self.t < 4 else 1  # as if an action was repeated, and the episode ended meanwhile
         return np.array([self.seed, float(self.t)]), float(action), self.t == self.seed % 5 + 2, False, {}
 
 

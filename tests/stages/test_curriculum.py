@@ -52,6 +52,15 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path, first: object = train, *
     return curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong,Breakout", **settings), read_sources())
 
 
+def test_a_dream_that_fails_does_not_cost_the_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acting(monkeypatch, dream=fail, evaluate=score)
+    monkeypatch.chdir(tmp_path)
+    (played,) = curriculum.curriculum(Session(""), CurriculumSettings(envs="Pong"), read_sources())
+    assert str(played.failure) == "broken"
+    assert "evaluate" in [result.stage for result in played.results]
+    assert re.search(r"Pong +0\.0 ± 0\.1 +1\.0 ± 0\.5", table_of([played]))
+
+
 def test_the_next_environment_runs_after_one_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = play(monkeypatch, tmp_path, fail)
     assert [outcome.failure is None for outcome in outcomes] == [False, True]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig
 from wm.episodes.replay import ReplayWriter
 from wm.errors import WmError
@@ -104,4 +105,4 @@ def guarded(env: EnvConfig, call: Callable[[], Any]) -> Any:
     except WmError:
         raise
     except Exception as error:  # a foreign environment may raise anything
-        raise WmError(f"{env.name} raised {error!r} during an episode; fix the environment.") from error
+        raise WmError(f"{env.name} raised {one_line(error)} during an episode; fix the environment.") from error

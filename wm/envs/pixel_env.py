@@ -1,14 +1,15 @@
 """A gymnasium environment with square uint8 frames."""
 
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from wm.envs.checked_env import CheckedEnv
 from wm.envs.labels import Probe
 from wm.envs.observation import Observation
 from wm.envs.resize import AreaResize, Frame
-from wm.errors import UsageProblem
+from wm.envs.rgb import to_rgb
 
 
 class Renderer(Protocol):
@@ -22,10 +23,11 @@ class Renderer(Protocol):
 
 
 class GymnasiumRenderer:
-    """Gymnasium's image: the observation if `observed`, else what its `render` returns."""
+    """Gymnasium's image: the observation if `observed`, else what `render()` returns."""
 
-    def __init__(self, env: gym.Env[Any, Any], size: int, observed: bool) -> None:
+    def __init__(self, env: gym.Env[Any, Any], name: str, size: int, observed: bool) -> None:
         self.env, self.size, self.observed = env, size, observed
+        self._what = f"{name}: its observation" if observed else f"{name}: the result of render()"
         self._resize: AreaResize | None = None
 
     def begin(self) -> None:
@@ -33,9 +35,7 @@ class GymnasiumRenderer:
 
     def frame(self, observation: Any) -> Frame:
         """The image, shrunk."""
-        image = observation if self.observed else self.env.render()
-        if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise UsageProblem(f"{self.env} has no pixels; expected an (H, W, 3) image from render().")
+        image = to_rgb(observation if self.observed else self.env.render(), self._what)
         if self._resize is None or self._resize.shape != image.shape:
             height, width, channels = image.shape
             self._resize = AreaResize(height, width, channels, self.size)
@@ -47,12 +47,13 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     `observation` is the transform of the renderer's images (wm/envs/observation.py). With `action_repeat`, a step takes
     that many of the environment's: rewards add up, and the last image is observed. With a probe, `info["labels"]` holds
-    positions and speeds that the environment knows, for linear probes only.
+    positions and speeds that the environment knows, for linear probes only. An environment's own key `labels` means
+    nothing here, and is left out. `frame_source` says where its frames come from: observation, render or renderer.
     """
 
     def __init__(
         self,
-        env: gym.Env[Any, Any],
+        env: CheckedEnv,
         renderer: Renderer,
         *,
         size: int,
@@ -68,6 +69,14 @@ class PixelEnv(gym.Env[Frame, Any]):
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
         self.label_names: tuple[str, ...] = probe.names if probe else ()
         self._labels = probe.bind(env.unwrapped) if probe else None
+        self.frame_source = "renderer"
+        if isinstance(renderer, GymnasiumRenderer):
+            self.frame_source = "observation" if renderer.observed else "render"
+
+    @property
+    def steps(self) -> int:
+        """Steps of the environment in this episode; a repeated action counts as often as it was taken."""
+        return self.env.steps
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
@@ -75,13 +84,13 @@ class PixelEnv(gym.Env[Frame, Any]):
         self._observe.begin()
         return self._frame(observation), self._labelled(info, observation)
 
-    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         for _ in range(self._repeat - 1):
             if terminated or truncated:
                 break
             observation, next_reward, terminated, truncated, info = self.env.step(action)
-            reward = float(reward) + float(next_reward)
+            reward += next_reward
         return self._frame(observation), reward, terminated, truncated, self._labelled(info, observation)
 
     def close(self) -> None:
@@ -90,6 +99,8 @@ class PixelEnv(gym.Env[Frame, Any]):
     def _labelled(self, info: dict[str, Any], observation: Any) -> dict[str, Any]:
         if self._labels is not None:
             info["labels"] = self._labels(observation)
+        elif "labels" in info:
+            info = {key: value for key, value in info.items() if key != "labels"}
         return info
 
     def _frame(self, observation: Any) -> Frame:

@@ -3,7 +3,6 @@
 A known environment (wm/envs/known_envs.py) has labels, a renderer of ours and more; any other gymnasium id works too.
 """
 
-import copy
 import difflib
 import importlib
 import importlib.util
@@ -14,8 +13,11 @@ from typing import Any
 
 import gymnasium as gym
 
+from wm.envs import registration
+from wm.envs.checked_env import CheckedEnv
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
 from wm.envs.pixel_env import GymnasiumRenderer, PixelEnv, Renderer
+from wm.envs.rgb import is_image_space
 from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
@@ -26,15 +28,14 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains
 def find_env(name: str) -> EnvSpec:
     """The environment called `name`: a known one, any id of gymnasium's registry, or `module:id`.
 
-    Raises UsageProblem with the closest name if it is none of them, and MissingPackage if the module is not installed.
+    Raises UsageProblem with the closest name if it is none of them. The module is imported when the environment is
+    built.
     """
     if name in KNOWN_ENVS:
         return KNOWN_ENVS[name]
     _register_atari()
-    module, colon, _ = name.rpartition(":")  # gymnasium's own form for environments outside its registry
-    if colon and importlib.util.find_spec(module) is None:
-        raise MissingPackage(f"{name} needs the module {module}, which is not installed; install what provides it.")
-    if colon or name in gym.registry:
+    registration.require_form(name)
+    if ":" in name or name in gym.registry:
         if name.startswith("ALE/") and name.endswith("-v5"):
             return EnvSpec(name, name, package="ale_py", pip="ale-py", renderer=ATARI_RENDERER, protocol=ATARI_PROTOCOL)
         return EnvSpec(name, name, package="gymnasium", pip="gymnasium")
@@ -108,21 +109,30 @@ class EnvConfig:
             action_repeat=self.action_repeat,
         )
 
-    def _make_gymnasium_renderer(self) -> tuple[gym.Env[Any, Any], Renderer]:
+    def _make_gymnasium_renderer(self) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
-        observed = _is_image(env.observation_space)
+        space, renders = env.observation_space, "rgb_array" in (env.metadata or {}).get("render_modes", ())
+        observed = is_image_space(space) or (not renders and is_image_space(space, channels_first=True))
         if not observed:
             env.close()
-            env = self._build(render_mode="rgb_array")
-        return env, GymnasiumRenderer(env, self.size, observed)
+            try:
+                env = self._build(render_mode="rgb_array")
+            except UsageProblem:
+                if renders:
+                    raise
+                raise UsageProblem(
+                    f"{self.name} has no pictures: its observations are no uint8 images of 16 pixels a side or more, "
+                    f"and it does not render; add render_mode='rgb_array' to it."
+                ) from None
+        return env, GymnasiumRenderer(env, self.name, self.size, observed)
 
-    def _make_renderer(self, spec: EnvSpec) -> tuple[gym.Env[Any, Any], Renderer]:
+    def _make_renderer(self, spec: EnvSpec) -> tuple[CheckedEnv, Renderer]:
         renderer = self._renderer_class(spec)
         env = self._build(renderer.entry_point, render_mode="rgb_array")
         arguments = (self.render == "fast",) if spec.has_fast_renderer else ()
         return env, renderer(env.unwrapped, self.size, *arguments)
 
-    def make_unrendered(self) -> gym.Env[Any, Any]:
+    def make_unrendered(self) -> CheckedEnv:
         """The environment without a renderer, for policies that ignore frames. Rewards and ends are the same."""
         spec = self.spec()
         return self._build(self._renderer_class(spec).entry_point if spec.renderer else None)
@@ -136,7 +146,7 @@ class EnvConfig:
         if importlib.util.find_spec(spec.package) is None:
             raise MissingPackage(f"{self.name} needs a package that is not installed; run `pip install {spec.pip}`.")
 
-    def _build(self, entry_point: Any = None, **options: Any) -> gym.Env[Any, Any]:
+    def _build(self, entry_point: Any = None, **options: Any) -> CheckedEnv:
         spec = self.spec()
         self._require_package(spec)
         if spec.is_atari:
@@ -148,21 +158,7 @@ class EnvConfig:
                     f"--action-space is {self.action_space!r} but {self.name} has one action space; leave it out."
                 )
             options["continuous"] = self.action_space == "continuous"
-        env_spec: Any = spec.env_id
-        if entry_point is not None:
-            env_spec = copy.deepcopy(gym.spec(spec.env_id))
-            env_spec.entry_point = entry_point
-        try:
-            return gym.make(env_spec, disable_env_checker=True, **options)
-        except gym.error.DependencyNotInstalled as error:
-            raise MissingPackage(f"{self.name} needs a package that is not installed: {error}") from None
-        except (gym.error.Error, TypeError, ValueError) as error:
-            raise UsageProblem(f"{self.name} cannot be built: {error}") from None
-
-
-def _is_image(space: gym.Space[Any]) -> bool:
-    is_bytes = isinstance(space, gym.spaces.Box) and space.dtype == "uint8"
-    return is_bytes and space.shape is not None and len(space.shape) == 3 and space.shape[-1] in (1, 3)
+        return CheckedEnv(registration.build(spec.env_id, self.name, entry_point, options), self.name)
 
 
 def _quiet_atari() -> None:

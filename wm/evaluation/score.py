@@ -93,14 +93,13 @@ def score_agent(runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes
     """Play the test episodes. Returns the score, its returns, and the agent's facts."""
     results = _play(runtime, agent.spec, evaluation_jobs(episodes), label)
     score = Score.of(np.array([result.episode_return for result in results]))
-    repeat = 1 if agent.kind == "random" else agent.env.action_repeat
     return {
         "env": env_name,
         "mean": score.mean,
         "ci95": score.ci95,
         "episodes": score.episodes,
         "preview": episodes < MIN_EPISODES,
-        "mean_length": float(np.mean([result.length for result in results])) * repeat,
+        "mean_length": float(np.mean([result.env_steps for result in results])),
         "returns": [result.episode_return for result in results],
         "agent": agent.kind,
         **agent.facts,

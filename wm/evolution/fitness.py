@@ -139,10 +139,11 @@ class Fitness:
             for number in range(self.settings.validation_episodes)
         ]
         tasks = [(policy, [job], self.settings.max_steps) for job in jobs]
-        inputs = []
+        inputs, steps = [], 0
         for _, (episode,) in sorted(self._workers.map(encode_rollouts, tasks), key=lambda result: result[0]):
             inputs.append(self._inputs(episode.means, episode.actions))
-        return inputs, sum(map(len, inputs)) * self._policy.env.action_repeat
+            steps += episode.env_steps
+        return inputs, steps
 
     def _inputs(self, means: NDArray[np.float32], actions: NDArray[np.generic]) -> NDArray[np.float32]:
         """C's inputs in an episode of T + 1 rows."""
@@ -163,8 +164,8 @@ class Fitness:
         for _, results in self._workers.map(play_jobs, tasks):
             for result in results:
                 returns[result.key] = result.episode_return
-                steps += result.length
-        return returns, steps * policy.env.action_repeat
+                steps += result.env_steps
+        return returns, steps
 
     def _dream(
         self, policies: NDArray[np.float32], initial: InitialStates, generation: int, temperature: float

@@ -14,7 +14,6 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
-from wm.errors import UsageProblem
 from wm.models.vae.networks import to_frames
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.film_strip import Panels, animation, film_strip
@@ -31,9 +30,10 @@ Frames = NDArray[np.uint8]
 @dataclass(frozen=True)
 class PicturedDream:
     """Frames (N, S, S, C) of a held-out episode from its middle on, V's reconstruction of them, and those of a dream
-    from the same initial state with the same actions."""
+    from the same initial state with the same actions, after `context` real steps."""
 
     episode: int
+    context: int
     real: Frames
     reconstruction: Frames
     dream: Frames
@@ -57,7 +57,7 @@ class PicturedDream:
         columns = np.unique(np.linspace(0, len(self.real) - 1, STRIP).astype(int))
         rows = [(label.replace("construction", "con-\nstruction"), frames[columns]) for label, frames in panels]
         title = f"{env}: a dream and the real episode, same initial state, same actions "
-        title += f"(temperature {temperature:g}, after {CONTEXT} real steps)"
+        title += f"(temperature {temperature:g}, after {self.context} real steps)"
         strip = film_strip(rows, [f"step {step}" for step in columns], title)
         durable.write_bytes(folder / "dream.png", strip)
         add_image(folder, 0, "dream", strip)
@@ -67,13 +67,14 @@ class PicturedDream:
 def picture_dream(
     vae: TrainedVae, mdnrnn: TrainedMdnRnn, latents: Latents, dataset: Dataset, temperature: float, seed: int
 ) -> PicturedDream:
-    """A dream of `FRAMES` steps after `CONTEXT` real ones. `latents` are those M was trained on; they begin with those
-    of `dataset`. Raises UsageProblem if all episodes are too short."""
-    episode, first, end = _window(latents, _long_episodes(latents, dataset))
+    """A dream of `FRAMES` steps after `CONTEXT` real ones, fewer where all episodes are short. `latents` are those M
+    was trained on; they begin with those of `dataset`."""
+    context, episodes = _long_episodes(latents, dataset)
+    episode, first, end = _window(latents, episodes, context)
     rows = np.arange(first, end)
     z = torch.from_numpy(latents.means[rows])
     actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))[None]
-    initial = initial_states_at(latents, mdnrnn, np.array([first]), CONTEXT)
+    initial = initial_states_at(latents, mdnrnn, np.array([first]), context)
     dreams = Dreams(mdnrnn.model, initial, temperature, integer(seed, "pictured dream"))
     dream = [initial.z[0]]
     for step in range(len(rows) - 1):
@@ -82,31 +83,36 @@ def picture_dream(
     decode = vae.model.decode
     return PicturedDream(
         episode,
+        context,
         FrameReader(dataset).read(first, end),
         to_frames(decode(z)).numpy(),
         to_frames(decode(torch.stack(dream))).numpy(),
     )
 
 
-def _long_episodes(latents: Latents, dataset: Dataset) -> NDArray[np.int64]:
-    """Episodes of the dataset with more steps than the context: held-out ones, or all if no held-out one has."""
-    long = (latents.ends - latents.starts > CONTEXT + 2) & (latents.ends <= dataset.rows)
-    held = long & validation_mask(latents.seeds, 0.1)
-    episodes = np.flatnonzero(held if held.any() else long)
-    if not len(episodes):
-        raise UsageProblem(
-            f"no episode has more than {CONTEXT + 2} steps, as the pictured dream needs; collect longer ones."
-        )
-    return episodes
+def _long_episodes(latents: Latents, dataset: Dataset) -> tuple[int, NDArray[np.int64]]:
+    """The context, and the episodes of the dataset with more steps: held-out ones, or all if no held-out one has.
+
+    Where all episodes are shorter than `CONTEXT`, as in Catch, the context is about half of the longest.
+    """
+    own = latents.ends <= dataset.rows
+    rows = np.where(own, latents.ends - latents.starts, 0)
+    context, fewest = CONTEXT, CONTEXT + 3
+    if rows.max() < fewest:
+        context = max(int(rows.max()) // 2 - 1, 0)
+        fewest = context + 2
+    long = rows >= fewest
+    held_out = long & validation_mask(latents.seeds, 0.1)
+    return context, np.flatnonzero(held_out if held_out.any() else long)
 
 
-def _window(latents: Latents, episodes: NDArray[np.int64]) -> tuple[int, int, int]:
+def _window(latents: Latents, episodes: NDArray[np.int64], context: int) -> tuple[int, int, int]:
     """(episode, first row, end) of the middle of one of the longer episodes, in which latents move more than in three
     quarters of them: a car in the grass shows nothing."""
     lengths = latents.ends - latents.starts
     longer = episodes[lengths[episodes] >= np.median(lengths[episodes])]
-    margin = np.maximum(lengths[longer] - CONTEXT - FRAMES - 1, 0)
-    firsts = latents.starts[longer] + margin // 2 + CONTEXT
+    margin = np.maximum(lengths[longer] - context - FRAMES - 1, 0)
+    firsts = latents.starts[longer] + margin // 2 + context
     ends = np.minimum(firsts + FRAMES, latents.ends[longer])
     moves = [np.square(np.diff(latents.means[a:b], axis=0)).mean() for a, b in zip(firsts, ends, strict=True)]
     index = np.argsort(moves, kind="stable")[len(longer) * 3 // 4]

@@ -13,13 +13,14 @@ from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
 from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
+from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig, require_same_observation
 from wm.episodes.archive import Claim
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
-from wm.errors import DiskProblem, WmError, WorkerFailed
+from wm.errors import DiskProblem, EnvironmentFault, WmError, WorkerFailed
 from wm.rollouts.loop import Agent, EpisodeJob, record
 from wm.rollouts.players import PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
@@ -49,18 +50,15 @@ def describe(
 ) -> tuple[Collection, dict[str, Any]]:
     """The collection and its dataset's recipe. `policy` may be `auto`.
 
-    Builds and resets the environment once. Raises WmError if that fails, and RecipeMismatch where the controller was
-    trained on other observations.
+    Builds the environment and takes one step. Raises WmError if that fails, and RecipeMismatch where the controller
+    was trained on other observations.
     """
     if controller is not None:
         require_same_observation(controller.env, env)
     spec, built = env.spec(), env.make(labelled=True)
     space = ActionSpace.of(built.action_space)
     policy = pick_policy(policy, space)
-    try:
-        built.reset(seed=0)
-    except Exception as error:  # environments outside this project may raise anything
-        raise WmError(f"{env.name} broke when it was reset ({error!r}); mend the environment.") from error
+    _try_once(built, env.name)
     recipe = {
         "env": env.as_json(),
         "env_id": spec.env_id,
@@ -73,8 +71,26 @@ def describe(
         "seed": seed,
         "packages": {name: version(name) for name in ("gymnasium", *["ale-py"] * spec.is_atari)},
     }
+    if built.frame_source != "renderer":  # with a renderer of ours, there is no choice
+        recipe["frames"] = built.frame_source
     built.close()
     return Collection(env, policy, seed, max_steps, controller), recipe
+
+
+def _try_once(env: PixelEnv, name: str) -> None:
+    """Reset the environment and take a step, so that what is wrong with it is known before anything is played."""
+    try:
+        what, expected = "reset()", "(observation, info)"
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        what, expected = "step()", "(observation, reward, terminated, truncated, info)"
+        env.step(env.action_space.sample())
+    except WmError:
+        raise
+    except Exception as error:  # environments outside this project may raise anything
+        raise EnvironmentFault(
+            f"{name} raised {one_line(error)} at its first {what}, which returns {expected}; fix the environment."
+        ) from error
 
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:
@@ -171,6 +187,9 @@ def collect_episodes(
             index = missing[failed.task]
             name = f"episode {index} of {env} (seed {collection.episode_seed(index)})"
             raise WorkerFailed(index, failed.why, name) from None
+        except EnvironmentFault:
+            order.write(smallest_sample=1)
+            raise
     return order.writer.dataset  # after its last part, which the end of the stack commits
 
 

@@ -25,11 +25,13 @@ class EpisodeJob:
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """The result of a job. `episode_return` is undiscounted, `length` the number of actions."""
+    """The result of a job. `episode_return` is undiscounted, `length` the number of actions, `env_steps` that of the
+    environment's steps."""
 
     key: int
     episode_return: float
     length: int
+    env_steps: int
     terminated: bool
     truncated: bool
 
@@ -47,7 +49,11 @@ class Agent(Protocol):
 
 
 class Env(Protocol):
-    """The part of gymnasium's interface that is used."""
+    """The part of gymnasium's interface that is used, and the environment's steps in the episode."""
+
+    @property
+    def steps(self) -> int:
+        """More than the actions where each is repeated, and fewer than all repeats where the episode ends meanwhile."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -109,7 +115,12 @@ def play(
             truncated = bool(truncated) or (limit and not terminated)
             if terminated or truncated:
                 yield EpisodeResult(
-                    episode.job.key, episode.episode_return, episode.length, bool(terminated), truncated
+                    episode.job.key,
+                    episode.episode_return,
+                    episode.length,
+                    envs[index].steps,
+                    bool(terminated),
+                    truncated,
                 )
                 episodes[index] = None
                 if queue:
@@ -124,6 +135,7 @@ class Trajectory:
     actions: NDArray[Any]
     rewards: NDArray[np.float32]
     labels: NDArray[np.float32]
+    env_steps: int
     terminated: bool
     truncated: bool
 
@@ -136,7 +148,7 @@ def record(
     max_steps: int = 0,
     heartbeat: Callable[[], None] | None = None,
 ) -> Trajectory:
-    """Play one job with an agent of one environment and keep every row. Raises ValueError if a reward is not finite."""
+    """Play one job with an agent of one environment and keep every row."""
     agent.begin(0, job)
     observation, info = env.reset(seed=job.seed)
     frames: list[Any] = [observation]
@@ -149,8 +161,6 @@ def record(
             heartbeat()
         action = agent.act(observation[None], [info])[0]
         observation, reward, terminated, truncated, info = env.step(action)
-        if not np.isfinite(reward):
-            raise ValueError(f"the environment gave the reward {reward} at step {len(actions)} of seed {job.seed}")
         frames.append(observation)
         actions.append(action)
         rewards.append(float(reward))
@@ -163,6 +173,7 @@ def record(
         actions=column,
         rewards=np.array([*rewards, 0.0], np.float32),
         labels=np.array(labels, np.float32).reshape(len(frames), -1),
+        env_steps=env.steps,
         terminated=bool(terminated),
         truncated=truncated,
     )

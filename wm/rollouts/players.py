@@ -162,6 +162,7 @@ class LatentTrajectory:
     means: NDArray[np.float32]
     actions: NDArray[Any]
     rewards: NDArray[np.float32]
+    env_steps: int
     terminated: bool
 
 
@@ -177,7 +178,9 @@ def encode_rollouts(spec: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int
         episode = record(agent, env, job, agent.space.column, max_steps, heartbeat)
         parts = np.array_split(episode.frames, max(len(episode.frames) // NUM_ENVS, 1))
         means = np.concatenate([encoder.encode(torch.from_numpy(part)).numpy() for part in parts])
-        trajectories.append(LatentTrajectory(means, episode.actions, episode.rewards, episode.terminated))
+        trajectories.append(
+            LatentTrajectory(means, episode.actions, episode.rewards, episode.env_steps, episode.terminated)
+        )
     return trajectories
 
 

@@ -1,0 +1,138 @@
+"""The wall that every environment of somebody else passes."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from wm.actions import ActionSpace
+from wm.envs.checked_env import CheckedEnv
+from wm.errors import EnvironmentFault, UsageProblem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Scripted(gym.Env):  # type: ignore[type-arg]
+    """Returns the rewards it is given, and keeps the actions it receives."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,))
+
+    def __init__(self, space: gym.Space[Any], rewards: Any = ()) -> None:
+        self.action_space, self.rewards, self.received = space, list(rewards), list[Any]()
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> Any:
+        self.received.append(action)
+        return np.zeros(1), self.rewards.pop(0) if self.rewards else 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("reward", "described"),
+    [
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (1e39, r"1e\+39"),  # it is no float32
+        (None, "None"),
+        (np.array([1.0, 2.0]), r"array of shape \(2,\)"),
+        (np.array([1.0]), r"array of shape \(1,\)"),
+        (1j, "of type complex"),
+        ("1", "of type str"),
+    ],
+)
+def test_a_reward_that_is_no_finite_number_is_refused_with_step_seed_and_value(reward: Any, described: str) -> None:
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2), [1.0, 0.5, reward]), "Odd-v0")
+    env.reset(seed=7)
+    env.step(0)
+    env.step(0)
+    sentence = f"^Odd-v0 returned the reward {described} at step 2 of the episode with seed 7; expected a finite"
+    with pytest.raises(EnvironmentFault, match=sentence):
+        env.step(0)
+
+
+def test_rewards_of_every_number_type_pass_as_floats() -> None:
+    rewards = [1, True, np.float32(0.5), np.int64(-2), np.array(3.0)]
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2), rewards), "Odd-v0")
+    env.reset(seed=0)
+    received = [env.step(0)[1] for _ in rewards]
+    assert received == [1.0, 1.0, 0.5, -2.0, 3.0]
+    assert {type(value) for value in received} == {float}
+
+
+def test_steps_are_counted_within_an_episode() -> None:
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2)), "Odd-v0")
+    for steps in (3, 1):
+        env.reset()
+        for _ in range(steps):
+            env.step(1)
+        assert env.steps == steps
+
+
+def test_discrete_actions_count_from_zero_whatever_the_environment_counts_from() -> None:
+    inner = Scripted(gym.spaces.Discrete(3, start=5))
+    env = CheckedEnv(inner, "Odd-v0")
+    assert ActionSpace.of(env.action_space) == ActionSpace(count=3)
+    for action in (0, np.int64(2)):
+        env.step(action)
+    assert inner.received == [5, 7]
+
+
+def test_an_integer_box_receives_integers_and_random_actions_are_uniform() -> None:
+    inner = Scripted(gym.spaces.Box(0, 3, (2,), np.int32))
+    env = CheckedEnv(inner, "Odd-v0")
+    space = ActionSpace.of(env.action_space)
+    for action in np.random.default_rng(0).uniform(space.low, space.high, (4000, 2)).astype(np.float32):
+        env.step(action)
+    received = np.array(inner.received)
+    assert received.dtype == np.int32
+    counts = np.bincount(received.ravel())
+    assert len(counts) == 4
+    assert np.abs(counts - 2000).max() < 200
+    env.step(np.array([-9.0, 9.0], np.float32))
+    assert inner.action_space.contains(inner.received[-1])
+
+
+@pytest.mark.parametrize("shape", [(), (2, 2)])
+def test_a_box_of_any_shape_is_flat_for_agents(shape: tuple[int, ...]) -> None:
+    inner = Scripted(gym.spaces.Box(-1, 1, shape))
+    env = CheckedEnv(inner, "Odd-v0")
+    env.step(np.full(ActionSpace.of(env.action_space).width, 0.5, np.float32))
+    assert inner.action_space.contains(inner.received[-1])
+
+
+def test_a_flat_box_of_floats_passes_untouched() -> None:
+    inner = Scripted(gym.spaces.Box(-1, 1, (2,)))
+    action = np.array([0.25, 3.0], np.float32)
+    CheckedEnv(inner, "Odd-v0").step(action)
+    assert inner.received[0] is action
+
+
+@pytest.mark.parametrize(
+    ("space", "kind"),
+    [
+        (gym.spaces.MultiDiscrete([3, 3]), "MultiDiscrete"),
+        (gym.spaces.Dict({"a": gym.spaces.Discrete(2)}), "Dict"),
+        (gym.spaces.Box(-np.inf, np.inf, (2,)), "an unbounded Box"),
+        (gym.spaces.Box(-3.4e38, 3.4e38, (2,)), "an unbounded Box"),
+    ],
+)
+def test_other_action_spaces_are_refused_by_name(space: gym.Space[Any], kind: str) -> None:
+    env = CheckedEnv(Scripted(space), "Odd-v0")
+    with pytest.raises(UsageProblem, match=f"the action space is {kind}, which is not supported"):
+        ActionSpace.of(env.action_space)
+
+
+def test_only_one_place_builds_environments_and_it_wraps_them() -> None:
+    for path in (ROOT / "wm").rglob("*.py"):
+        calls = re.findall(r"gym\.make\(|registration\.build\(.*", path.read_text())
+        if path.name == "registration.py":
+            assert len(calls) == 1
+        elif path.name == "registry.py":
+            assert [call.endswith("self.name)") for call in calls] == [True]
+            assert "CheckedEnv(registration.build(" in path.read_text()
+        else:
+            assert not calls, path

@@ -1,0 +1,93 @@
+"""Ways in which naming one's own environment goes wrong: one sentence each, with the name as it was typed."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from wm.envs.registry import EnvConfig
+from wm.errors import MissingPackage, UsageProblem
+
+MODULE = """
+import gymnasium as gym, numpy as np
+
+class Plain(gym.Env):
+    observation_space = gym.spaces.Box(0, 255, (20, 24, 3), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+    def reset(self, **_): return np.zeros((20, 24, 3), np.uint8), {}
+    def step(self, action): return np.zeros((20, 24, 3), np.uint8), 1.0, True, False, {}
+
+class Assets(Plain):
+    def __init__(self): open("assets/level1.png")
+
+class Display(Plain):
+    def __init__(self): raise RuntimeError("cannot open\\n  the display.")
+
+class Late(Plain):
+    def __init__(self): import nothing_like_this
+
+gym.register("Own-v0", Plain)
+gym.register("space/Own-v3", Plain)
+gym.register("Assets-v0", Assets)
+gym.register("Display-v0", Display)
+gym.register("Late-v0", Late)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "own_env.py").write_text(MODULE)
+    (tmp_path / "needs_env.py").write_text("import nothing_like_this\n")
+    (tmp_path / "syntax_env.py").write_text("def broken(:\n")
+    (tmp_path / "silent_env.py").write_text("")
+    (tmp_path / "own_pkg").mkdir()
+    (tmp_path / "own_pkg" / "__init__.py").write_text("from . import missing_part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ids = set(gym.registry)
+    yield
+    for name in [name for name in sys.modules if name.startswith(("own_", "needs_env", "syntax_env", "silent_env"))]:
+        del sys.modules[name]
+    for env_id in set(gym.registry) - ids:
+        del gym.registry[env_id]
+
+
+@pytest.mark.parametrize("name", ["own_env:Own-v0", "own_env:space/Own-v3"])
+def test_ids_of_an_own_module_work(name: str) -> None:
+    assert EnvConfig(name, 32).make().reset(seed=0)[0].shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "reason"),
+    [
+        ("own_env:Own", UsageProblem, "registers no environment 'Own'; did you mean own_env:Own-v0"),
+        ("own_env:Own-v1", UsageProblem, "did you mean own_env:Own-v0"),
+        ("own_env:Plain", UsageProblem, "registers no environment 'Plain'; did you mean own_env:"),
+        ("silent_env:Own-v9", UsageProblem, r"it needs a call of gymnasium.register\(\)"),
+        ("own_env.py:Own-v0", UsageProblem, "names a file; give the module, `own_env:Own-v0`, and set PYTHONPATH"),
+        ("games/own_env.py:Own-v0", UsageProblem, "names a file; give the module, `own_env:Own-v0`"),
+        ("no_such_pkg.envs:Own-v0", MissingPackage, "does not find the module no_such_pkg; .* set PYTHONPATH"),
+        ("no_such_env:Own-v0", MissingPackage, "does not find the module no_such_env; .* set PYTHONPATH"),
+        ("own_env.part:Own-v0", MissingPackage, "does not find the module own_env.part; correct the name"),
+        ("needs_env:Own-v0", MissingPackage, "its module needs_env imports nothing_like_this, which is not installed"),
+        ("syntax_env:Own-v0", UsageProblem, r"its module syntax_env raised SyntaxError: .*line 1\); fix the module"),
+        ("own_pkg:Own-v0", UsageProblem, "its module own_pkg raised ImportError: cannot import name 'missing_part'"),
+        ("own_pkg.part:Own-v0", UsageProblem, "its module own_pkg.part raised ImportError"),
+        ("own_env:Assets-v0", UsageProblem, "constructor raised FileNotFoundError: .*'assets/level1.png'"),
+        ("own_env:Display-v0", UsageProblem, "constructor raised RuntimeError: cannot open the display.$"),
+        ("own_env:Late-v0", MissingPackage, "needs the package nothing_like_this, which is not installed"),
+        (":", UsageProblem, "expected module:id"),
+        (":Own-v0", UsageProblem, "expected module:id"),
+        ("own_env:", UsageProblem, "expected module:id"),
+        ("a:b:c", UsageProblem, "expected module:id"),
+        (".own_env:Own-v0", UsageProblem, "expected module:id"),
+        ("../own_env:Own-v0", UsageProblem, "expected module:id"),
+        ("a/../../b:C", UsageProblem, "expected module:id"),
+    ],
+)
+def test_a_wrong_name_gets_one_sentence_with_the_real_reason(name: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason) as raised:
+        EnvConfig(name, 32).make()
+    assert name in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,74 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from wm.envs.rgb import is_image_space, to_rgb
+from wm.errors import EnvironmentFault
+
+RGB = np.random.default_rng(0).integers(0, 256, (20, 24, 3), np.uint8)
+OPAQUE = np.full((20, 24, 1), 255, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [RGB, RGB.transpose(2, 0, 1), np.concatenate([RGB, OPAQUE], axis=2), RGB / 255, (RGB / 255).astype(np.float32)],
+)
+def test_every_picture_with_a_certain_meaning_becomes_the_same_rgb(picture: Any) -> None:
+    result = to_rgb(picture, "it")
+    assert result.dtype == np.uint8
+    assert np.array_equal(result, RGB)
+
+
+@pytest.mark.parametrize("picture", [RGB[..., 0], RGB[..., :1], RGB[None, ..., 0]])
+def test_gray_pictures_become_three_equal_channels(picture: Any) -> None:
+    assert np.array_equal(to_rgb(picture, "it"), np.repeat(RGB[..., :1], 3, axis=2))
+
+
+def test_a_uint8_picture_is_not_copied() -> None:
+    assert to_rgb(RGB, "it") is RGB
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (RGB / 127.5 - 1, "has floats from -1 to 1; .* so scale it"),
+        (RGB.astype(float), "has floats from 0 to 255; .* so scale it"),
+        (np.where(RGB > 0, RGB / 255, np.nan), "has NaN"),
+        (RGB.astype(np.int64), "is int64; .* so convert it"),
+        (None, "is None; .* support"),
+        ([RGB, RGB], "is a list; .* return the newest picture alone"),
+        ("a picture", "is a str"),
+        (RGB[..., :2], r"has the shape \(20, 24, 2\)"),
+        (RGB[:3], r"has the shape \(3, 24, 3\)"),  # channels first or last?
+        (RGB[None], r"has the shape \(1, 20, 24, 3\)"),
+        (np.concatenate([RGB, OPAQUE // 2], axis=2), "has transparent pixels"),
+    ],
+)
+def test_other_pictures_are_refused_with_what_they_are(picture: Any, message: str) -> None:
+    with pytest.raises(EnvironmentFault, match=f"^Odd-v0: the result of render\\(\\) {message}"):
+        to_rgb(picture, "Odd-v0: the result of render()")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "is_image"),
+    [
+        ((16, 16, 3), np.uint8, True),
+        ((210, 160, 1), np.uint8, True),
+        ((7, 7, 3), np.uint8, False),
+        ((64, 15, 3), np.uint8, False),
+        ((64, 64, 3), np.float32, False),
+        ((64, 64, 4), np.uint8, False),
+        ((3, 64, 64), np.uint8, False),
+        ((128,), np.uint8, False),
+    ],
+)
+def test_an_observation_is_an_image_from_16_pixels_a_side(shape: Any, dtype: Any, is_image: bool) -> None:
+    assert is_image_space(gym.spaces.Box(0, 1, shape, dtype)) == is_image
+
+
+def test_channels_first_are_accepted_where_asked_for() -> None:
+    space = gym.spaces.Box(0, 255, (3, 64, 64), np.uint8)
+    assert is_image_space(space, channels_first=True)
+    assert not is_image_space(gym.spaces.Box(0, 255, (64, 64, 3), np.uint8), channels_first=True)

@@ -1,0 +1,135 @@
+"""Odd environments, as people write them: a dot that moves, in every form of picture, action, reward and end."""
+
+import os
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+DOT = (200, 120, 40)
+STEPS = 12
+IMAGE = gym.spaces.Box(0, 255, (32, 48, 3), np.uint8)
+VECTOR = gym.spaces.Box(-1, 1, (4,), np.float32)
+
+
+class Odd(gym.Env):  # type: ignore[type-arg]
+    """The parts that odd environments replace. An action of `action_space` must arrive."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space: Any = VECTOR
+    action_space: Any = gym.spaces.Discrete(3)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t, self.x = 0, int(self.np_random.integers(4, 44))
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), f"{action!r} is no action of {self.action_space}"
+        self.t += 1
+        self.x = int(np.clip(self.x + self.np_random.integers(-2, 3), 4, 43))
+        return self.observe(), self.reward(action), self.t >= STEPS, False, self.info()
+
+    def picture(self) -> Any:
+        picture = np.full((32, 48, 3), 30, np.uint8)
+        picture[12:20, self.x - 4 : self.x + 4] = DOT
+        return picture
+
+    def observe(self) -> Any:
+        return np.zeros(4, np.float32)
+
+    def render(self) -> Any:
+        return self.picture()
+
+    def reward(self, action: Any) -> Any:
+        return 1.0
+
+    def info(self) -> dict[str, Any]:
+        return {}
+
+
+def _alpha(picture: Any) -> Any:
+    return np.concatenate([picture, np.full((32, 48, 1), 255, np.uint8)], axis=2)
+
+
+def _raises(self: Any, *_: Any) -> Any:
+    raise RuntimeError("the simulator\n is gone")
+
+
+def _old_reset(self: Any, **options: Any) -> Any:
+    return Odd.reset(self, **options)[0]
+
+
+def _old_step(self: Any, action: Any) -> Any:
+    observation, reward, ended, _, info = Odd.step(self, action)
+    return observation, reward, ended, info
+
+
+def _rendered(convert: Any) -> dict[str, Any]:
+    return {"render": lambda self: convert(self.picture())}
+
+
+def _observed(space: Any, convert: Any) -> dict[str, Any]:
+    return {"observation_space": space, "observe": lambda self: convert(self.picture())}
+
+
+def _late_nan(self: Any, action: Any) -> float:
+    return float("nan") if self.t == 5 else 1.0
+
+
+def _later_nan(self: Any, action: Any) -> float:
+    return float("nan") if "ODD_NAN" in os.environ else 1.0
+
+
+_BYTES = np.uint8
+_SYMBOLS = gym.spaces.Box(0, 255, (7, 7, 3), _BYTES)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "Plain": {},
+    "Observed": _observed(IMAGE, np.asarray),
+    "FloatUnit": _rendered(lambda p: (p / 255).astype(np.float32)),
+    "FloatSigned": _rendered(lambda p: p / 127.5 - 1),
+    "FloatBytes": _rendered(lambda p: p.astype(np.float64)),
+    "NanPicture": _rendered(lambda p: np.full(p.shape, np.nan)),
+    "Integers": _rendered(lambda p: p.astype(np.int64)),
+    "ChannelsFirst": _rendered(lambda p: p.transpose(2, 0, 1)),
+    "ObservedFirst": {
+        **_observed(gym.spaces.Box(0, 255, (3, 32, 48), _BYTES), lambda p: p.transpose(2, 0, 1)),
+        "metadata": {},
+    },
+    "Rgba": _rendered(_alpha),
+    "Flat": _rendered(lambda p: p[..., 0]),
+    "OneChannel": _observed(gym.spaces.Box(0, 255, (32, 48, 1), _BYTES), lambda p: p[..., :1]),
+    "ListOfPictures": _rendered(lambda p: [p, p]),
+    "NoPicture": _rendered(lambda p: None),
+    "Symbols": _observed(_SYMBOLS, lambda p: np.ones((7, 7, 3), _BYTES)),
+    "Dict": _observed(gym.spaces.Dict({"a": VECTOR}), lambda p: {"a": np.zeros(4, np.float32)}),
+    "Blind": {"metadata": {}, "__init__": lambda self: None},
+    "Shifted": {"action_space": gym.spaces.Discrete(3, start=5)},
+    "OneAction": {"action_space": gym.spaces.Discrete(1)},
+    "IntegerBox": {"action_space": gym.spaces.Box(0, 3, (2,), np.int32)},
+    "SquareBox": {"action_space": gym.spaces.Box(-1, 1, (2, 2))},
+    "FixedBox": {"action_space": gym.spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))},
+    "Unbounded": {"action_space": gym.spaces.Box(-np.inf, np.inf, (2,))},
+    "MultiDiscrete": {"action_space": gym.spaces.MultiDiscrete([3, 3])},
+    "NanReward": {"reward": _late_nan},
+    "LaterNan": {"reward": _later_nan},
+    "InfiniteReward": {"reward": lambda self, action: float("inf")},
+    "NoReward": {"reward": lambda self, action: None},
+    "ArrayReward": {"reward": lambda self, action: np.ones(2)},
+    "NumpyReward": {"reward": lambda self, action: np.float32(1)},
+    "OneStep": {"step": lambda self, action: (self.observe(), 1.0, True, False, {})},
+    "Constant": {"picture": lambda self: np.full((32, 48, 3), 90, _BYTES)},
+    "Labels": {"info": lambda self: {"labels": ["car", "road"]}},
+    "LateLabels": {"info": lambda self: {"labels": [1.0]} if self.t > 3 else {}},
+    "OldReset": {"reset": _old_reset},
+    "OldStep": {"step": _old_step},
+    "BrokenReset": {"reset": _raises},
+    "BrokenStep": {"step": _raises},
+}
+
+for _name, _parts in VARIANTS.items():
+    if f"{_name}-v0" not in gym.registry:
+        gym.register(f"{_name}-v0", type(_name, (Odd,), _parts))

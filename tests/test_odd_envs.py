@@ -1,0 +1,117 @@
+"""Every odd environment is stored with right values, or refused in one sentence by the first stage that can know."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import outcome, run
+from tests.odd_envs import DOT, STEPS, VARIANTS
+from wm.actions import ActionSpace
+from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
+from wm.evaluation.score import random_agent, score_agent
+from wm.rollouts.loop import EpisodeJob, play
+from wm.rollouts.policies import RandomPolicy
+from wm.runtime import Runtime
+
+REFUSED = {
+    "FloatSigned": (70, "the result of render() has floats from -0.764706 to 0.568627"),
+    "FloatBytes": (70, "the result of render() has floats from 30 to 200"),
+    "NanPicture": (70, "the result of render() has NaN"),
+    "Integers": (70, "the result of render() is int64"),
+    "ListOfPictures": (70, "the result of render() is a list"),
+    "NoPicture": (70, "the result of render() is None"),
+    "Blind": (64, "has no pictures"),
+    "Unbounded": (64, "the action space is an unbounded Box"),
+    "MultiDiscrete": (64, "the action space is MultiDiscrete"),
+    "NanReward": (70, "returned the reward nan at step 4 of the episode with seed"),
+    "InfiniteReward": (70, "returned the reward inf at step 0 of the episode with seed"),
+    "NoReward": (70, "returned the reward None at step 0"),
+    "ArrayReward": (70, "returned the reward array of shape (2,) at step 0"),
+    "OldReset": (70, "at its first reset(), which returns (observation, info)"),
+    "OldStep": (70, "at its first step(), which returns (observation, reward, terminated, truncated, info)"),
+    "BrokenReset": (70, "raised RuntimeError: the simulator is gone at its first reset()"),
+    "BrokenStep": (70, "raised RuntimeError: the simulator is gone at its first step()"),
+}
+GRAY = ("Flat", "OneChannel")
+OBSERVED = ("Observed", "ObservedFirst", "OneChannel")
+
+
+def collect(folder: Path, name: str) -> Dataset:
+    run(folder, "collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "3", "--size", "32")
+    return Dataset.open(folder / "data" / f"tests.odd_envs-{name}-v0.zarr")
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_cannot_be_stored_is_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    code, sentence = REFUSED[name]
+    done = outcome(tmp_path, "collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "3", "--size", "32")
+    assert done.returncode == code, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"{sentence}" in last
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(VARIANTS.keys() - REFUSED.keys()))
+def test_what_is_stored_has_the_right_values(name: str, tmp_path: Path) -> None:
+    dataset = collect(tmp_path, name)
+    rows = 1 if name == "OneStep" else STEPS
+    assert dataset.rows == 3 * (rows + 1)
+    assert dataset.table["return"].tolist() == [rows] * 3
+    assert dataset.label_names == []
+    assert dataset.recipe["frames"] == ("observation" if name in OBSERVED else "render")
+    frames = FrameReader(dataset).read(0, dataset.rows)
+    if name == "Constant":
+        assert (frames == 90).all()
+        return
+    corner, dot = frames[:, 2, 2], frames[:, 15].reshape(-1, 3)
+    assert (corner == 30).all()
+    assert dot.max(0).tolist() == [DOT[0]] * 3 if name in GRAY else list(DOT)
+
+
+CHAIN = {
+    "train-vae": ("--steps", "20", "--latent", "4", "--batch", "16", "--set", "validate_every=10"),
+    "train-mdnrnn": ("--steps", "20", "--batch", "8", "--hidden", "16", "--set", "validate_every=10"),
+    "train-controller": ("--max-generations", "2", "--popsize", "4", "--set", "validate_every=2",
+                         "--set", "validation_episodes=2"),
+    "dream": ("--dreams", "2", "--max-steps", "12"),
+    "evaluate": ("--episodes", "3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Constant", "FixedBox", "IntegerBox", "OneStep", "Shifted"])
+def test_every_stage_works_on_what_is_stored(name: str, tmp_path: Path) -> None:
+    collect(tmp_path, name)
+    for stage, options in CHAIN.items():
+        done = run(tmp_path, stage, "--env", f"tests.odd_envs:{name}-v0", *options)
+        assert " nan" not in done.stdout.lower(), done.stdout
+
+
+def test_a_reward_that_becomes_nan_later_ends_the_search_and_the_evaluation_in_one_sentence(tmp_path: Path) -> None:
+    collect(tmp_path, "LaterNan")
+    env = ("--env", "tests.odd_envs:LaterNan-v0")
+    for stage in ("train-vae", "train-mdnrnn"):
+        run(tmp_path, stage, *env, *CHAIN[stage])
+    sentence = "LaterNan-v0 returned the reward nan at step 0 of the episode with seed"
+    done = outcome(tmp_path, "train-controller", *env, *CHAIN["train-controller"], ODD_NAN="1")
+    assert (done.returncode, sentence in done.stderr) == (70, True), done.stderr
+    run(tmp_path, "train-controller", *env, *CHAIN["train-controller"])
+    for stage in ("dream", "evaluate"):
+        done = outcome(tmp_path, stage, *env, *CHAIN[stage], ODD_NAN="1")
+        assert (done.returncode, sentence in done.stderr) == (70, True), done.stderr
+
+
+def test_frames_say_where_they_come_from(tmp_path: Path) -> None:
+    words = ("collect", "--episodes", "1", "--size", "32", "--env")
+    assert "frames are the environment's observations" in run(tmp_path, *words, "tests.odd_envs:Observed-v0").stderr
+    assert "frames are what its render() returns" in run(tmp_path, *words, "tests.odd_envs:Symbols-v0").stderr
+
+
+def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) -> None:
+    """Every step returns 1, so return and length agree, though the last action ends an episode early."""
+    config = EnvConfig("tests.odd_envs:Plain-v0", 32, action_repeat=5)
+    (result,) = play(RandomPolicy(ActionSpace(count=3)), [config.make()], [EpisodeJob(0, seed=1)])
+    assert (result.length, result.env_steps, result.episode_return) == (3, STEPS, STEPS)
+    score = score_agent(Runtime(lambda: 0.0), random_agent(config), "Plain", 3, "Plain")
+    assert score["mean_length"] == score["mean"] == STEPS

@@ -1,0 +1,94 @@
+"""What every environment of others passes through: its rewards are checked, its actions translated, its steps counted.
+
+`EnvConfig` builds no environment without it, so that no loop can forget the check.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.errors import EnvironmentFault
+
+LARGEST = float(np.finfo(np.float32).max)  # rewards are stored as float32
+
+Translate = Callable[[Any], Any]
+
+
+class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment whose rewards are finite floats. `steps` is the number of its steps in the episode.
+
+    Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
+        super().__init__(env)
+        self.action_space, self._translate = _plain_actions(env.action_space)
+        self._name = name
+        self._seed: int | None = None
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._seed, self.steps = seed, 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self._translate is not None:
+            action = self._translate(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        checked = self._check(reward)
+        self.steps += 1
+        return observation, checked, terminated, truncated, info
+
+    def _check(self, reward: Any) -> float:
+        """The reward as a float. Raises EnvironmentFault if it is not a finite number."""
+        value = _number(reward)
+        if -LARGEST <= value <= LARGEST:
+            return value
+        seed = "" if self._seed is None else f" of the episode with seed {self._seed}"
+        raise EnvironmentFault(
+            f"{self._name} returned the reward {_describe(reward)} at step {self.steps}{seed}; expected a finite "
+            "number, so fix the environment's step()."
+        )
+
+
+def _number(value: Any) -> float:
+    """The value as a float; NaN if it is no real number."""
+    try:
+        if isinstance(value, str | bytes | np.complexfloating) or np.ndim(value):
+            return np.nan
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if value is None or isinstance(value, int | float | np.number):
+        return str(value)
+    return f"of type {type(value).__name__}"
+
+
+def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | None]:
+    """The action space as agents see it, and the translation to the environment's own actions (None: the same)."""
+    if isinstance(space, gym.spaces.Discrete) and space.start != 0:
+        return gym.spaces.Discrete(int(space.n)), lambda action: int(space.start + action)
+    if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
+        return space, None
+    if space.dtype is not None and np.issubdtype(space.dtype, np.integer):
+        low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+
+        def to_integers(action: Any) -> NDArray[Any]:
+            return np.clip(np.rint(action), low, high).reshape(space.shape).astype(space.dtype)
+
+        # Half a unit wider on both sides: uniform actions are then uniform integers after rounding.
+        margin = np.where(low < high, 0.5, 0.0)
+        wide = gym.spaces.Box((low - margin).astype(np.float32), (high + margin).astype(np.float32))
+        return wide, to_integers
+    if len(space.shape) != 1:
+        flat = gym.spaces.Box(space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32))
+        return flat, lambda action: np.asarray(action).reshape(space.shape)
+    return space, None

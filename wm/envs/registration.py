@@ -1,0 +1,102 @@
+"""Environments named as `module:id`: the form of such a name, the import of the module, and what building raises.
+
+Whatever goes wrong is one sentence with the real reason and the name as it was typed.
+"""
+
+import copy
+import difflib
+import importlib
+import re
+import warnings
+from typing import Any
+
+import gymnasium as gym
+
+from wm.errors import MissingPackage, UsageProblem
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_ID = re.compile(r"([\w-]+/)?[\w-]+")  # an id of gymnasium, its namespace and its version included
+_LONGEST = 200  # characters of another's message
+
+
+def require_form(name: str) -> None:
+    """Raise UsageProblem if a name with a colon is not `module:id`."""
+    module, colon, env_id = name.rpartition(":")
+    if not colon or (_MODULE.fullmatch(module) and _ID.fullmatch(env_id) and not module.endswith(".py")):
+        return
+    file = module.replace("\\", "/").rpartition("/")[2]
+    if file.endswith(".py") and _MODULE.fullmatch(file[:-3]) and _ID.fullmatch(env_id):
+        reason = f"names a file; give the module, `{file[:-3]}:{env_id}`, and set PYTHONPATH to its folder."
+    else:
+        reason = "is not the name of an environment; expected module:id, such as my_games:Dot-v0."
+    raise UsageProblem(f"{name!r} {reason}")
+
+
+def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
+    """gymnasium's environment, from `entry_point` if there is one; `name` is the environment's name in messages.
+
+    Raises MissingPackage, or UsageProblem with what importing or building raised.
+    """
+    module, colon, registered = env_id.rpartition(":")
+    if colon:
+        _import(module, name)
+        _require_registered(module, registered, name)
+    env_spec: Any = registered
+    if entry_point is not None:
+        env_spec = copy.deepcopy(gym.spec(registered))
+        env_spec.entry_point = entry_point
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # gymnasium's advice to the authors of an environment
+            return gym.make(env_spec, disable_env_checker=True, **options)
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingPackage(f"{name} needs a package that is not installed: {one_line(error)}.") from None
+    except ModuleNotFoundError as error:
+        raise MissingPackage(
+            f"{name} needs the package {error.name}, which is not installed; install it and try again."
+        ) from None
+    except Exception as error:  # a constructor of somebody else may raise anything
+        raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
+
+
+def _import(module: str, name: str) -> None:
+    """Import the module that registers an environment."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if module == missing or module.startswith(f"{missing}."):
+            reason = f"Python does not find the module {missing}; install it, or set PYTHONPATH to the folder it is in."
+        elif missing.startswith(f"{module}.") or "is not a package" in str(error):
+            reason = f"Python does not find the module {missing}; correct the name."
+        else:
+            reason = f"its module {module} imports {missing}, which is not installed; install it and try again."
+        raise MissingPackage(f"{name} cannot be imported: {reason}") from None
+    except Exception as error:  # a module of somebody else may raise anything
+        raise UsageProblem(
+            f"{name} cannot be imported: its module {module} raised {one_line(error)}; fix the module."
+        ) from None
+
+
+def _require_registered(module: str, env_id: str, name: str) -> None:
+    """Raise UsageProblem if the module has registered no such id, with an id that it has registered."""
+    if env_id in gym.registry:
+        return
+    own = [known for known, spec in gym.registry.items() if _module_of(spec.entry_point) == module.partition(".")[0]]
+    close = difflib.get_close_matches(env_id, own, n=1, cutoff=0.3) or own[:1]
+    hint = f"did you mean {module}:{close[0]}?" if close else "it needs a call of gymnasium.register()."
+    raise UsageProblem(f"{name} is unknown: the module {module} registers no environment {env_id!r}; {hint}")
+
+
+def _module_of(entry_point: Any) -> str:
+    """The top-level module of an entry point, which is `module:class` or a class."""
+    module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "") or ""
+    return module.partition(":")[0].partition(".")[0]
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type and message on one line."""
+    message = " ".join(str(error).split()).rstrip(".")
+    if len(message) > _LONGEST:
+        message = f"{message[:_LONGEST]} ..."
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

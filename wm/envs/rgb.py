@@ -1,0 +1,63 @@
+"""The one conversion of others' pictures into RGB. What a picture means is certain, or it is refused."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from wm.errors import EnvironmentFault
+
+SMALLEST = 16  # pixels a side: a smaller uint8 observation, such as (7, 7, 3), holds the numbers of a grid's objects
+_CHANNELS = (1, 3, 4)
+_EXPECTED = "expected one (height, width, 3) uint8 picture"
+
+
+def is_image_space(space: gym.Space[Any], channels_first: bool = False) -> bool:
+    """Whether observations are pictures: uint8, gray or RGB, channels last (or first), and not too small."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    *sides, channels = np.roll(space.shape, -1) if channels_first else space.shape
+    return channels in (1, 3) and min(sides) >= SMALLEST
+
+
+def to_rgb(image: Any, what: str) -> NDArray[np.uint8]:
+    """(H, W, 3) uint8 of an (H, W), (H, W, C) or (C, H, W) picture with 1, 3 or 4 channels; floats are from 0 to 1.
+
+    `what` names the picture. Raises EnvironmentFault where its meaning is not certain.
+    """
+    if not isinstance(image, np.ndarray):
+        kind = "None" if image is None else f"a {type(image).__name__}"
+        advice = "return the newest picture alone" if isinstance(image, list | tuple) else 'support "rgb_array"'
+        raise EnvironmentFault(f"{what} is {kind}; {_EXPECTED}, so {advice}.")
+    picture = _to_bytes(_channels_last(image, what), what)
+    channels = picture.shape[2]
+    if channels == 1:
+        return np.repeat(picture, 3, axis=2)
+    if channels == 4:
+        if (picture[..., 3] != 255).any():
+            raise EnvironmentFault(f"{what} has transparent pixels; {_EXPECTED}, so paint it on a background.")
+        return np.ascontiguousarray(picture[..., :3])
+    return picture
+
+
+def _channels_last(image: NDArray[Any], what: str) -> NDArray[Any]:
+    if image.ndim == 2:
+        image = image[..., None]
+    if image.ndim == 3 and image.size:
+        first, last = image.shape[0] in _CHANNELS, image.shape[2] in _CHANNELS
+        if first != last:
+            return image if last else np.ascontiguousarray(image.transpose(1, 2, 0))
+    raise EnvironmentFault(f"{what} has the shape {image.shape}; {_EXPECTED}.")
+
+
+def _to_bytes(image: NDArray[Any], what: str) -> NDArray[np.uint8]:
+    if image.dtype == np.uint8:
+        return image
+    if image.dtype.kind != "f":
+        raise EnvironmentFault(f"{what} is {image.dtype}; {_EXPECTED} or floats from 0 to 1, so convert it.")
+    low, high = float(image.min()), float(image.max())
+    if not (low >= 0 and high <= 1):  # also for NaN
+        values = "has NaN" if np.isnan(low) or np.isnan(high) else f"has floats from {low:g} to {high:g}"
+        raise EnvironmentFault(f"{what} {values}; {_EXPECTED} or floats from 0 to 1, so scale it.")
+    return np.rint(image * 255).astype(np.uint8)
