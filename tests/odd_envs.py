@@ -55,7 +55,7 @@ def _alpha(picture: Any) -> Any:
     return np.concatenate([picture, np.full((32, 48, 1), 255, np.uint8)], axis=2)
 
 
-def _raises(self: Any, *_: Any) -> Any:
+def _raises(self: Any, *_: Any, **__: Any) -> Any:
     raise RuntimeError("the simulator\n is gone")
 
 

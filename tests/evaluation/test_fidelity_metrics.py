@@ -42,3 +42,10 @@ def test_the_table_fits_a_terminal_and_says_when_a_correlation_is_undefined(rho:
     assert max(map(len, lines)) <= 80
     (line,) = [line for line in lines if "rank correlation" in line]
     assert line.endswith(text)
+
+
+def test_constant_frames_have_no_ratio_of_variances() -> None:
+    metrics = summarize_fidelity(fidelity() | {"z_variance": {"dream": [], "real": []}})
+    assert metrics["z_variance_ratio"] is None
+    (line,) = [line for line in format_fidelity(metrics).splitlines() if "variance of z" in line]
+    assert "undefined" in line

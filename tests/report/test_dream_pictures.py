@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,3 +50,17 @@ def test_the_window_moves_more_than_most_and_is_of_no_short_episode() -> None:
     assert latents.starts[5] + 4 <= first
     assert end <= latents.ends[5]
     assert dream_pictures._window(latents, np.array([0, 4]), 4)[0] in (0, 4)
+
+
+def test_the_context_shrinks_where_all_episodes_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dream_pictures, "CONTEXT", 16)
+    monkeypatch.setattr(dream_pictures, "FRAMES", 120)
+    for rows, context in ((2, 0), (3, 0), (8, 3), (18, 8), (19, 16)):
+        ends = np.arange(1, 5) * rows
+        latents = Latents(np.zeros((4 * rows, 2)), None, None, None, ends, ends, None, None)  # type: ignore[arg-type]
+        dataset = SimpleNamespace(rows=4 * rows)
+        assert dream_pictures._long_episodes(latents, dataset)[0] == context  # type: ignore[arg-type]
+        episodes = dream_pictures._long_episodes(latents, dataset)[1]  # type: ignore[arg-type]
+        _, first, end = dream_pictures._window(latents, episodes, context)
+        assert end - first >= 2
+        assert (first % rows) >= context

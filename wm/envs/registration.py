@@ -65,10 +65,10 @@ def _import(module: str, name: str) -> None:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
-        if module == missing or module.startswith(f"{missing}."):
-            reason = f"Python does not find the module {missing}; install it, or set PYTHONPATH to the folder it is in."
-        elif missing.startswith(f"{module}.") or "is not a package" in str(error):
+        if "is not a package" in str(error):
             reason = f"Python does not find the module {missing}; correct the name."
+        elif module == missing or module.startswith(f"{missing}."):
+            reason = f"Python does not find the module {missing}; install it, or set PYTHONPATH to the folder it is in."
         else:
             reason = f"its module {module} imports {missing}, which is not installed; install it and try again."
         raise MissingPackage(f"{name} cannot be imported: {reason}") from None

@@ -12,7 +12,7 @@ _PLACES = ("dream", "real")
 
 def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
     """Metrics from what `measure_fidelity` returns: of lists of returns, lengths and variances only their means or
-    quantiles."""
+    quantiles. Where V's latents do not move, as with constant frames, the ratio of their variances is None."""
     scores = {
         f"{place}_{name}": Score.of(np.array(fidelity[f"{place}_{name}s"], np.float64))
         for place in _PLACES
@@ -27,7 +27,7 @@ def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
         **{f"{name}_ci95": score.ci95 for name, score in scores.items()},
         "dream_ended": fidelity["dream_ended"],
         "real_ended": fidelity["real_ended"],
-        "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist(),
+        "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist() if len(ratio) else None,
         "open_loop": fidelity["open_loop"],
     }
 
@@ -45,7 +45,7 @@ def format_fidelity(metrics: dict[str, Any]) -> str:
         f"  {'':30}{'dream':>14}  {'real':>14}",
         *(f"  {name:30}{dream:>14}  {real:>14}" for name, (dream, real) in rows.items()),
         f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
-        f"  {'variance of z, dream / real':30}{metrics['z_variance_ratio'][1]:>14.2f}  (median over dimensions)",
+        f"  {'variance of z, dream / real':30}{_ratio(metrics['z_variance_ratio'])}",
         f"  {'rank correlation of returns':30}{_correlation(metrics['rho'], metrics['rho_ci95'])}",
         f"    over {metrics['policies']} policies: {metrics['agent']}",
         f"  {'  of the last third':30}{_correlation(metrics['rho_last_third'], metrics['rho_last_third_ci95'])}",
@@ -59,6 +59,12 @@ def _intervals(metrics: dict[str, Any], name: str, digits: int) -> tuple[str, st
         f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}" for place in _PLACES
     )
     return dream, real
+
+
+def _ratio(quantiles: Sequence[float] | None) -> str:
+    if quantiles is None:
+        return f"{'undefined':>14}  (V's latents do not move)"
+    return f"{quantiles[1]:>14.2f}  (median over dimensions)"
 
 
 def _correlation(rho: float | None, interval: Sequence[float] | None) -> str:

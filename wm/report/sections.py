@@ -92,12 +92,13 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
     metrics = artifact.metrics
     yield Heading(3, f"{run}: the dream and the real environment")
     returns = [f"{metrics[f'{name}_return']:.1f} ± {metrics[f'{name}_return_ci95']:.1f}" for name in ("dream", "real")]
+    ratio = metrics["z_variance_ratio"]
+    variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""
     yield Paragraph(
         f"The rank correlation of returns in the dream and in the real environment is {format_correlation(metrics)} "
         f"over {metrics['policies']} policies: {metrics['agent']}. The controller's return is {returns[0]} in the "
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
-        f"{metrics['real_length']:.0f} steps. The variance of latents is {metrics['z_variance_ratio'][1]:.2f} times "
-        "the real one."
+        f"{metrics['real_length']:.0f} steps. {variance}".rstrip()
     )
     if (animation := artifact.folder / "dream.gif").is_file():
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
