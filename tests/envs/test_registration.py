@@ -1,5 +1,6 @@
 """Ways in which naming one's own environment goes wrong: one sentence each, with the name as it was typed."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,12 +46,11 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     (tmp_path / "own_pkg").mkdir()
     (tmp_path / "own_pkg" / "__init__.py").write_text("from . import missing_part\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ids = set(gym.registry)
     yield
     for name in [name for name in sys.modules if name.startswith(("own_", "needs_env", "syntax_env", "silent_env"))]:
         del sys.modules[name]
-    for env_id in set(gym.registry) - ids:
-        del gym.registry[env_id]
+    for env_id in re.findall(r'register\("(.*?)"', MODULE):
+        gym.registry.pop(env_id, None)
 
 
 @pytest.mark.parametrize("name", ["own_env:Own-v0", "own_env:space/Own-v3"])

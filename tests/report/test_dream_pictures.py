@@ -57,7 +57,8 @@ def test_the_context_shrinks_where_all_episodes_are_short(monkeypatch: pytest.Mo
     monkeypatch.setattr(dream_pictures, "FRAMES", 120)
     for rows, context in ((2, 0), (3, 0), (8, 3), (18, 8), (19, 16)):
         ends = np.arange(1, 5) * rows
-        latents = Latents(np.zeros((4 * rows, 2)), None, None, None, ends, ends, None, None)  # type: ignore[arg-type]
+        seeds = np.arange(4)
+        latents = Latents(np.zeros((4 * rows, 2)), None, None, None, ends, ends, seeds, None)  # type: ignore[arg-type]
         dataset = SimpleNamespace(rows=4 * rows)
         assert dream_pictures._long_episodes(latents, dataset)[0] == context  # type: ignore[arg-type]
         episodes = dream_pictures._long_episodes(latents, dataset)[1]  # type: ignore[arg-type]
