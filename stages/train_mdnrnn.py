@@ -120,7 +120,8 @@ def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: Tr
 def _summary(artifact: Artifact) -> str:
     metrics = artifact.metrics
     return (
-        f"next z on held-out episodes: squared error {metrics['error']:.3f} (persistence "
+        f"next z on held-out episodes: squared error {metrics['error']:.3f} "
+        f"(linear {metrics['error_linear']:.3f}, persistence "
         f"{metrics['error_persistence']:.3f}, mean {metrics['error_mean']:.3f}), NLL {metrics['nll']:.2f} nats per "
         f"dimension (linear {metrics['nll_linear']:.2f})"
     )

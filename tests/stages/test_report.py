@@ -43,7 +43,7 @@ def test_an_unfinished_run_is_reported_as_far_as_it_is(chain: Path, tmp_path: Pa
     text = Path(json.loads(wm(tmp_path, "report", "--json").stdout)["html"])
     text = (tmp_path / text).read_text()  # type: ignore[assignment]
     assert "Unfinished: controller." in text
-    assert "validation of the mean" in text
+    assert "Validation in the real environment" in text
     assert "the dream and the real environment" not in text
     assert "not yet" in text
 

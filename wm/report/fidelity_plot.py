@@ -3,13 +3,14 @@
 from typing import Any
 
 from wm.report.plots import Curve, Histogram, Plot, Scatter, to_png
+from wm.report.verdicts import PREDICTORS
 
 
 def draw(fidelity: dict[str, Any], title: str) -> bytes:
     """A PNG of what wm/evaluation/dream_fidelity.py measured: whether the dream ranks policies as the real environment
     does, how returns are distributed, how soon the dream diverges, and whether latents vary as much."""
     return to_png(
-        [policies(fidelity), _returns(fidelity), _errors(fidelity["open_loop"]), _deviations(fidelity)], title
+        [policies(fidelity), _returns(fidelity), open_loop(fidelity["open_loop"]), _deviations(fidelity)], title
     )
 
 
@@ -38,12 +39,13 @@ def _returns(fidelity: dict[str, Any]) -> Plot:
     return Plot("return", "share", histograms, title="the controller's episodes")
 
 
-def _errors(open_loop: dict[str, dict[str, float] | None]) -> Plot:
-    known = {int(step): errors for step, errors in open_loop.items() if errors is not None}
-    curves = [Curve(name, list(known), [e[name] for e in known.values()]) for name in ("M", "persistence", "mean")]
-    return Plot(
-        "steps ahead", "squared error of z", curves, title="open-loop prediction of real actions", x_ticks=list(known)
-    )
+def open_loop(errors: dict[str, dict[str, float] | None]) -> Plot:
+    """The squared error of M and of every baseline, by the number of steps ahead."""
+    known = dict(sorted((int(step), e) for step, e in errors.items() if e is not None))
+    curves = [Curve(name, list(known), [e[name] for e in known.values()]) for name in PREDICTORS]
+    positive = all(value > 0 for curve in curves for value in curve.y)  # an unstable prediction grows to 1e8
+    title = "open-loop prediction of real actions"
+    return Plot("steps ahead", "squared error of z", curves, title, x_ticks=list(known), y_log=positive)
 
 
 def _deviations(fidelity: dict[str, Any]) -> Plot:

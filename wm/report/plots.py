@@ -61,7 +61,8 @@ class Histogram:
 @dataclass(frozen=True)
 class Plot:
     """One pair of axes. `level` is a named dashed line across, `diagonal` the line y = x from 0. With `x_ticks` the
-    x axis is logarithmic and has these ticks alone. `note` replaces the sentence that describes an SVG's series."""
+    x axis is logarithmic and has these ticks alone, with `y_log` the y axis is. `note` replaces the sentence that
+    describes an SVG's series."""
 
     x_label: str
     y_label: str
@@ -70,6 +71,7 @@ class Plot:
     level: tuple[str, float] | None = None
     diagonal: bool = False
     x_ticks: Sequence[float] = ()
+    y_log: bool = False
     note: str = ""
 
 
@@ -129,8 +131,8 @@ def describe(plot: Plot) -> str:
 
 
 def short(value: float) -> str:
-    """A number for a label: 1,200, 3.5, 0.012."""
-    if value and abs(value) < 1e-3:
+    """A number for a label: 1,200, 3.5, 0.012, 2e+08."""
+    if value and not 1e-3 <= abs(value) < 1e7:
         return f"{value:.0e}"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
@@ -174,7 +176,7 @@ def _draw_series(axes: Any, series: Curve | Scatter | Histogram, colour: str, pl
 
 
 def _style(axes: Any, plot: Plot, size: float) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xlabel(plot.x_label, color=_INK, fontsize=size)
     axes.set_ylabel(plot.y_label, color=_INK, fontsize=size)
@@ -184,7 +186,12 @@ def _style(axes: Any, plot: Plot, size: float) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    if plot.y_log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(numticks=6))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(value).replace("-", "\N{MINUS SIGN}")))
     axes.tick_params(colors=_FAINT, labelsize=size, length=0)

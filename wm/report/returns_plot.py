@@ -1,34 +1,50 @@
-"""Returns over the generations of a search."""
+"""Returns over the generations of a search. Episodes of different kinds have axes of their own: a training episode may
+be truncated, and a dream has rewards of its own."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from wm.evolution.history import History
-from wm.report.plots import Curve, draw
+from wm.report.plots import Curve, Plot, to_png
 from wm.stats import Score
+
+Lines = Sequence[dict[str, Any]]
+_PLACES = {"real": "the real environment", "dream": "the dream"}
 
 
 def draw_returns(history: History, env: str, validated_in: str) -> bytes:
-    """A PNG with mean and range of the candidates' returns, and the validated means with their intervals.
-    `validated_in` is real or dream."""
-    curves = []
-    for place in ("dream", "real"):
-        lines = [line for line in history.lines if line["in"] == place]
-        if lines:
-            curves.append(
-                Curve(
-                    f"candidates, mean and range ({place})",
-                    [line["generation"] for line in lines],
-                    [float(np.mean(line["returns"])) for line in lines],
-                    [float(np.min(line["returns"])) for line in lines],
-                    [float(np.max(line["returns"])) for line in lines],
-                )
-            )
-    scores = [Score.of(np.array(line["validation"])) for line in history.validated]
-    validated = Curve(
-        f"validated mean, 95 % interval ({validated_in})",
-        [line["generation"] for line in history.validated],
-        [score.mean for score in scores],
-        [score.mean - score.ci95 for score in scores],
-        [score.mean + score.ci95 for score in scores],
-    )
-    return draw([*curves, validated], f"{env}: C", "generation", "return per episode")
+    """A PNG of the validated means, and of the candidates' returns. `validated_in` is real or dream."""
+    return to_png(search_plots(history.lines, validated_in), f"{env}: C")
+
+
+def search_plots(lines: Lines, validated_in: str, level: tuple[str, float] | None = None) -> list[Plot]:
+    """A plot for each kind of episodes: the validated means, with `level` across, and the candidates by where they
+    played."""
+    plots = []
+    if curve := validation_curve(lines, "mean of the search, 95 % interval"):
+        title = f"validation in {_PLACES[validated_in]}, whole episodes"
+        plots.append(Plot("generation", "return of a validation episode", [curve], title, level))
+    for place in ("real", "dream"):
+        if curve := _candidates(lines, place):
+            title = f"candidates in {_PLACES[place]}, training episodes"
+            plots.append(Plot("generation", "return of a training episode", [curve], title))
+    return plots
+
+
+def validation_curve(lines: Lines, name: str) -> Curve | None:
+    """The validation return of the search's mean with its 95 % interval; None before the first validation."""
+    validated = [line for line in lines if len(line.get("validation", [])) > 1]
+    scores = [Score.of(np.array(line["validation"], float)) for line in validated]
+    low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
+    generations = [line["generation"] for line in validated]
+    return Curve(name, generations, [score.mean for score in scores], low, high) if validated else None
+
+
+def _candidates(lines: Lines, place: str) -> Curve | None:
+    played = [line for line in lines if line["in"] == place and line["returns"]]
+    if not played:
+        return None
+    mean, low, high = ([float(of(line["returns"])) for line in played] for of in (np.mean, np.min, np.max))
+    return Curve("mean and range of the candidates", [line["generation"] for line in played], mean, low, high)

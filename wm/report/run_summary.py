@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact
 from wm.errors import MissingInput, WmError
 from wm.evolution.stopping import LOG
 from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
+from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
+from wm.report.returns_plot import search_plots, validation_curve
+from wm.report.verdicts import HEADLINE, prediction_ratio, score_verdict
 from wm.stats import Score
 from wm.telemetry import metrics_log
 from wm.telemetry.trend import after_trim
@@ -24,10 +25,11 @@ KINDS = {
     "dreamer": "dreamer", "dream-dreamer": "dream",
 }  # fmt: skip
 LEGEND = (
-    "Scores: mean return over test episodes and the half-width of its 95 % interval. Probe: R2 of linear probes on z, "
-    "on held-out episodes, worst and best label. M / persistence: M's error 15 steps ahead over that of a constant "
-    "prediction. Dream rank: rank correlation of returns in the dream and in the real environment. "
-    "docs/glossary.md explains the terms."
+    "Scores: mean return over test episodes and the half-width of its 95 % interval; *: too few to be quoted. Against "
+    "random: by the interval of the difference. Probe: R2 of linear probes on z, on held-out episodes, worst and best "
+    "label. M / baseline: M's squared error 15 steps ahead over that of the best of linear autoregression, persistence "
+    "and the mean; 1 and more is no better. Dream rank: rank correlation of returns in the dream and in the real "
+    "environment, with its interval. docs/glossary.md explains the terms."
 )
 
 
@@ -64,11 +66,7 @@ class RunSummary:
 
     def validations(self, name: str) -> Curve | None:
         """The validation return of the search's mean with its 95 % interval, as a curve of this name."""
-        validated = [line for line in self.generations if len(line.get("validation", [])) > 1]
-        scores = [Score.of(np.array(line["validation"], float)) for line in validated]
-        low, high = ([score.mean + sign * score.ci95 for score in scores] for sign in (-1, 1))
-        generations = [line["generation"] for line in validated]
-        return Curve(name, generations, [score.mean for score in scores], low, high) if validated else None
+        return validation_curve(self.generations, name)
 
     def folder(self, name: str) -> Path:
         """The folder of an artifact, finished or unfinished."""
@@ -107,7 +105,8 @@ def _is_run(path: Path) -> bool:
 
 def overview(summaries: list[RunSummary]) -> Table:
     """One line for every run."""
-    header = ["run", "random policy", "score", "episodes", "probe", "M / persistence", "dream rank", "wall time"]
+    header = ["run", "random policy", "score", "episodes", "against random"]
+    header += ["probe R2", "M / baseline", "dream rank", "wall time"]
     return Table(header, [_overview_row(summary) for summary in summaries])
 
 
@@ -115,15 +114,16 @@ def _overview_row(summary: RunSummary) -> list[str]:
     artifacts, score = summary.artifacts, summary.score
     vae, mdnrnn, dream = (artifacts.get(name) for name in ("vae", "mdnrnn", "dream"))
     probes = list(sections.visible_probes(vae).values()) if vae else []
-    ahead = mdnrnn.metrics["open_loop"].get("15") if mdnrnn else None
+    ahead = mdnrnn.metrics["open_loop"].get(HEADLINE) if mdnrnn else None
     return [
         summary.title,
         format_score(score["random"]) if score else "–",
         format_score(score) if score else "not yet",
-        f"{score['episodes']}{' (preview)' if score['preview'] else ''}" if score else "–",
-        f"R2 {min(probes):.2f} to {max(probes):.2f}" if probes else "–",
-        f"{ahead['M'] / ahead['persistence']:.2f}" if ahead else "–",
-        f"{dream.metrics['rho']:.2f}" if dream and dream.metrics["rho"] is not None else "–",
+        f"{score['episodes']}{'*' if score['preview'] else ''}" if score else "–",
+        score_verdict(score).partition(" than")[0] if score else "–",
+        f"{min(probes):.2f} to {max(probes):.2f}" if probes else "–",
+        f"{prediction_ratio(ahead):.2f}" if ahead else "–",
+        format_correlation(dream.metrics) if dream else "–",
         format_duration(sum(map(_seconds, artifacts.values()))) if artifacts else "–",
     ]
 
@@ -134,6 +134,7 @@ def format_score(score: dict[str, Any]) -> str:
 
 
 def _scores(summary: RunSummary) -> Iterator[Block]:
+    controller = summary.artifacts.get("controller")
     for name, artifact in summary.artifacts.items():
         if not name.startswith("evaluation/") or name == "evaluation/random":
             continue
@@ -143,6 +144,9 @@ def _scores(summary: RunSummary) -> Iterator[Block]:
         text += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
         if score["preview"]:
             text += " Too few episodes to be quoted."
+        target = controller.settings["target_return"] if controller and name == "evaluation/controller" else None
+        verdict = score_verdict(score, target)
+        yield Paragraph(f"{verdict[0].upper()}{verdict[1:]}.", "Verdict")
         yield Paragraph(text, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")
     unfinished = sorted(path.stem for path in summary.run.glob("*.partial"))
     if unfinished:
@@ -162,19 +166,14 @@ def _search(summary: RunSummary) -> Iterator[Block]:
             f"generation {metrics['best_generation']}, whose return over {metrics['validation_episodes']} validation "
             f"episodes is {metrics['validation_return']:.1f}."
         )
-    validated = summary.validations("validation of the mean")
-    curves = [validated] if validated else []
-    for where in ("real", "dream"):
-        played = [line for line in lines if line["in"] == where and line["returns"]]
-        if played:
-            returns = [float(np.median(line["returns"])) for line in played]
-            curves.append(Curve(f"candidates ({where})", [line["generation"] for line in played], returns))
-    level = ("random policy", summary.score["random"]["mean"]) if summary.score else None
-    caption = (
-        "The search's mean on its fixed, whole validation episodes, with the 95 % interval, and the median candidate "
-        "on training episodes, which may be truncated."
-    )
-    yield Chart(to_svg(Plot("generation", "return", curves, level=level)), caption)
+    captions = {
+        "validation": "The search's mean on its fixed, whole validation episodes, with the 95 % interval.",
+        "candidates": "Training episodes may be truncated: these are other returns than those of validation.",
+    }
+    validated_in = "dream" if artifact and artifact.metrics["in"] == "dream" else "real"
+    level = ("random policy", summary.score["random"]["mean"]) if summary.score and validated_in == "real" else None
+    for plot in search_plots(lines, validated_in, level):
+        yield Chart(to_svg(plot), f"{plot.title[0].upper()}{plot.title[1:]}. {captions[plot.title.split()[0]]}")
 
 
 def _cost(summary: RunSummary) -> Iterator[Block]:

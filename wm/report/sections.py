@@ -9,8 +9,9 @@ from wm.artifacts.runs import Artifact
 from wm.envs.registry import EnvConfig
 from wm.errors import WmError
 from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
-from wm.report.fidelity_plot import format_correlation, policies
+from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.plots import Curve, Plot, to_svg
+from wm.report.verdicts import PREDICTORS, prediction_ratio, prediction_verdict, ranking_verdict
 from wm.telemetry import metrics_log
 
 Log = Sequence[dict[str, Any]]
@@ -76,12 +77,7 @@ def mdnrnn_section(run: str, artifact: Artifact | None, folder: Path) -> Iterato
                 for name, r in metrics["velocity"].items()
             ]
             yield Table(["linear probe (R2)", "from z", "from [z, untrained h]", "from [z, h]"], rows)
-        errors = dict(sorted((int(step), e) for step, e in metrics["open_loop"].items() if e))
-        curves = [
-            Curve(name, list(errors), [e[name] for e in errors.values()]) for name in ("M", "persistence", "mean")
-        ]
-        plot = Plot("steps ahead", "squared error of z", curves, x_ticks=list(errors))
-        yield Chart(to_svg(plot), "Open-loop prediction of real actions: squared error of z, on held-out episodes.")
+        yield from _open_loop(metrics["open_loop"], "on held-out episodes")
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
 
 
@@ -91,6 +87,8 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         return
     metrics = artifact.metrics
     yield Heading(3, f"{run}: the dream and the real environment")
+    if verdict := ranking_verdict(metrics):
+        yield Paragraph(verdict, "Verdict")
     returns = [f"{metrics[f'{name}_return']:.1f} ± {metrics[f'{name}_return_ci95']:.1f}" for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
     variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""
@@ -100,6 +98,7 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
         f"{metrics['real_length']:.0f} steps. {variance}".rstrip()
     )
+    yield from _open_loop(metrics["open_loop"], "on the controller's episodes")
     if (animation := artifact.folder / "dream.gif").is_file():
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."
@@ -154,6 +153,20 @@ def visible_probes(artifact: Artifact) -> dict[str, float]:
     hidden = spec.hidden if spec else ()
     probe = artifact.metrics.get("probe") or {}
     return {name: r["r2"] for name, r in probe.items() if name not in hidden and r["r2"] is not None}
+
+
+def _open_loop(errors: dict[str, Any], where: str) -> Iterator[Block]:
+    """M's open-loop prediction with all baselines: a verdict, a table and a chart."""
+    if verdict := prediction_verdict(errors, where):
+        yield Paragraph(verdict, "Verdict")
+    rows = [
+        [step, *(_number(e[name], ".3g") for name in PREDICTORS), f"{prediction_ratio(e):.2f}"]
+        for step, e in sorted(errors.items(), key=lambda pair: int(pair[0]))
+        if e
+    ]
+    if rows:
+        yield Table(["open loop, steps ahead", *PREDICTORS, "M / best baseline"], rows)
+    yield Chart(to_svg(open_loop(errors)), f"Open-loop prediction of real actions: squared error of z, {where}.")
 
 
 def _losses(log: Log, caption: str) -> Chart:

@@ -1,0 +1,26 @@
+from typing import Any
+
+from wm.report.plots import Curve
+from wm.report.returns_plot import search_plots
+
+
+def test_returns_of_different_episodes_are_on_different_axes() -> None:
+    lines: list[dict[str, Any]] = [
+        {"generation": 1, "in": "dream", "returns": [1.0, 3.0]},
+        {"generation": 2, "in": "real", "returns": [-8.0, -6.0], "validation": [-20.0, -21.0]},
+    ]
+    plots = search_plots(lines, "real", ("random policy", -20.5))
+    assert all(len(plot.series) == 1 for plot in plots)
+    curves = [plot.series[0] for plot in plots]
+    assert all(isinstance(curve, Curve) for curve in curves)
+    assert [list(curve.y) for curve in curves] == [[-20.5], [-7.0], [2.0]]  # type: ignore[union-attr]
+    assert [plot.level is not None for plot in plots] == [True, False, False]  # the random policy plays whole episodes
+    assert [plot.title.partition(",")[0] for plot in plots] == [
+        "validation in the real environment",
+        "candidates in the real environment",
+        "candidates in the dream",
+    ]
+
+
+def test_a_search_that_has_just_begun_has_no_plot() -> None:
+    assert search_plots([], "real") == []
