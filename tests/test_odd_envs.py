@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import outcome, run
+from tests.conftest import outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
 from wm.envs.registry import EnvConfig
@@ -86,6 +86,12 @@ def test_every_stage_works_on_what_is_stored(name: str, tmp_path: Path) -> None:
     for stage, options in CHAIN.items():
         done = run(tmp_path, stage, "--env", f"tests.odd_envs:{name}-v0", *options)
         assert " nan" not in done.stdout.lower(), done.stdout
+
+
+def test_episodes_of_seven_steps_go_through_a_curriculum(tmp_path: Path) -> None:
+    done = run(tmp_path, "curriculum", "--envs", "Catch", "--config", small_config(tmp_path))
+    assert "failed" not in done.stdout + done.stderr
+    assert (tmp_path / "runs" / "Catch" / "dream" / "dream.gif").is_file()
 
 
 def test_a_reward_that_becomes_nan_later_ends_the_search_and_the_evaluation_in_one_sentence(tmp_path: Path) -> None:
