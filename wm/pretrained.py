@@ -4,7 +4,7 @@ An artifact of a trained model has its weights as safetensors, and a `model.json
 network again. Its keys are the fields of VaeConfig, MdnRnnConfig, ControllerConfig and DreamerConfig.
 """
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable, manifest, runs
+from wm.artifacts import durable, json_reader, manifest, runs
+from wm.artifacts.json_reader import COUNT, FLAG, NUMBER, TEXT, Schema, between, list_of, one_of, or_null, table
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
-from wm.errors import BadData, RecipeMismatch
+from wm.errors import BadData, RecipeMismatch, UsageProblem
 from wm.models.controller import Controller, ControllerConfig
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
@@ -33,6 +34,50 @@ from wm.training import weights
 M = TypeVar("M", bound=nn.Module)
 
 MODEL_FILE = "model.json"
+_WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memory
+_ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
+_ENV = table(
+    {"name": TEXT},
+    {"size": COUNT, "gray": FLAG, "action_space": TEXT, "render": TEXT, "observation": TEXT, "action_repeat": _WIDTH},
+)
+_VAE = table(
+    {
+        "network": one_of("small", "attentive", "paper"),
+        "size": between(32, 128),
+        "channels": between(1, 4),
+        "latent": _WIDTH,
+        "env": _ENV,
+    }
+)
+_MDNRNN = table(
+    {"latent": _WIDTH, "action_space": _ACTIONS, "hidden": _WIDTH, "mixtures": between(1, 256), "end_weight": NUMBER}
+)
+_CONTROLLER = table(
+    {
+        "config": table(
+            {"head": one_of("argmax", "ordered", "tanh")},
+            {
+                "hidden": between(0, 8192),
+                "memory": one_of("trained", "untrained", "none"),
+                "memory_seed": json_reader.INTEGER,
+            },
+        ),
+        "inputs": _WIDTH,
+        "action_space": _ACTIONS,
+        "ordered": or_null(list_of(COUNT, 3)),
+        "serve": or_null(COUNT),
+    }
+)
+_DREAMER = table(
+    {
+        "config": table(
+            {"size": between(16, 256), "channels": between(1, 4), "action": _WIDTH, "discrete": FLAG},
+            dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "layers", "bins"), _WIDTH),
+        ),
+        "env": _ENV,
+        "action_space": _ACTIONS,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -107,9 +152,9 @@ def save_vae(folder: Path, config: VaeConfig, model: Vae) -> None:
 
 def load_vae(folder: Path, command: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "vae", command)
+    artifact, description, tensors = _load(folder, "vae", command, _VAE)
     config = VaeConfig(**description)
-    return TrainedVae(artifact, config, _with_weights(config.build(), tensors, folder))
+    return TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
 
 
 def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: MdnRnn) -> None:
@@ -119,9 +164,9 @@ def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: MdnRnn) -> None:
 
 def load_mdnrnn(folder: Path, command: str) -> TrainedMdnRnn:
     """M from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "mdnrnn", command)
+    artifact, description, tensors = _load(folder, "mdnrnn", command, _MDNRNN)
     config = MdnRnnConfig(**description)
-    return TrainedMdnRnn(artifact, config, _with_weights(config.build(), tensors, folder))
+    return TrainedMdnRnn(artifact, config, _with_weights(config.build, tensors, folder))
 
 
 def save_controller(
@@ -140,15 +185,16 @@ def save_controller(
 
 def load_controller(folder: Path, command: str) -> TrainedController:
     """C from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "controller", command)
+    artifact, description, tensors = _load(folder, "controller", command, _CONTROLLER)
     config = ControllerConfig(**description["config"])
     ordered = tuple(description["ordered"]) if description["ordered"] else None
     space = ActionSpace.from_json(description["action_space"])
     model = Controller(description["inputs"], space, config.head, ordered, config.hidden, description["serve"])
-    parameters = tensors["mean"].numpy()
-    if parameters.shape != (model.parameters,):
-        raise BadData(f"{folder} has {parameters.shape} parameters; expected ({model.parameters},).")
-    return TrainedController(artifact, config, model, parameters, tensors["means"].numpy())
+    for name, shape in (("mean", (model.parameters,)), ("means", (-1, model.parameters))):
+        if name not in tensors or tensors[name].ndim != len(shape) or tensors[name].shape[-1] != model.parameters:
+            stored = list(tensors[name].shape) if name in tensors else "missing"
+            raise BadData(f"{folder / weights.WEIGHTS}: {name} is {stored}; expected {list(shape)}; run `{command}`.")
+    return TrainedController(artifact, config, model, tensors["mean"].numpy(), tensors["means"].numpy())
 
 
 def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpace) -> None:
@@ -159,8 +205,8 @@ def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpac
 
 def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
     """A Dreamer from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "dreamer", command)
-    model = _with_weights(Dreamer(DreamerConfig(**description["config"])), tensors, folder)
+    artifact, description, tensors = _load(folder, "dreamer", command, _DREAMER)
+    model = _with_weights(lambda: Dreamer(DreamerConfig(**description["config"])), tensors, folder)
     space = ActionSpace.from_json(description["action_space"])
     return TrainedDreamer(artifact, model, EnvConfig(**description["env"]), space)
 
@@ -228,17 +274,30 @@ def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Te
     durable.write_json(folder / MODEL_FILE, description)
 
 
-def _load(folder: Path, kind: str, command: str) -> tuple[Artifact, dict[str, Any], dict[str, torch.Tensor]]:
+def read_env(artifact: Artifact) -> EnvConfig:
+    """The environment in V's model.json."""
+    data, source = artifact.read_bytes(MODEL_FILE), str(artifact.folder / MODEL_FILE)
+    return EnvConfig(**json_reader.parse(data, source, _VAE)["env"])
+
+
+def _load(
+    folder: Path, kind: str, command: str, schema: Schema
+) -> tuple[Artifact, dict[str, Any], dict[str, torch.Tensor]]:
     artifact = runs.load(folder, kind, command)
+    way_out = f"restore it, or remove {folder} and run `{command}`"
     try:
-        description = json.loads(artifact.read_bytes(MODEL_FILE))
-        tensors = weights.load_tensors(artifact.read_bytes(weights.WEIGHTS), str(folder / weights.WEIGHTS))
-    except (OSError, KeyError, ValueError) as error:
+        data = {name: artifact.read_bytes(name) for name in (MODEL_FILE, weights.WEIGHTS)}
+    except OSError as error:
         raise BadData(f"{folder} is damaged ({error}); remove it and run `{command}`.") from None
-    return artifact, description, tensors
+    description = json_reader.parse(data[MODEL_FILE], str(folder / MODEL_FILE), schema, way_out)
+    return artifact, description, weights.load_tensors(data[weights.WEIGHTS], str(folder / weights.WEIGHTS))
 
 
-def _with_weights(model: M, tensors: dict[str, torch.Tensor], folder: Path) -> M:
+def _with_weights(build: Callable[[], M], tensors: dict[str, torch.Tensor], folder: Path) -> M:
+    try:
+        model = build()
+    except (ValueError, RuntimeError, ZeroDivisionError, UsageProblem) as error:  # sizes that do not fit together
+        raise BadData(f"{folder / MODEL_FILE} describes no model ({str(error)[:200]}); train it again.") from None
     weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
     return model.eval().requires_grad_(False)
 

@@ -1,6 +1,5 @@
 """The outcome of an environment in a curriculum: shown at the end, and kept in `runs/<Env>/curriculum.json`."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +9,37 @@ from typing import Any
 from stages import console
 from stages.curriculum.pipeline import Pipeline
 from stages.stage import UP_TO_DATE, Result
-from wm.artifacts import durable, manifest
-from wm.errors import WmError
+from wm.artifacts import durable, json_reader, manifest
+from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
+from wm.errors import BadData, WmError
 from wm.settings import ControllerSettings, DreamerSettings
 from wm.stats import Score
 from wm.units import format_duration
 
 RECORD = "curriculum.json"
+SCHEMA = json_reader.table(
+    {
+        "fingerprint": TEXT,
+        "outcome": TEXT,
+        "seconds": NUMBER,
+        "usage": table({}, others=table({}, others=NUMBER)),
+        "results": list_of(
+            table(
+                {
+                    "stage": TEXT,
+                    "artifact": TEXT,
+                    "fingerprint": TEXT,
+                    "metrics": TABLE,
+                    "summary": TEXT,
+                    "wall_seconds": NUMBER,
+                    "pictures": list_of(TEXT),
+                },
+                others=ANYTHING,
+            )
+        ),
+    },
+    others=ANYTHING,
+)
 HEADER = ["environment", "random policy", "score", "episodes", "outcome", "env steps", "wall time"]
 
 
@@ -106,23 +129,26 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
     """The recorded outcome of the same pipeline if all its artifacts are unchanged; its episodes may be removed."""
     record = _read(pipeline.runs[-1] / RECORD)
     try:
-        if record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
+        if not record or record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
             return None
         results = [_result(values) for values in record["results"]]
         for result in results:
             if result.stage != "collect" and not _is_unchanged(result.path, result.fingerprint):
                 return None
-        return Outcome(pipeline, results, record["seconds"])
-    except (KeyError, TypeError):
+        outcome = Outcome(pipeline, results, record["seconds"])
+        str(outcome), outcome.rows()  # with other metrics than ours they raise
+        return outcome
+    except (KeyError, TypeError, ValueError):
         return None
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The record; empty if it is missing or none of ours, so that the stages are checked again."""
     try:
-        record = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        record: dict[str, Any] = json_reader.read(path, SCHEMA)
+    except BadData:
         return {}
-    return record if isinstance(record, dict) else {}
+    return record
 
 
 def _is_unchanged(folder: Path, fingerprint: str) -> bool:

@@ -15,7 +15,8 @@ from wm.settings import train_controller as settings_module
 
 
 def test_an_incomplete_last_line_is_cut_off_the_log(tmp_path: Path) -> None:
-    complete = json.dumps({"generation": 1}) + "\n"
+    line = {"generation": 1, "in": "real", "candidates": "c", "returns": [1.0], "env_steps": 10, "seconds": 1.0}
+    complete = json.dumps(line) + "\n"
     (tmp_path / LOG).write_text(complete + '{"generation": 2, "cand')
     assert [line["generation"] for line in logged(tmp_path)] == [1]
     assert (tmp_path / LOG).read_text() == complete

@@ -23,7 +23,8 @@ def run_of(root: Path, settings: ControllerSettings) -> Run:
 def lines(count: int, validated: set[int], score: float = 0.0) -> list[dict[str, Any]]:
     log: list[dict[str, Any]] = []
     for generation in range(1, count + 1):
-        log.append({"generation": generation, "returns": [1.0], "env_steps": 10, "seconds": 1.0})
+        line = {"generation": generation, "in": "real", "candidates": "c", "returns": [1.0]}
+        log.append(line | {"env_steps": 10, "seconds": 1.0})
         if generation in validated:
             log[-1]["validation"] = [score, score]
     return log

@@ -1,15 +1,16 @@
 """Stopping criteria of a search, and how one with other limits resumes from the generations of an earlier one."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wm.artifacts import durable
+from wm.artifacts import durable, json_reader
+from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, list_of, one_of, table
 from wm.artifacts.related import differing_only_in
 from wm.artifacts.runs import Run
+from wm.errors import BadData
 from wm.evolution.history import History
 from wm.settings import ControllerSettings
 
@@ -18,6 +19,16 @@ LOG = "generations.jsonl"
 OTHER_FILES = ("metrics.jsonl", "temperature.json", "whitener-*.npy")  # that a resumed search reads besides its log
 
 Line = dict[str, Any]
+LINE = table(
+    {
+        "generation": COUNT,
+        "in": one_of("real", "dream", "none"),
+        "returns": list_of(NUMBER),
+        "env_steps": COUNT,
+        "seconds": NUMBER,
+    },
+    {"candidates": TEXT, "validation": list_of(NUMBER)},
+)
 
 
 def stop_reason(
@@ -42,12 +53,21 @@ def validation_due(settings: ControllerSettings, generation: int) -> bool:
 
 
 def read_log(path: Path) -> tuple[list[Line], bytes]:
-    """The complete lines of a log, none if it does not exist, and their bytes without an incomplete last line."""
+    """The complete lines of a log, none if it does not exist, and their bytes without an incomplete last line. Raises
+    BadData with the number of a damaged line."""
     if not path.exists():
         return [], b""
     data = path.read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
-    return [json.loads(line) for line in complete.splitlines()], complete
+    way_out = f"restore it, or remove {path.parent} to search again"
+    lines = json_reader.parse_lines(complete, str(path), LINE, way_out)
+    for number, line in enumerate(lines, 1):
+        lacking = "candidates" if line["generation"] and "candidates" not in line else ""
+        lacking = lacking or ("returns" if line["generation"] and not line["returns"] else "")
+        lacking = lacking or ("validation" if line.get("validation") == [] else "")
+        if lacking:
+            raise BadData(f"{path}, line {number}: {lacking} is missing or empty; expected a value, so {way_out}.")
+    return lines, complete
 
 
 def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Path) -> tuple[int, Path | None]:
@@ -60,7 +80,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
     for other, other_settings in differing_only_in(LIMITS, run):
         try:
             lines, complete = read_log(other / LOG)
-        except ValueError:
+        except BadData:
             continue  # an unfinished search has no checksums
         limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
         if (count := _common_prefix(lines, settings, replace(settings, **limits))) > longest:

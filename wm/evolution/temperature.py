@@ -1,13 +1,13 @@
 """`--temperature auto`: the temperature whose dream returns correlate best with real returns."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.artifacts import durable
+from wm.artifacts import durable, json_reader
+from wm.artifacts.json_reader import COUNT, NUMBER, table
 from wm.evolution.cma_es import Search
 from wm.evolution.fitness import Fitness
 from wm.runtime import Runtime
@@ -17,6 +17,7 @@ from wm.stats import rank_correlation
 TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
 GENERATIONS, DREAMS = 3, 16
 FILE = "temperature.json"
+SCHEMA = table({"rank_correlation": table({str(each): NUMBER for each in TEMPERATURES}), "env_steps": COUNT})
 
 
 def choose_temperature(
@@ -37,8 +38,8 @@ def choose_temperature(
     if not path.exists():
         runtime.log(f"{label}: choosing the temperature of the dream")
         durable.write_json(path, _compare_temperatures(runtime, settings, seed, fitness, start))
-    result = json.loads(path.read_text())
-    correlation = {float(key): value for key, value in result["rank_correlation"].items()}
+    result = json_reader.read(path, SCHEMA, f"remove {path} to measure again")
+    correlation = {float(key): float(value) for key, value in result["rank_correlation"].items()}
     best = max(TEMPERATURES, key=lambda temperature: correlation[temperature])
     figures = ", ".join(f"{key:g}: {correlation[key]:.2f}" for key in sorted(correlation))
     runtime.log(f"{label}: temperature {best:g} (rank correlation of dream and real returns {figures})")

@@ -8,7 +8,7 @@ from typing import Any
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact
 from wm.errors import MissingInput, WmError
-from wm.evolution.stopping import LOG
+from wm.evolution.stopping import LOG, read_log
 from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
@@ -62,7 +62,7 @@ class RunSummary:
     @property
     def generations(self) -> list[dict[str, Any]]:
         """The lines of C's search so far."""
-        return metrics_log.read(self.folder("controller"), LOG)
+        return read_log(self.folder("controller") / LOG)[0]
 
     def validations(self, name: str) -> Curve | None:
         """The validation return of the search's mean with its 95 % interval, as a curve of this name."""

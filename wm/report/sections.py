@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts.runs import Artifact
-from wm.envs.registry import EnvConfig
 from wm.errors import WmError
+from wm.pretrained import read_env
 from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.plots import Curve, Plot, to_svg
@@ -149,7 +149,7 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
 
 def visible_probes(artifact: Artifact) -> dict[str, float]:
     """R2 of a linear probe for every label that a single frame shows."""
-    spec = EnvConfig(**json.loads(artifact.read_bytes("model.json"))["env"]).spec().probe
+    spec = read_env(artifact).spec().probe
     hidden = spec.hidden if spec else ()
     probe = artifact.metrics.get("probe") or {}
     return {name: r["r2"] for name, r in probe.items() if name not in hidden and r["r2"] is not None}

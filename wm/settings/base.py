@@ -119,17 +119,17 @@ def find_setting(group: type[Settings], name: str, command: str) -> Field:
 
 def convert(item: Field, value: Any, source: str) -> Any:
     """A value of a setting from text, or from TOML. Raises UsageProblem where the type differs."""
-    if takes_none(item) and str(value).lower() in ("", "none"):
+    if takes_none(item) and (value is None or (isinstance(value, str) and value.lower() in ("", "none"))):
         return None
     expected = value_type(item)
     if expected is bool:
         text = str(value).lower()
         if text in ("true", "1", "yes", "false", "0", "no"):
             return text in ("true", "1", "yes")
-    elif not isinstance(value, bool):
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
             return expected(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     wanted = "true or false" if expected is bool else expected.__name__
-    raise UsageProblem(f"{public_name(item)} is {value!r} ({source}); expected {wanted}.")
+    raise UsageProblem(f"{public_name(item)} is {repr(value)[:80]} ({source}); expected {wanted}.")

@@ -117,25 +117,41 @@ class Sources:
 def read_tables(path: Path) -> dict[str, Any]:
     """A preset or config file. Raises MissingInput or UsageProblem."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows' editors begin with a byte-order mark
     except OSError as error:
         raise MissingInput(
             f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file."
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageProblem(f"config file {path} is not TOML: {error}.") from None
+    except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
+        raise UsageProblem(f"config file {path} is not TOML: {str(error)[:200]}.") from None
+    except RecursionError:
+        raise UsageProblem(f"config file {path} is nested too deeply; expected a table per command.") from None
     for name, value in tables.items():
+        if _has_huge_integer(value):
+            raise UsageProblem(f"config file {path}: {name} has an integer beyond 64 bits; expected a smaller one.")
         if isinstance(value, dict) and name not in COMMANDS:
             raise UsageProblem(f"{path} has a table for {name!r}; {suggestion(name, COMMANDS)}")
     return tables
 
 
+def _has_huge_integer(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_huge_integer, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and abs(value) >= 1 << 63
+
+
+def _table_in(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The table of this name within another; a plain value of this name is a setting."""
+    value = table.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def _values_for(tables: Mapping[str, Any], path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
-    table = tables.get(command, {})
-    own = table.get(env, {})
+    table = _table_in(tables, command)
+    own = _table_in(table, env)
     if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
         raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; the only one within is {LATER}.")
-    return _scalars(table) | _scalars(own) | (own.get(LATER, {}) if later else {})
+    return _scalars(table) | _scalars(own) | (_table_in(own, LATER) if later else {})
 
 
 def _scalars(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from wm.artifacts import durable
+from wm.artifacts import durable, json_reader
+from wm.artifacts.json_reader import COUNT, FIGURE, Schema, table
+from wm.errors import BadData
 from wm.telemetry.usage import Meter
 
 NAME = "metrics.jsonl"
+LINE = table({"step": COUNT}, others=FIGURE)
+WAY_OUT = "restore the file, or remove it to go without"
 
 
 class TensorBoard:
@@ -58,7 +62,7 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int, buffers: Callable[[], int] = lambda: 0) -> None:
         self._path = folder / NAME
-        lines = [line for line in read(folder) if line["step"] <= step]
+        lines = [line for line in _before_damage(folder) if line["step"] <= step]
         durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         self._board, self._meter, self._buffers = TensorBoard(folder, step), Meter(folder), buffers
 
@@ -77,16 +81,27 @@ class MetricsLog:
         self._board.close()
 
 
-def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
-    """All whole lines of a folder's metrics, or of another log that may be growing."""
-    lines = []
+def read(folder: Path, name: str = NAME, line: Schema = LINE) -> list[dict[str, Any]]:
+    """All whole lines of a folder's metrics, or of another log that may be growing, each of the schema `line`. Raises
+    BadData with the number of a damaged line."""
+    path = folder / name
     try:
-        text = (folder / name).read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError:
         return []
-    for line in text.splitlines():
+    return json_reader.parse_lines(data, str(path), line, WAY_OUT, finite=False)
+
+
+def _before_damage(folder: Path) -> list[dict[str, Any]]:
+    """The lines before the first damaged one: lines are not synced, so a power failure may leave zeros at the end."""
+    try:
+        data = (folder / NAME).read_bytes()
+    except OSError:
+        return []
+    lines: list[dict[str, Any]] = []
+    for text in data.splitlines(keepends=True):
         try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue
+            lines += json_reader.parse_lines(text, NAME, LINE, finite=False)
+        except BadData:
+            break
     return lines

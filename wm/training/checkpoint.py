@@ -5,7 +5,6 @@ JSON the file does not count. The best and the last two are kept. Batches and no
 generator has to be saved.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,11 +12,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from wm.artifacts import durable
+from wm.artifacts import durable, json_reader
+from wm.artifacts.json_reader import COUNT, FIGURE, TABLE, TEXT, table, table_of
 from wm.artifacts.manifest import sha256_file
+from wm.errors import BadData
 from wm.training import weights
 
 KEEP_LAST = 2
+RECORD = table({"step": COUNT, "scores": table_of(FIGURE), "state": TABLE, "sha256": TEXT})
 
 
 class Resumable(Protocol):
@@ -77,12 +79,11 @@ class Checkpoints:
         checkpoints = []
         for path in sorted(self.folder.glob("step-*.json")):
             try:
-                record = json.loads(path.read_bytes())
-                step, scores, state = int(record["step"]), dict(record["scores"]), dict(record["state"])
-                checkpoint = Checkpoint(self.folder, step, scores, state)
+                record = json_reader.parse(path.read_bytes(), str(path), RECORD)
+                checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"])
                 if sha256_file(checkpoint.tensors) == record["sha256"]:
                     checkpoints.append(checkpoint)
-            except (OSError, ValueError, KeyError):
+            except (OSError, BadData):
                 continue
         return checkpoints
 
@@ -108,6 +109,16 @@ class Checkpoints:
         if not checkpoints:
             return 0
         last = checkpoints[-1]
+        try:
+            self._restore(last)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise BadData(
+                f"{last.record} lacks a value or has one of another type ({str(error)[:200]}); remove {self.folder} to "
+                "train from the beginning."
+            ) from error
+        return last.step
+
+    def _restore(self, last: Checkpoint) -> None:
         tensors = self._read(last)
         self._load_model(tensors, last)
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
@@ -119,7 +130,6 @@ class Checkpoints:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         self.trainer.load_state(last.state)
-        return last.step
 
     def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""
