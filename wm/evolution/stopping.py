@@ -45,7 +45,7 @@ def read_log(path: Path) -> tuple[list[Line], bytes]:
     """The complete lines of a log, none if it does not exist, and their bytes without an incomplete last line."""
     if not path.exists():
         return [], b""
-    data = path.read_bytes()
+    data = durable.read_bytes(path)
     complete = data[: data.rfind(b"\n") + 1]
     return [json.loads(line) for line in complete.splitlines()], complete
 
@@ -67,7 +67,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
             longest, log, source = count, b"".join(complete.splitlines(keepends=True)[:count]), other
     if source is not None:
         for path in sorted(path for pattern in OTHER_FILES for path in source.glob(pattern)):
-            durable.write_bytes(folder / path.name, path.read_bytes())
+            durable.write_bytes(folder / path.name, durable.read_bytes(path))
         durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
     return longest, source
 

@@ -65,14 +65,14 @@ class MetricsLog:
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
         """Append one line, and return it: the step, the values, the memory in use, and the process."""
         line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with durable.open_file(self._path, "ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
         self._board.add_scalars(step, line)
         return line
 
     def close(self) -> None:
         """Make the file durable."""
-        with open(self._path, "a") as file:
+        with durable.open_file(self._path, "ab") as file:
             os.fsync(file.fileno())
         self._board.close()
 
@@ -81,7 +81,7 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
     """All whole lines of a folder's metrics, or of another log that may be growing."""
     lines = []
     try:
-        text = (folder / name).read_text(encoding="utf-8")
+        text = durable.read_bytes(folder / name).decode()
     except OSError:
         return []
     for line in text.splitlines():
