@@ -215,7 +215,9 @@ def test_a_report_embeds_only_pictures_that_a_manifest_lists(tmp_path: Path) -> 
     body = {
         "kind": "vae",
         "metrics": dict.fromkeys(figures, 1),
-        "recipe": {"settings": {"network": "x", "latent": 4}},
+        "fingerprint": "0",
+        "provenance": PROVENANCE,
+        "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},
     }
     (tmp_path / "reconstructions.png").write_bytes(SECRET)
 
