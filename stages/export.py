@@ -59,6 +59,6 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
                 bar.update(done)
         durable.commit_folder(staged, target)
     except BaseException:
-        durable.remove_folder(staged)
+        durable.remove(staged)
         raise
     return target

@@ -16,7 +16,7 @@ from wm import __version__
 from wm.artifacts.disk import DiskBudget
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
-from wm.artifacts.workspace import Workspace, env_slug
+from wm.artifacts.workspace import Workspace, env_slug, is_reserved
 from wm.errors import UsageProblem
 from wm.runtime import WORKER_TIMEOUT, Runtime
 
@@ -124,8 +124,12 @@ class Session:
 
 
 def stage_name(session: Session, default: str) -> str:
-    """The artifact's name: `--name`, or the stage's own."""
-    return check_name("--name", session.name or default)
+    """The artifact's name: `--name`, or the stage's own. Raises UsageProblem for a reserved name."""
+    name = check_name("--name", session.name or default)
+    if name != default and is_reserved(name, default):
+        other = f"choose another, such as {default}-2"
+        raise UsageProblem(f"--name is {name!r}, which is reserved for other artifacts of a run; {other}.")
+    return name
 
 
 def check_name(option: str, name: str) -> str:

@@ -133,7 +133,7 @@ def run_stage(
 
 def _result(stage: str, artifact: Artifact, summary: Callable[[Artifact], str], status: str) -> Result:
     seconds = float(artifact.manifest["provenance"]["wall_seconds"])
-    pictures = sorted(path for path in artifact.folder.iterdir() if path.suffix in _PICTURES)
+    pictures = sorted(artifact.folder / name for name in artifact.manifest["files"] if name.endswith(_PICTURES))
     return Result(
         stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary(artifact), seconds, pictures
     )

@@ -146,6 +146,12 @@ def test_only_one_place_opens_files_for_writing() -> None:
                 assert mode.value == "rb", path
 
 
+def test_only_one_place_removes_files_and_folders() -> None:
+    for path in [*(ROOT / "wm").rglob("*.py"), *(ROOT / "stages").rglob("*.py")]:
+        if path.name != "durable.py":
+            assert not re.search(r"rmtree|\.unlink\(|\.rmdir\(|os\.remove", path.read_text()), path
+
+
 def test_help_needs_no_torch() -> None:
     text = (ROOT / "stages" / "cli.py").read_text()
     top = ast.parse(text).body

@@ -148,6 +148,6 @@ def delete_intermediate(pipeline: Pipeline, keep: str) -> None:
                 folders.append(path)
     freed = sum(map(folder_bytes, folders))
     for path in folders:
-        durable.remove_folder(path)
+        durable.remove(path)
     if freed:
         console.say(f"{pipeline.env}: --keep {keep} freed {format_size(freed)}")

@@ -105,3 +105,43 @@ def test_a_damaged_artifact_is_refused_as_input_and_made_again(tmp_path: Path) -
     assert run(tmp_path).current() is None
     make(tmp_path)
     assert run(tmp_path).current() is not None
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_artifact_of_another_kind_is_never_replaced(tmp_path: Path, finished: bool) -> None:
+    if finished:
+        make(tmp_path)
+    else:
+        with pytest.raises(ZeroDivisionError), run(tmp_path).build(False, print):
+            raise ZeroDivisionError
+    controller = Run(tmp_path, "vae", Recipe("controller", 1, {}))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RecipeMismatch, match="holds a vae, and a controller does not replace it; choose another"):
+        controller.current()
+    with pytest.raises(RecipeMismatch, match="holds a vae"), controller.build(False, print):
+        pass
+    inside = Run(tmp_path, "vae/deep", Recipe("controller", 1, {}))
+    if finished:
+        with pytest.raises(RecipeMismatch, match="lies in it; choose another"):
+            inside.current()
+    assert sorted(path for path in tmp_path.rglob("*") if not path.name.startswith(".")) == [
+        path for path in before if not path.name.startswith(".")
+    ]
+
+
+def test_nothing_in_the_archive_is_deleted(tmp_path: Path) -> None:
+    for number in range(3):
+        make(tmp_path)
+        (tmp_path / "vae" / "weights").unlink()
+        (tmp_path / "vae" / "kept").write_bytes(b"%d" % number)
+    make(tmp_path)
+    archived = sorted(path.read_bytes() for path in (tmp_path / "archive").rglob("kept"))
+    assert archived == [b"0", b"1", b"2"]
+
+
+def test_a_numbered_artifact_is_restored_from_the_archive(tmp_path: Path) -> None:
+    make(tmp_path, 32)
+    make(tmp_path, 64)
+    (first,) = (tmp_path / "archive").iterdir()
+    first.rename(first.with_name(f"{first.name}.2"))
+    assert "restored from the archive" in make(tmp_path, 32)[-1]

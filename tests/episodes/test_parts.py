@@ -94,7 +94,7 @@ def test_a_commit_that_fails_at_any_call_leaves_the_other_parts_as_they_were(
                 assert dataset.episodes == (4 if committed else 2)
                 manifest.verify(dataset.parts[0].folder, "part")
                 if committed:
-                    durable.remove_folder(path / "part-000002-000004")
+                    durable.remove(path / "part-000002-000004")
                 continue
             break
     else:

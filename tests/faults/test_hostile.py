@@ -198,7 +198,7 @@ def test_a_hostile_root_is_refused(tmp_path: Path) -> None:
 
     for recipe in ({}, {"env": {"size": 2**40, "gray": False, "name": "x"}}, {**RECIPE, "action_space": {"count": -1}}):
         path = tmp_path / "d.zarr"
-        durable.remove_folder(path)
+        durable.remove(path)
         path.mkdir()
         (path / manifest.NAME).write_bytes(manifest.of({"kind": "episodes", "format": 2, "recipe": recipe}, {}))
         with pytest.raises(BadData, match="has no valid recipe of a dataset"):

@@ -21,6 +21,21 @@ def test_a_name_that_would_leave_the_folder_is_refused() -> None:
         stage_name(Session("Pong", name="../vae"), "vae")
 
 
+@pytest.mark.parametrize(
+    ("default", "name"),
+    [
+        ("controller", "vae"), ("controller", "VAE"), ("vae", "controller"), ("vae", "vae/x"), ("vae", "evaluation/x"),
+        ("mdnrnn", "archive"), ("controller", "latents-d"), ("controller", "dream-dreamer"), ("vae", "x.partial"),
+        ("controller", "random"), ("dream", "dreamer"),
+    ],
+)  # fmt: skip
+def test_names_of_other_artifacts_are_reserved(default: str, name: str) -> None:
+    with pytest.raises(UsageProblem, match=f"reserved for other artifacts of a run; .* such as {default}-2"):
+        stage_name(Session("Pong", name=name), default)
+    for free in (default, f"{default}-2", f"{default}-none", "sweep/1"):
+        assert stage_name(Session("Pong", name=free), default) == free
+
+
 def test_a_plan_reads_as_a_sentence() -> None:
     plan = Plan("collect", Path("data"), "50 episodes", 3_000_000, 10**9, (10, 20))
     assert str(plan) == "collect -> data: 50 episodes; disk about 3.0 MB, memory about 1.0 GB, time about 10 s to 20 s"

@@ -97,7 +97,7 @@ def test_it_can_be_evaluated_and_filmed(trained: Path) -> None:
     score = json.loads(run(trained, *words, WM_WORKERS="2").stdout)["metrics"]
     assert score["agent"] == "dreamer"
     assert score["random"]["episodes"] == 4
-    durable.remove_folder(trained / "runs" / SLUG / "evaluation")
+    durable.remove(trained / "runs" / SLUG / "evaluation")
     again = json.loads(run(trained, *words, "--record-video", "1").stdout)
     assert again["status"] == "created"
     assert again["metrics"]["returns"] == score["returns"]
@@ -235,7 +235,7 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
         patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
         with pytest.raises(AssertionError):
             run(tmp_path, *words(steps=600))
-    durable.remove_folder(tmp_path / REPLAY)
+    durable.remove(tmp_path / REPLAY)
     run(tmp_path, *words(steps=600))
     metrics = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
     assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)

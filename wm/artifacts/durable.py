@@ -1,16 +1,43 @@
 """Durable writes: write to a staging path, fsync, rename, fsync the folder.
 
-A rename inside one filesystem is the commit; what was not renamed does not exist.
+A rename inside one filesystem is the commit; what was not renamed does not exist. `open_file` opens and `remove`
+removes for the whole library; both refuse links.
 """
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
+
+from wm.artifacts import links
+from wm.errors import BadData
+
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
+
+
+def open_file(path: Path, mode: Literal["rb", "rb+", "wb", "ab"]) -> BufferedIOBase:
+    """Open a file of a dataset or a run. Raises BadData for a link, and for a pipe or a device, which could block."""
+    return cast(BufferedIOBase, open(path, mode, opener=_open_regular))
+
+
+def _open_regular(path: str, flags: int) -> int:
+    links.refuse(Path(path))
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise BadData(f"{path} is a pipe or a device; expected a file, so remove it.")
+    # The flag closes the gap between the check and the call. Windows has no such flag.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file of a dataset or a run. Raises BadData for a link."""
+    with open_file(path, "rb") as file:
+        return file.read()
 
 
 def fsync_folder(folder: Path) -> None:
@@ -28,7 +55,7 @@ def fsync_tree(folder: Path) -> None:
     """Sync every file and folder below `folder`, leaves first."""
     for root, _, names in os.walk(folder, topdown=False):
         for name in names:
-            with open(Path(root) / name, "rb+") as file:
+            with open_file(Path(root) / name, "rb+") as file:
                 os.fsync(file.fileno())
         fsync_folder(Path(root))
 
@@ -42,13 +69,13 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
     staged = staging_path(path)
     try:
-        with _naming(path), open(staged, "wb") as file:
+        with _naming(path), open_file(staged, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(staged, path)
     except BaseException:
-        staged.unlink(missing_ok=True)
+        remove(staged)
         raise
     fsync_folder(path.parent)
 
@@ -65,8 +92,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line and sync it. A kill can tear only the last line, which readers drop."""
-    with _naming(path), open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    with _naming(path), open_file(path, "ab") as file:
+        file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -89,7 +116,7 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
     for subfolder in subfolders:
         subfolder.mkdir(parents=True)
     for name, data in files.items():
-        with _naming(folder / name), open(folder / name, "wb") as file:
+        with _naming(folder / name), open_file(folder / name, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -124,24 +151,28 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove `folder`: renamed first, so that a kill never leaves half of it under its name."""
-    if not folder.exists():
-        return
-    doomed = staging_path(folder)
-    os.rename(folder, doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+def remove(path: Path, link: bool = False) -> None:
+    """Remove a file or a folder, if it exists. Raises BadData for a link, unless a `link` itself is to be removed. What
+    a link points to stays, also inside a folder. A folder is renamed first, so that a kill never leaves half of it
+    under its name."""
+    if not link:
+        links.refuse(path)
+    if path.is_dir() and not path.is_symlink():
+        doomed = path
+        if not TEMPORARY.fullmatch(path.name):
+            doomed = staging_path(path)
+            os.rename(path, doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, name: str = "*") -> None:
     """Remove from `folder` what killed processes left under the staging paths of `name`."""
     for leftover in folder.glob(f".{name}.????????.tmp"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+        remove(leftover)
 
 
 def folder_size(folder: Path) -> int:
-    """Sum of the file sizes below `folder`, in bytes; 0 if it does not exist."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Sum of the file sizes below `folder`, in bytes, without those behind links; 0 if it does not exist."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

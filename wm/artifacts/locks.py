@@ -9,7 +9,7 @@ from pathlib import Path
 
 import filelock
 
-from wm.artifacts import durable
+from wm.artifacts import durable, links
 from wm.errors import Locked
 
 
@@ -17,23 +17,24 @@ from wm.errors import Locked
 def exclusive(target: Path) -> Iterator[None]:
     """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
-    owner = target.with_name(f".{target.name}.owner")
-    lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=0)
+    owner = links.refuse(target.with_name(f".{target.name}.owner"))
+    lock = filelock.FileLock(links.refuse(target.with_name(f".{target.name}.lock")), timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
         raise Locked(f"{target} is being written by {_holder(owner)}; wait for it or stop it.") from None
     try:
-        owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        with durable.open_file(owner, "wb") as file:
+            file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
         yield
     finally:
-        owner.unlink(missing_ok=True)
+        durable.remove(owner)
         lock.release()
 
 
 def _holder(owner: Path) -> str:
     try:
-        process = json.loads(owner.read_text())
+        process = json.loads(durable.read_bytes(owner))
         return f"process {process['pid']} on {process['host']}"
     except (OSError, ValueError, KeyError):
         return "another process"

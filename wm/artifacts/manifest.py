@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, json_reader
+from wm.artifacts import durable, json_reader, links
 from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, table, table_of
 from wm.errors import BadData, MissingInput
 
@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 def sha256_file(path: Path) -> str:
     """Hex digest of a file's bytes."""
-    with open(path, "rb") as file:
+    with durable.open_file(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -66,8 +66,7 @@ def locate(folder: Path, name: str) -> Path:
         if not _PLAIN.fullmatch(piece):
             raise BadData(f"{folder} lists a file {name[:80]!r}; expected plain names below it, so it is not opened.")
         path = path / piece
-        if path.is_symlink():
-            raise BadData(f"{path} is a link; links inside an artifact are not followed, so put the file itself there.")
+        links.refuse(path)
     return path
 
 
@@ -79,7 +78,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of `folder`, checked against its own digest and the expected kind; file sizes are checked too."""
-    path = folder / NAME
+    path = links.refuse(folder / NAME)
     if not path.is_file():
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
     manifest = read_json(path)

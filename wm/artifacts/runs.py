@@ -1,7 +1,8 @@
 """Runs: artifacts that are built in `<name>.partial` and renamed when they are finished.
 
 A finished artifact of the same recipe is up to date; an unfinished one is resumed. An artifact of another recipe moves
-to `archive/<name>-<first 8 digits of its fingerprint>`, and is restored when its recipe is asked for again.
+to `archive/<name>-<first 8 digits of its fingerprint>`, and is restored when its recipe is asked for again. Nothing in
+the archive is deleted, and an artifact of another kind is never moved.
 """
 
 import os
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, json_reader, locks, manifest
+from wm.artifacts import durable, json_reader, links, locks, manifest
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
 RECIPE_FILE = "recipe.json"
+ARCHIVE = "archive"
 SCRATCH = "checkpoints"  # needed only while the artifact is unfinished
 
 
@@ -49,11 +51,11 @@ class Artifact:
     def read_bytes(self, name: str) -> bytes:
         """A file's bytes, checked against the manifest."""
         self.check(name)
-        return (self.folder / name).read_bytes()
+        return durable.read_bytes(self.folder / name)
 
     def check(self, name: str) -> Path:
         """The path of a file whose digest agrees with the manifest; raises BadData otherwise."""
-        path = self.folder / name
+        path = manifest.locate(self.folder, name)
         if name not in self.manifest["files"]:
             raise BadData(f"{self.folder / manifest.NAME} does not list {name}; run the stage again.")
         if manifest.sha256_file(path) != self.manifest["files"][name]["sha256"]:
@@ -61,8 +63,29 @@ class Artifact:
         return path
 
 
+def free_name(archived: Path) -> Path:
+    """A path in the archive at which nothing is: this one, or the first with a number."""
+    target, number = archived, 1
+    while target.exists() or target.is_symlink():
+        number += 1
+        target = archived.with_name(f"{archived.name}.{number}")
+    return target
+
+
+def _kind_in(folder: Path) -> str:
+    """The kind of the artifact or dataset in a folder, finished or not; empty if there is none, or none that can be
+    read."""
+    for name in (manifest.NAME, RECIPE_FILE):
+        try:
+            return str(manifest.read_json(folder / name)["kind"])
+        except (BadData, KeyError, TypeError):
+            continue
+    return ""
+
+
 def load(folder: Path, kind: str, command: str) -> Artifact:
     """The finished artifact at `folder`. Raises MissingInput, which says to run `command` first."""
+    links.refuse(folder)
     if not (folder / manifest.NAME).is_file():
         raise MissingInput(f"{folder} does not exist or is not finished; run `{command}` first.")
     return read(folder, kind)
@@ -81,7 +104,8 @@ def copy(artifact: Artifact, folder: Path) -> None:
     staged = durable.staging_path(folder)
     staged.mkdir()
     for name in (*artifact.manifest["files"], manifest.NAME):
-        data = (artifact.folder / name).read_bytes() if name == manifest.NAME else artifact.read_bytes(name)
+        path = artifact.folder / name
+        data = durable.read_bytes(path) if name == manifest.NAME else artifact.read_bytes(name)
         durable.make_folder((staged / name).parent)
         durable.write_bytes(staged / name, data)
     durable.commit_folder(staged, folder)
@@ -113,10 +137,30 @@ class Run:
         return sorted(self._archived("*").parent.glob(self._archived("*").name))
 
     def _archived(self, fingerprint: str, suffix: str = "") -> Path:
-        return self.root / "archive" / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
+        return self.root / ARCHIVE / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
+
+    def require_place(self) -> None:
+        """Raise BadData for a link in the places of this artifact, and RecipeMismatch for an artifact of another
+        kind."""
+        parents = [parent for parent in self.folder.parents if parent.is_relative_to(self.root) and parent != self.root]
+        for place in (*reversed(parents), self.folder, self.partial, self.root / ARCHIVE):
+            links.refuse(place)
+        for place in (self.folder, self.partial, self.root / ARCHIVE):
+            links.refuse_below(place)
+        for place in (self.folder, self.partial):
+            kind = _kind_in(place)
+            if kind and kind != self.recipe.kind:
+                raise RecipeMismatch(
+                    f"{place} holds a {kind}, and a {self.recipe.kind} does not replace it; choose another --name."
+                )
+        for parent in parents:
+            if kind := _kind_in(parent):
+                raise RecipeMismatch(f"{parent} holds a {kind}, and {self.folder} lies in it; choose another --name.")
 
     def finished(self) -> Artifact | None:
-        """The artifact in `folder`, of any recipe; None if there is none or it is damaged."""
+        """The artifact in `folder`, of any recipe; None if there is none or it is damaged. Raises what `require_place`
+        raises."""
+        self.require_place()
         try:
             return read(self.folder, self.recipe.kind)
         except (MissingInput, BadData):
@@ -140,8 +184,11 @@ class Run:
 
         Raises Locked, and with `keep_current` RecipeMismatch for an artifact of another recipe.
         """
+        self.require_place()  # before a lock file is created next to it
         with locks.exclusive(self.folder):
-            durable.sweep(self.folder.parent, self.folder.name + "*")
+            self.require_place()
+            for name in (self.folder.name, self.partial.name):
+                durable.sweep(self.folder.parent, name)
             self._finish_publishing()
             why = self.why_stale()
             if why and keep_current:
@@ -165,14 +212,14 @@ class Run:
             try:
                 manifest.read(self.partial, self.recipe.kind)
             except BadData:
-                durable.remove_folder(self.partial)
+                durable.remove(self.partial)
                 return
             self.swap_in(self.partial)
 
     def swap_in(self, source: Path) -> None:
         """Rename the complete folder `source` to `folder`; the artifact in `folder` moves to the archive."""
-        durable.remove_folder(source / SCRATCH)
-        (source / RECIPE_FILE).unlink(missing_ok=True)
+        durable.remove(source / SCRATCH)
+        durable.remove(source / RECIPE_FILE)
         if self.folder.exists():
             old = self.finished()
             self._move_to_archive(self.folder, self._archived(old.fingerprint if old else "damaged0"))
@@ -182,19 +229,19 @@ class Run:
     @staticmethod
     def _move_to_archive(folder: Path, archived: Path) -> None:
         durable.make_folder(archived.parent)
-        durable.remove_folder(archived)
-        os.rename(folder, archived)
+        os.rename(folder, free_name(archived))
 
     def _restore_archived(self) -> Artifact | None:
-        archived = self._archived(self.recipe.fingerprint)
-        try:
-            archived_artifact = read(archived, self.recipe.kind)
-        except (MissingInput, BadData):
-            return None
-        if archived_artifact.fingerprint != self.recipe.fingerprint:
-            return None
-        self.swap_in(archived)
-        return self.current()
+        first = self._archived(self.recipe.fingerprint)
+        for archived in (first, *sorted(first.parent.glob(f"{first.name}.[0-9]*"))):
+            try:
+                artifact = read(archived, self.recipe.kind)
+            except (MissingInput, BadData):
+                continue
+            if artifact.fingerprint == self.recipe.fingerprint:
+                self.swap_in(archived)
+                return self.current()
+        return None
 
     def _open_partial(self) -> bool:
         """Prepare `partial` for this recipe. Returns whether it holds unfinished work to resume."""
@@ -207,7 +254,7 @@ class Run:
             if recipe == wanted:
                 return True
             if recipe is None:
-                durable.remove_folder(self.partial)
+                durable.remove(self.partial)
             else:
                 self._move_to_archive(self.partial, self._archived(manifest.sha256_json(recipe), ".partial"))
         archived = self._archived(self.recipe.fingerprint, ".partial")

@@ -4,6 +4,21 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+# The stages' own artifacts, and the folders in a run that are none: `random` is the random policy's evaluation.
+RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "random", "archive",
+            "checkpoints", "tensorboard")  # fmt: skip
+_ENDINGS = (".partial", ".tmp", ".zarr")
+_FAMILIES = ("latents", "dream")  # names such as `latents-<dataset>` and `dream-<agent>`
+
+
+def is_reserved(name: str, default: str) -> bool:
+    """Whether `name` cannot be given to a variant of the artifact `default`. Case does not count, as on many disks."""
+    first = name.split("/")[0].casefold()
+    family = first.partition("-")[0]
+    others = family in _FAMILIES and "-" in first and family != default.partition("-")[0]
+    ending = any(Path(piece).suffix in _ENDINGS for piece in name.casefold().split("/"))
+    return first in RESERVED or others or ending
+
 
 def env_slug(env: str) -> str:
     """An environment's name in paths: `ALE/Seaquest-v5` becomes `ALE-Seaquest-v5`."""

@@ -76,7 +76,7 @@ def open_replay(path: Path, recipe: dict[str, Any], resumed: bool, log: Callable
         if resumed and existing == recipe:
             return
         log(f"{path}: the replay of another training is replaced")
-        durable.remove_folder(path)
+        durable.remove(path)
     create(path, recipe)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, locks, manifest
+from wm.artifacts import durable, links, locks, manifest
 from wm.artifacts.recipe import differences
+from wm.artifacts.runs import ARCHIVE, free_name
 from wm.episodes.committed_parts import committed_parts
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
 from wm.episodes.writer import Writer, create
@@ -19,9 +20,11 @@ PROVENANCE = "provenance.jsonl"
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """A record for every collection that finished: command, seed, versions, time. Empty if they cannot be read."""
+    """A record for every collection that finished: command, seed, versions, time. Empty if they cannot be read.
+
+    Raises BadData for a link."""
     try:
-        records = [json.loads(line) for line in (path / PROVENANCE).read_text(encoding="utf-8").splitlines()]
+        records = [json.loads(line) for line in durable.read_bytes(path / PROVENANCE).decode().splitlines()]
     except (OSError, ValueError):
         return []
     return [record for record in records if isinstance(record, dict)]
@@ -90,13 +93,14 @@ def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[
 
 def _refuse_other_folder(path: Path) -> None:
     """Raise UsageProblem if something exists at `path` that is no dataset."""
+    links.refuse(path.parent / ARCHIVE)
     if path.exists() and not (path / manifest.NAME).is_file():
         raise UsageProblem(f"{path} exists and is not a dataset; name another path with --data.")
 
 
 def _archived(path: Path, recipe: dict[str, Any]) -> Path:
     """Where the dataset of `recipe` is archived."""
-    return path.parent / "archive" / f"{path.stem}-{fingerprint_of(recipe)[:8]}.zarr"
+    return links.refuse(path.parent / ARCHIVE / f"{path.stem}-{fingerprint_of(recipe)[:8]}.zarr")
 
 
 def _changes(path: Path, recipe: dict[str, Any]) -> str:
@@ -108,7 +112,7 @@ def _archive(path: Path, recipe: dict[str, Any], log: Callable[[str], None]) -> 
     """Move the dataset at `path`, of another recipe than `recipe`, to the archive."""
     if not path.exists():
         return
-    target = _archived(path, read_root(path))
+    target = free_name(_archived(path, read_root(path)))
     log(f"episodes: {_changes(path, recipe)}; the dataset of the old recipe moves to {target}")
     durable.make_folder(target.parent)
     os.rename(path, target)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import json_reader, manifest
+from wm.artifacts import json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
 from wm.episodes.parts import KIND as PART
@@ -49,6 +49,7 @@ class Part:
 
 def committed_parts(path: Path) -> list[Part]:
     """The parts in the order of their episodes, without superseded ones. Updates the dataset's index."""
+    refuse_links(path)
     cache = index.read(path)
     by_first: dict[int, Part] = {}
     entries: dict[str, str] = {}
@@ -77,10 +78,15 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
+def refuse_links(path: Path) -> None:
+    """Raise BadData for a link in the folder of a dataset. Readers of a part look for links in it: a dataset may have
+    ten thousand files."""
+    for link in links.directly_in(path):
+        links.refuse(link)
+
+
 def _listed_digest(folder: Path) -> str:
     """The digest of a part's metadata by its manifest."""
-    if os.path.islink(folder):
-        raise BadData(f"{folder} is a link; links inside a dataset are not followed, so replace it by the part.")
     if not os.path.exists(os.path.join(folder, manifest.NAME)):
         raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent} --repair`.")
     listed = json_reader.read(folder / manifest.NAME, _LISTED, f"run `wm verify {folder.parent} --repair`")

@@ -112,7 +112,7 @@ class Dataset:
 
     def shard(self, part: Part, name: str) -> Shard:
         """An array of a part. Raises BadData unless its shape and type are those of the recipe."""
-        return Shard(part.folder / name, array_specs(self.recipe, part.rows)[name])
+        return Shard(manifest.locate(part.folder, name), array_specs(self.recipe, part.rows)[name])
 
     def column(self, name: str) -> NDArray[Any]:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""

@@ -58,7 +58,7 @@ class Latents:
 
     def save(self, folder: Path) -> None:
         """Write the files below `folder`, in place of those of a killed process."""
-        durable.remove_folder(folder / ARRAYS)
+        durable.remove(folder / ARRAYS)
         durable.write_folder(folder / ARRAYS, self.files())
 
     @classmethod

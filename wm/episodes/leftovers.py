@@ -1,19 +1,16 @@
 """What can be removed: files of killed processes, and on request what can be made again."""
 
-import re
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import durable, locks, manifest
-from wm.artifacts.runs import SCRATCH
+from wm.artifacts import durable, links, locks, manifest
+from wm.artifacts.runs import ARCHIVE, SCRATCH
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.parts import STAGING
 from wm.episodes.schema import part_range
 from wm.errors import Locked
 
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
 KINDS = {
     "orphans": "left by a process that was killed",
     "checkpoints": "of an artifact that is finished",
@@ -21,6 +18,7 @@ KINDS = {
     "unfinished": "work that the same command would resume",
     "archive": "artifacts of other recipes",
 }
+PLACES = (STAGING, QUARANTINE, SCRATCH, ARCHIVE)  # folders that only wm creates
 USELESS = ("orphans", "checkpoints")  # kinds that no command reads again
 
 
@@ -35,7 +33,7 @@ class Leftover:
 
 
 def find(roots: Sequence[Path]) -> list[Leftover]:
-    """All leftovers below the roots."""
+    """All leftovers below the roots. Raises BadData if one of them is a link."""
     return [leftover for root in roots if root.is_dir() for leftover in _below(root)]
 
 
@@ -55,6 +53,8 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover
 def _below(folder: Path) -> Iterator[Leftover]:
     for path in sorted(folder.iterdir()):
         classified = _classify(path)
+        if classified is not None or path.name in PLACES:
+            links.refuse(path)
         if classified is not None:
             kind, owner = classified
             size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
@@ -66,7 +66,7 @@ def _below(folder: Path) -> Iterator[Leftover]:
 
 def _classify(path: Path) -> tuple[str, Path] | None:
     """The kind of leftover and its owner; None if the path is none."""
-    if temporary := _TEMPORARY.fullmatch(path.name):
+    if temporary := durable.TEMPORARY.fullmatch(path.name):
         return "orphans", _owner(path.with_name(temporary[1]))
     if path.name == STAGING and path.is_dir():
         return "orphans", path.parent
@@ -76,7 +76,7 @@ def _classify(path: Path) -> tuple[str, Path] | None:
         return "checkpoints", path.parent
     if path.name.endswith(".partial") and path.is_dir():
         return "unfinished", path.with_name(path.name.removesuffix(".partial"))
-    if path.name == "archive" and path.is_dir():
+    if path.name == ARCHIVE and path.is_dir():
         return "archive", path
     return None
 
@@ -95,9 +95,7 @@ def _remove(leftover: Leftover) -> None:
     if leftover.kind == "quarantine":
         # The names stay: they list the episodes known to be lost, without which the dataset would be refused.
         for part in leftover.path.iterdir():
-            shutil.rmtree(part)
+            durable.remove(part, link=True)  # a repair sets links aside too
             part.mkdir()
-    elif leftover.path.is_dir():
-        shutil.rmtree(leftover.path)
     else:
-        leftover.path.unlink(missing_ok=True)
+        durable.remove(leftover.path)

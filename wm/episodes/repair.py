@@ -1,12 +1,11 @@
 """Checking every byte of a dataset, and moving damaged parts to quarantine so that the others can be used."""
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, links, manifest
 from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, unexplained_gaps
 from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
@@ -33,6 +32,8 @@ def check(path: Path) -> list[CheckResult]:
     except (BadData, MissingInput) as error:
         recipe, results = None, [CheckResult(path, 0, str(error))]
     names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
+    foreign = [link for link in links.directly_in(path) if link.name not in (*names, *root_files({}))]
+    results += [CheckResult(link, 0, links.problem(link)) for link in foreign]
     results += [_check_part(path / name, recipe) for name in names]
     if not any(result.problem for result in results):
         for first, last in unexplained_gaps(path, committed_parts(path), bool(read_root(path).get("evicts"))):
@@ -43,8 +44,7 @@ def check(path: Path) -> list[CheckResult]:
 
 def _check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
     try:
-        if folder.is_symlink():
-            raise BadData(f"{folder} is a link; links inside a dataset are not followed.")
+        links.refuse(folder)
         files = manifest.verify(folder, PART)
         table = read_table(folder)
         if recipe is not None:
@@ -66,6 +66,8 @@ def repair(path: Path) -> list[str]:
     for result in check(path):
         if not result.problem:
             continue
+        if result.folder != path and part_range(result.folder.name) is None:
+            raise BadData(result.problem)  # a link that is no part: what it points to is not ours to move
         if result.folder == path:
             actions.append(_restore_root(path))
         else:
@@ -99,7 +101,7 @@ def _restore_root(path: Path) -> str:
         recipe = manifest.read_json(path / name / METADATA)["attributes"]["recipe"]
         for file, data in root_files(recipe).items():
             if (path / file).is_dir():
-                shutil.rmtree(path / file)
+                durable.remove(path / file)
             durable.write_bytes(path / file, data)
         return f"the root of {path} was restored from {name}"
     raise BadData(f"{path} has neither an intact root nor an intact part; collect again at another place with --data.")

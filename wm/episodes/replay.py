@@ -7,7 +7,6 @@ is neither terminated nor truncated, and the next piece has the same seed and be
 ended with.
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -206,7 +205,7 @@ class ReplayWriter:
         """Remove the oldest parts beyond `keep_rows`; call it after the checkpoint that needs them no more."""
         while len(self.parts) > 1 and sum(rows for _, rows, _ in self.parts[1:]) >= self.keep_rows:
             folder, _, end = self.parts.pop(0)
-            durable.remove_folder(folder)
+            durable.remove(folder)
             for index in [index for index in self.envs if index < end]:
                 del self.envs[index]
 
@@ -216,11 +215,11 @@ class ReplayWriter:
         self.next_piece = next_piece
         if not self.path.exists():
             return
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        durable.remove(self.path / STAGING)
         durable.sweep(self.path)
         for part in committed_parts(self.path):
             if part.first >= next_piece:
-                durable.remove_folder(part.folder)
+                durable.remove(part.folder)
         dataset = Dataset.open(self.path)
         self.envs, self.parts = dict(envs), []
         for part in dataset.parts:

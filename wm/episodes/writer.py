@@ -1,6 +1,5 @@
 """Writing a dataset, part by part. One process writes; the order of parts is the order of episodes."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +35,7 @@ class Writer:
         self.dataset = dataset.first(0)
         self.path, self.recipe, self._allow = dataset.path, dataset.recipe, allow
         self._block = frame_block(self.recipe)
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        durable.remove(self.path / STAGING)
         durable.sweep(self.path)
         for part in self.dataset.parts:
             self._remove_shorter(part.first, part.last)
@@ -61,7 +60,7 @@ class Writer:
     def _remove_shorter(self, first: int, last: int) -> None:
         for folder in self.path.glob(f"part-{first:06d}-*"):
             if (episodes := part_range(folder.name)) is not None and episodes[1] < last:
-                durable.remove_folder(folder)
+                durable.remove(folder)
 
     def add(self, episode: PackedEpisode) -> Path | None:
         """Take the next episode. Returns the folder of its part if the part is full."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.artifacts import durable
 from wm.artifacts.runs import Builder
 from wm.artifacts.workspace import Workspace
 from wm.dreams.initial_states import early_initial_states, load_newest_latents
@@ -53,7 +54,7 @@ def evolve_controller(
             if evolve().log_fits(search()):
                 runtime.log(f"{label}: the first {shared} generations are those of {source}")
             else:
-                (folder / LOG).unlink()
+                durable.remove(folder / LOG)
         evolution = evolve()
         evolution.run(search(), validate_start=bool(settings.init_from))
         figures = search_figures(settings, evolution.history, fitness)

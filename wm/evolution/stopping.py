@@ -57,7 +57,7 @@ def read_log(path: Path) -> tuple[list[Line], bytes]:
     BadData with the number of a damaged line."""
     if not path.exists():
         return [], b""
-    data = path.read_bytes()
+    data = durable.read_bytes(path)
     complete = data[: data.rfind(b"\n") + 1]
     way_out = f"restore it, or remove {path.parent} to search again"
     lines = json_reader.parse_lines(complete, str(path), LINE, way_out)
@@ -87,7 +87,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
             longest, log, source = count, b"".join(complete.splitlines(keepends=True)[:count]), other
     if source is not None:
         for path in sorted(path for pattern in OTHER_FILES for path in source.glob(pattern)):
-            durable.write_bytes(folder / path.name, path.read_bytes())
+            durable.write_bytes(folder / path.name, durable.read_bytes(path))
         durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
     return longest, source
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from wm.artifacts import durable
 from wm.report.plots import COLOURS
 
 EMBEDDED = 10_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
@@ -89,7 +90,7 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
                 figures.append(f"<figure>{block.svg}<figcaption>{html.escape(block.caption)}</figcaption></figure>")
             continue
         if isinstance(block, Picture):
-            data = block.path.read_bytes()
+            data = durable.read_bytes(block.path)
             room -= len(data)
             picture = _picture(block, data if room >= 0 else None, folder)
             if block.path.suffix == ".gif":  # in the grid of charts; a strip has the page's width

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable
+from wm.artifacts import durable, links
 from wm.errors import MissingInput
 from wm.report.plots import Curve, draw
 from wm.telemetry import heap_snapshot, metrics_log
@@ -30,10 +30,12 @@ def _trainings(folder: Path) -> list[Path]:
     if (folder / metrics_log.NAME).is_file():
         return [folder]
     folders = (path.parent for pattern in ("*", "*/*") for path in folder.glob(f"{pattern}/{metrics_log.NAME}"))
-    return sorted(path for path in folders if "archive" not in path.parts)
+    trainings = sorted(path for path in folders if "archive" not in path.parts)
+    return [links.refuse(path) for path in trainings]
 
 
 def _facts(folder: Path) -> dict[str, Any]:
+    links.refuse_below(folder)
     log = metrics_log.read(folder)
     verdict = judge(log)
     trends = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, runs
+from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
 from wm.errors import MissingInput, WmError
 from wm.evolution.stopping import LOG, read_log
@@ -42,7 +42,8 @@ class RunSummary:
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
-        """Everything that can be read; a damaged artifact counts as missing."""
+        """Everything that can be read; a damaged artifact counts as missing. Raises BadData for a link in the run."""
+        links.refuse_below(run)
         named = {name: _load(run / name, kind) for name, kind in KINDS.items()}
         for folder in sorted(path.parent for path in run.glob("evaluation/[!.]*/manifest.json")):
             named[f"evaluation/{folder.name}"] = _load(folder, "evaluation")

@@ -17,6 +17,11 @@ from wm.telemetry import metrics_log
 Log = Sequence[dict[str, Any]]
 
 
+def _picture(artifact: Artifact, name: str) -> Path | None:
+    """A picture that the artifact's manifest lists; None if it lists none. Raises BadData if its checksum differs."""
+    return artifact.check(name) if name in artifact.manifest["files"] else None
+
+
 def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[Block]:
     """The section on V, finished or in training; `folder` holds its log."""
     log = metrics_log.read(folder)
@@ -39,7 +44,7 @@ def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[B
                     for name, r in metrics["probe"].items()
                 ],
             )
-        if (strip := artifact.folder / "reconstructions.png").is_file():
+        if strip := _picture(artifact, "reconstructions.png"):
             alt = f"{run}: held-out frames, V's reconstructions and their error; typical frames and the hardest"
             yield Picture(strip, alt, "Held-out frames, their reconstructions, and the error, four times as bright.")
     yield _losses(log, "V's loss (nats) on training batches and on held-out episodes.")
@@ -99,7 +104,7 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         f"{metrics['real_length']:.0f} steps. {variance}".rstrip()
     )
     yield from _open_loop(metrics["open_loop"], "on the controller's episodes")
-    if (animation := artifact.folder / "dream.gif").is_file():
+    if animation := _picture(artifact, "dream.gif"):
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."
         yield Picture(animation, alt, caption)
@@ -127,7 +132,7 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
             error = f"{metrics['squared_error']:.1f} a frame, {metrics['first_squared_error']:.1f} at first"
             text += f" The world model's squared error is {error}."
         yield Paragraph(text)
-        if (strip := artifact.folder / "open-loop.png").is_file():
+        if strip := _picture(artifact, "open-loop.png"):
             alt = f"{run}: real frames, the Dreamer's open-loop prediction from the same actions, and the error"
             yield Picture(strip, alt, "Open-loop prediction of real actions.")
     returns = [_curve(log, "episode_return", "mean of the last 100 training episodes")]
@@ -142,7 +147,7 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
             if errors
         ]
         yield Table(["steps ahead", "squared error a pixel", "persistence", "windows"], rows)
-        if (animation := dream.folder / "dream.gif").is_file():
+        if animation := _picture(dream, "dream.gif"):
             alt = f"{run}, moving: the real environment, and the Dreamer's open-loop prediction"
             yield Picture(animation, alt, "The same actions: the real environment, the Dreamer's prediction.")
 

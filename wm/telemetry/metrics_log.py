@@ -69,14 +69,14 @@ class MetricsLog:
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
         """Append one line, and return it: the step, the values, the memory in use, and the process."""
         line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with durable.open_file(self._path, "ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
         self._board.add_scalars(step, line)
         return line
 
     def close(self) -> None:
         """Make the file durable."""
-        with open(self._path, "a") as file:
+        with durable.open_file(self._path, "ab") as file:
             os.fsync(file.fileno())
         self._board.close()
 
@@ -86,7 +86,7 @@ def read(folder: Path, name: str = NAME, line: Schema = LINE) -> list[dict[str, 
     BadData with the number of a damaged line."""
     path = folder / name
     try:
-        data = path.read_bytes()
+        data = durable.read_bytes(path)
     except OSError:
         return []
     return json_reader.parse_lines(data, str(path), line, WAY_OUT, finite=False)
@@ -95,7 +95,7 @@ def read(folder: Path, name: str = NAME, line: Schema = LINE) -> list[dict[str, 
 def _before_damage(folder: Path) -> list[dict[str, Any]]:
     """The lines before the first damaged one: lines are not synced, so a power failure may leave zeros at the end."""
     try:
-        data = (folder / NAME).read_bytes()
+        data = durable.read_bytes(folder / NAME)
     except OSError:
         return []
     lines: list[dict[str, Any]] = []

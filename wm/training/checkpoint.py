@@ -100,8 +100,8 @@ class Checkpoints:
         best = self.best().step if self._keep_best else -1
         for old in self.all()[:-KEEP_LAST]:
             if old.step != best:
-                old.record.unlink(missing_ok=True)
-                old.tensors.unlink(missing_ok=True)
+                durable.remove(old.record)
+                durable.remove(old.tensors)
 
     def resume(self) -> int:
         """Load the last whole checkpoint. Returns its step, 0 without one."""
@@ -142,7 +142,7 @@ class Checkpoints:
         return best
 
     def _read(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
-        return weights.load_tensors(checkpoint.tensors.read_bytes(), str(checkpoint.tensors))
+        return weights.load_tensors(durable.read_bytes(checkpoint.tensors), str(checkpoint.tensors))
 
     def _load_model(self, tensors: dict[str, Tensor], checkpoint: Checkpoint) -> None:
         prefix = "model."
