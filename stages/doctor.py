@@ -131,8 +131,10 @@ def _environments() -> Iterator[Check]:
 
 def _extras() -> Iterator[Check]:
     for name, extra in extras.EXTRAS.items():
-        state = "ok" if extras.is_installed(name) else "missing"
-        yield Check(f"extra {name}", state, extra.purpose, "" if state == "ok" else extras.install_command(name))
+        if problem := extras.import_problem(name):
+            yield Check(f"extra {name}", "missing", f"{extra.purpose}: {problem}", extras.install_command(name))
+        else:
+            yield Check(f"extra {name}", "ok", extra.purpose)
     display = sys.platform in ("win32", "darwin") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ))
     finding = "wm evaluate --visualize" + ("" if display else " needs one; --record-video does not")
     yield Check("display", "ok" if display else "missing", finding)

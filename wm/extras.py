@@ -1,5 +1,6 @@
 """Optional dependencies: what needs them, whether they are installed, and the command that installs them."""
 
+import importlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +25,29 @@ EXTRAS = {
 
 
 def is_installed(extra: str) -> bool:
-    """Whether every module of the extra can be imported."""
+    """Whether every module of the extra exists; whether it can be imported says `import_problem`."""
     return all(importlib.util.find_spec(module) is not None for module in EXTRAS[extra].modules)
+
+
+def import_problem(extra: str) -> str:
+    """Import the modules of an extra. Returns why that failed, on one line; empty if it did not. A package of another
+    version may raise anything when it is imported."""
+    if not is_installed(extra):
+        return "not installed"
+    for module in EXTRAS[extra].modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            return f"the import of {module} failed: {' '.join(str(error).split()) or type(error).__name__}"
+    return ""
 
 
 def require(extra: str, what: str) -> None:
     """Raise MissingPackage, which says that `what` needs the extra, where it is not installed."""
-    if not is_installed(extra):
+    if problem := import_problem(extra):
         packages = ", ".join(module.replace("_", "-") for module in EXTRAS[extra].modules)
-        raise MissingPackage(f"{what} needs {packages}; run `{install_command(extra)}`.")
+        reason = "" if problem == "not installed" else f", and {problem}"
+        raise MissingPackage(f"{what} needs {packages}{reason}; run `{install_command(extra)}`.")
 
 
 def install_command(extra: str) -> str:

@@ -58,3 +58,14 @@ def test_without_any_environment_or_room_it_fails(
     monkeypatch.setattr(doctor, "LITTLE_DISK", 1e18)
     assert run(["doctor"]) == 69
     assert "free some space" in capsys.readouterr().err
+
+
+def test_an_extra_whose_import_fails_is_not_ok(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_extra.py").write_text('raise ImportError("cannot import name descriptor")')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(extras.EXTRAS, "tb", extras.Extra(("broken_extra",), "curves"))
+    (check,) = [check for check in doctor._extras() if check.what == "extra tb"]
+    assert (check.state, check.remedy) == ("missing", extras.install_command("tb"))
+    assert check.finding == "curves: the import of broken_extra failed: cannot import name descriptor"

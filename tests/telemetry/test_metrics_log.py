@@ -1,9 +1,12 @@
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from wm import extras
 from wm.telemetry.metrics_log import NAME, MetricsLog, add_image, read
 
 
@@ -39,3 +42,38 @@ def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None
         assert [event.value for event in events.Scalars(name)] == pytest.approx([line[name] for line in lines])
     (image,) = events.Images("reconstructions")
     assert (image.width, image.height) == (6, 4)
+
+
+def test_a_resumed_training_keeps_the_points_of_its_checkpoint_in_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    killed = MetricsLog(tmp_path, -1)
+    for step in (10, 20, 30):
+        killed.write(step, {"loss": 1.0 / step})
+    killed.close()
+    time.sleep(1.1)  # event files are named by the second
+    resumed = MetricsLog(tmp_path, 20)
+    for step in (30, 40):
+        resumed.write(step, {"loss": 1.0 / step})
+    resumed.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [10, 20, 30, 40]
+
+
+def test_a_tensorboard_that_cannot_be_imported_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "packages" / "tensorboard"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text('raise TypeError("descriptors cannot be created directly")')
+    for name in [name for name in sys.modules if name.split(".")[0] == "tensorboard" or "utils.tensorboard" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(broken.parent))
+    lines: list[str] = []
+    log = MetricsLog(tmp_path, -1, log=lines.append)
+    log.write(1, {"loss": 0.5})
+    log.close()
+    assert len(read(tmp_path)) == 1
+    (line,) = lines
+    assert line.startswith("warning: TensorBoard gets no curves: the import of tensorboard failed: descriptors cannot")
+    assert line.endswith("run `pip install -e '.[tb]'`.")
+    assert "descriptors" in extras.import_problem("tb")  # as wm doctor shows it

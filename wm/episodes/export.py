@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode
@@ -59,21 +60,25 @@ def write_minari(folder: Path, dataset: Dataset, episodes: Sequence[Episode]) ->
         if append:
             minari.load_dataset(f"wm/{name}-v0").storage.update_episodes(buffers)
             return
-        space = dataset.actions
-        actions: Any = gym.spaces.Discrete(space.count)
-        if not space.discrete:
-            actions = gym.spaces.Box(np.array(space.low, np.float32), np.array(space.high, np.float32))
         minari.create_dataset_from_buffers(
             f"wm/{name}-v0",
             buffers,
             env=None,
-            action_space=actions,
+            action_space=_gymnasium_space(dataset.actions),
             observation_space=gym.spaces.Box(0, 255, dataset.frame_shape, np.uint8),
             algorithm_name=str(dataset.recipe["policy"]),
             author="wm",
             description=f"{dataset.recipe['env']['name']}: {dataset.recipe['policy']} policy, by wm collect",
             jpeg_encoding=False,
         )
+
+
+def _gymnasium_space(space: ActionSpace) -> Any:
+    import gymnasium as gym
+
+    if space.discrete:
+        return gym.spaces.Discrete(space.count)
+    return gym.spaces.Box(np.array(space.low, np.float32), np.array(space.high, np.float32))
 
 
 @contextmanager

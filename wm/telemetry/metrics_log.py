@@ -1,6 +1,5 @@
 """`metrics.jsonl`: one JSON object a line, with memory telemetry; also TensorBoard where it is installed."""
 
-import importlib.util
 import io
 import json
 import os
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from wm import extras
 from wm.artifacts import durable, json_reader
 from wm.artifacts.json_reader import COUNT, FIGURE, Schema, table
 from wm.errors import BadData
@@ -22,14 +22,22 @@ WAY_OUT = "restore the file, or remove it to go without"
 
 
 class TensorBoard:
-    """TensorBoard's event file next to the metrics, with the same names; nothing where it is not installed."""
+    """TensorBoard's event file next to the metrics, with the same names; nothing where it is not installed. Resumed
+    at a step, TensorBoard hides later points of earlier files. A TensorBoard whose import fails is left out with a
+    line in `log`."""
 
-    def __init__(self, folder: Path, step: int = -1) -> None:
+    def __init__(self, folder: Path, step: int = -1, log: Callable[[str], None] = lambda line: None) -> None:
         self._writer: Any = None
-        if importlib.util.find_spec("tensorboard") is not None:
+        if not extras.is_installed("tb"):
+            return
+        try:
             from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=None if step < 0 else step)
+        except Exception as error:  # packages of other versions raise anything
+            problem = extras.import_problem("tb") or str(error)
+            log(f"warning: TensorBoard gets no curves: {problem}; run `{extras.install_command('tb')}`.")
+            return
+        # SummaryWriter purges from `purge_step` on, and the points of `step` itself are valid.
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=None if step < 0 else step + 1)
 
     def add_scalars(self, step: int, values: dict[str, float]) -> None:
         """Numbers by name."""
@@ -60,11 +68,17 @@ class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
     step, it drops later lines and an incomplete last one, so that no step has two lines."""
 
-    def __init__(self, folder: Path, step: int, buffers: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        buffers: Callable[[], int] = lambda: 0,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self._path = folder / NAME
         lines = [line for line in _before_damage(folder) if line["step"] <= step]
         durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        self._board, self._meter, self._buffers = TensorBoard(folder, step), Meter(folder), buffers
+        self._board, self._meter, self._buffers = TensorBoard(folder, step, log), Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
         """Append one line, and return it: the step, the values, the memory in use, and the process."""

@@ -110,7 +110,7 @@ class _Fit:
         self._guard = MemoryGuard(runtime, folder, settings.steps)
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
-        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes)
+        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes, runtime.log)
         self._skipped = 0
         if self._step:
             runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
