@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from wm.artifacts import durable
 from wm.errors import BadData
 
 MAX_BYTES = 1 << 20  # of a file; a larger one is refused before it is parsed
@@ -117,7 +118,7 @@ def read(path: Path, schema: Schema, way_out: str = WAY_OUT) -> Any:
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise BadData(f"{path} is a link or larger than {MAX_BYTES} bytes; {way_out}.")
-        data = path.read_bytes()
+        data = durable.read_bytes(path)
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
     return parse(data, str(path), schema, way_out)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import json_reader, links, manifest
+from wm.artifacts import durable, json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
 from wm.episodes.parts import KIND as PART
@@ -107,7 +107,7 @@ def _read_metadata(folder: Path) -> bytes:
     entry = listed["files"].get(METADATA)
     if entry is None or entry["size"] > json_reader.MAX_BYTES:
         raise BadData(f"{folder} has no {METADATA} of at most {json_reader.MAX_BYTES} bytes; remove {folder}.")
-    data = path.read_bytes()
+    data = durable.read_bytes(path)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent} --repair`.")
     return data

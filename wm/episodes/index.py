@@ -21,7 +21,7 @@ def read(path: Path) -> dict[str, str]:
     try:
         if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BYTES:
             return {}
-        entries: dict[str, str] = json_reader.parse(file.read_bytes(), str(file), _ENTRIES)
+        entries: dict[str, str] = json_reader.parse(durable.read_bytes(file), str(file), _ENTRIES)
     except (OSError, BadData):
         return {}
     return entries

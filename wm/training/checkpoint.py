@@ -79,7 +79,7 @@ class Checkpoints:
         checkpoints = []
         for path in sorted(self.folder.glob("step-*.json")):
             try:
-                record = json_reader.parse(path.read_bytes(), str(path), RECORD)
+                record = json_reader.parse(durable.read_bytes(path), str(path), RECORD)
                 checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"])
                 if sha256_file(checkpoint.tensors) == record["sha256"]:
                     checkpoints.append(checkpoint)
