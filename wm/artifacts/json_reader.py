@@ -6,6 +6,7 @@ that code behind the reader never meets one.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -29,37 +30,41 @@ class Mismatch(Exception):
 Schema = Callable[[Any, str], None]
 
 
-def _leaf(expected: str, accepts: Callable[[Any], bool]) -> Schema:
-    def check(value: Any, key: str) -> None:
-        if not accepts(value):
-            raise Mismatch(key, _describe(value), expected)
+@dataclass(frozen=True)
+class _Leaf:
+    """The schema of a single value."""
 
-    return check
+    expected: str
+    accepts: Callable[[Any], bool]
+
+    def __call__(self, value: Any, key: str) -> None:
+        if not self.accepts(value):
+            raise Mismatch(key, _describe(value), self.expected)
 
 
 def _is_integer(value: Any) -> bool:
     return type(value) is int and abs(value) <= LARGEST
 
 
-ANYTHING: Schema = _leaf("anything", lambda value: True)
-TEXT: Schema = _leaf("text", lambda value: isinstance(value, str))
-FLAG: Schema = _leaf("true or false", lambda value: isinstance(value, bool))
-INTEGER: Schema = _leaf("an integer below 2^53", _is_integer)
-COUNT: Schema = _leaf("an integer from 0 to 2^53", lambda value: _is_integer(value) and value >= 0)
-NUMBER: Schema = _leaf(
+ANYTHING: Schema = _Leaf("anything", lambda value: True)
+TEXT: Schema = _Leaf("text", lambda value: isinstance(value, str))
+FLAG: Schema = _Leaf("true or false", lambda value: isinstance(value, bool))
+INTEGER: Schema = _Leaf("an integer below 2^53", _is_integer)
+COUNT: Schema = _Leaf("an integer from 0 to 2^53", lambda value: _is_integer(value) and value >= 0)
+NUMBER: Schema = _Leaf(
     "a finite number", lambda value: _is_integer(value) or (type(value) is float and isfinite(value))
 )
-FIGURE: Schema = _leaf("a number or null", lambda value: value is None or _is_integer(value) or type(value) is float)
+FIGURE: Schema = _Leaf("a number or null", lambda value: value is None or _is_integer(value) or type(value) is float)
 
 
 def between(low: int, high: int) -> Schema:
     """An integer within bounds."""
-    return _leaf(f"an integer from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
+    return _Leaf(f"an integer from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
 
 
 def one_of(*values: str) -> Schema:
     """One of these texts."""
-    return _leaf(" or ".join(values), lambda value: isinstance(value, str) and value in values)
+    return _Leaf(" or ".join(values), lambda value: isinstance(value, str) and value in values)
 
 
 def or_null(schema: Schema) -> Schema:
@@ -78,6 +83,9 @@ def list_of(schema: Schema, length: int | None = None) -> Schema:
     def check(value: Any, key: str) -> None:
         if not isinstance(value, list) or length not in (None, len(value)):
             raise Mismatch(key, _describe(value), "a list" if length is None else f"a list of {length} values")
+        # A dataset of 10,000 episodes has 60,000 values in its tables: without a call and a key for each, a third.
+        if isinstance(schema, _Leaf) and all(map(schema.accepts, value)):
+            return
         for number, item in enumerate(value):
             schema(item, f"{key}[{number}]")
 
