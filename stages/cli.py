@@ -310,4 +310,5 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of `wm`."""
+    console.raise_on_signals()
     sys.exit(run())

@@ -236,15 +236,33 @@ def print_json(value: Any) -> None:
     click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
+def stop_signals() -> list[int]:
+    """The signals that end a command: SIGINT, SIGTERM, and SIGHUP of a terminal that closes. What is ignored from the
+    start, as SIGHUP under nohup, stays so."""
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def raise_on_signals() -> None:
+    """Raise Stopped where a signal arrives, so that a command without a loop removes its temporary files too."""
+
+    def handle(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
+        raise Stopped(number)
+
+    for number in stop_signals():
+        signal.signal(number, handle)
+
+
 class Stop:
-    """Set by the first SIGINT or SIGTERM and polled by every loop; the second one ends the process at once."""
+    """Set by the first signal of `stop_signals` and polled by every loop; the second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def install(self) -> None:
-        """Handle both signals from now on."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """Handle the signals from now on."""
+        for number in stop_signals():
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, _: FrameType | None) -> None:

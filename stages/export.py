@@ -30,7 +30,7 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
         extras.require(EXTRA[kind], f"--to {kind}")
     import math
 
-    from wm.artifacts import durable
+    from wm.artifacts import durable, locks
     from wm.artifacts.disk import DiskBudget
     from wm.episodes import selection
     from wm.episodes.dataset import Dataset
@@ -40,25 +40,31 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     dataset = Dataset.open(path)
     rows = selection.select(dataset, asked or "all")
     target = out or path.parent / "exports" / f"{path.stem}-{kind}"
-    if target.exists():
-        raise UsageProblem(f"{target} exists; remove it, or give another folder with --out.")
+    _require_free(target)
     raw = int(dataset.rows * math.prod(dataset.frame_shape) * len(rows) / dataset.episodes)
     # Minari stores raw frames; npz and mp4 compress these games' frames at least twentyfold.
     DiskBudget(target).require(raw if kind == "minari" else raw // 20, 0, f"exporting {len(rows)} episodes")
     write = {"npz": write_npz, "minari": write_minari, "mp4": write_mp4}[kind]
-    durable.make_folder(target.parent)
-    durable.sweep(target.parent, target.name)
-    staged = durable.staging_path(target)
-    staged.mkdir()
-    try:
-        with console.progress(f"export {path.name}", len(rows), "episodes") as bar:
-            done = 0
-            for batch in selection.read(dataset, rows):
-                write(staged, dataset, batch)
-                done += len(batch)
-                bar.update(done)
-        durable.commit_folder(staged, target)
-    except BaseException:
-        durable.remove(staged)
-        raise
+    with locks.exclusive(target):  # another export to this folder must not sweep what this one stages
+        _require_free(target)
+        durable.sweep(target.parent, target.name)
+        staged = durable.staging_path(target)
+        staged.mkdir()
+        try:
+            with console.progress(f"export {path.name}", len(rows), "episodes") as bar:
+                done = 0
+                for batch in selection.read(dataset, rows):
+                    write(staged, dataset, batch)
+                    done += len(batch)
+                    bar.update(done)
+            durable.commit_folder(staged, target)
+        except BaseException:
+            durable.remove(staged)
+            raise
     return target
+
+
+def _require_free(target: Path) -> None:
+    """Raise UsageProblem if something exists at `target`."""
+    if target.exists():
+        raise UsageProblem(f"{target} exists; remove it, or give another folder with --out.")

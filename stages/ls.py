@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from stages import console
+from wm.errors import BadData
 from wm.units import format_size
 
-KINDS = {"damaged": "bad", "unfinished": "warning"}
+KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
 
 
 @click.command(name="ls")
@@ -31,6 +32,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
         console.echo(table_of(entries))
     else:
         console.echo("nothing yet; run `wm collect --env Pong --episodes 50`")
+    unreadable = [entry for entry in entries if entry["kind"] == "unreadable"]
+    if unreadable:
+        raise BadData(f"{unreadable[0]['problem']} `wm verify {unreadable[0]['path']}` says what is left of it.")
 
 
 def default_roots() -> tuple[Path, ...]:

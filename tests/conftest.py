@@ -143,7 +143,7 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
     """
     printed, said = io.StringIO(), io.StringIO()
     runtime = Session.runtime if "WM_WORKERS" in variables else IN_PROCESS
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
     with (
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, environment(**variables)),

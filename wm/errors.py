@@ -78,7 +78,7 @@ class RecipeMismatch(WmError):
 
 
 class Stopped(WmError):
-    """SIGINT or SIGTERM arrived; everything committed so far is kept."""
+    """SIGINT, SIGTERM or SIGHUP arrived; everything committed so far is kept."""
 
     def __init__(self, signal: int) -> None:
         super().__init__("stopped; everything finished so far is kept, and the same command resumes.")

@@ -108,19 +108,32 @@ def test_colour_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatc
     assert console.color("ok", "good") == "ok"
 
 
-def test_the_first_signal_is_stored_and_the_loops_stop_at_it() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_is_stored_and_the_loops_stop_at_it(number: int, code: int) -> None:
     stop = console.Stop()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
     try:
         stop.install()
         stop.raise_if_stopped()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         with pytest.raises(Stopped) as caught:
             stop.raise_if_stopped()
-        assert caught.value.exit_code == 143
+        assert caught.value.exit_code == code
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        console.Stop().install()
+        console.raise_on_signals()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def test_a_table_breaks_between_words_as_long_as_another_column_can_shrink(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,14 @@
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stages import console
 from tests.conftest import make_episode
 from tests.stages.conftest import Output
+from wm.artifacts import durable, locks
 
 
 def test_exported_npz_files_hold_the_episodes(workspace: Path, output: Output) -> None:
@@ -16,6 +20,34 @@ def test_exported_npz_files_hold_the_episodes(workspace: Path, output: Output) -
             assert np.array_equal(held[name], getattr(real, name)), name
         assert (held["terminated"], held["seed"]) == (True, 1007)
     assert "exists; remove it" in output("export", "data/d.zarr", "--to", "npz", code=64)
+
+
+def test_the_second_of_two_exports_is_refused_and_sweeps_nothing(workspace: Path, output: Output) -> None:
+    target = workspace / "data" / "exports" / "d-npz"
+    with locks.exclusive(target):
+        durable.staging_path(target).mkdir()
+        before = sorted(target.parent.iterdir())
+        assert f"process {os.getpid()}" in output("export", "data/d.zarr", "--to", "npz", code=75)
+        assert sorted(target.parent.iterdir()) == before
+        output("clean", "data")
+        assert sorted(target.parent.iterdir()) == before
+    output("export", "data/d.zarr", "--to", "npz")
+    assert sorted(path.name for path in target.parent.iterdir()) == [".d-npz.lock", "d-npz"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_temporary_folder(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
+    monkeypatch.setattr("wm.episodes.export.write_npz", lambda *_: os.kill(os.getpid(), number))
+    try:
+        console.raise_on_signals()
+        assert "stopped" in output("export", "data/d.zarr", "--to", "npz", code=code)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert [path.name for path in (workspace / "data" / "exports").iterdir()] == [".d-npz.lock"]
 
 
 def test_minari_reads_what_was_exported(workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:

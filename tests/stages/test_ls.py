@@ -1,11 +1,12 @@
 """`wm ls`, on a chain that was really run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG
+from tests.conftest import SLUG, write_dataset
 from tests.stages.conftest import Output
 
 
@@ -43,6 +44,28 @@ def test_unfinished_and_damaged_artifacts_are_listed_as_such(
     kinds = {name: entry["kind"] for name, entry in entries.items()}
     assert kinds == {"d.zarr": "episodes", "vae.partial": "unfinished", "mdnrnn": "damaged"}
     assert "is not a manifest" in entries["mdnrnn"]["problem"]
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "no part either", "dangling link", "a file", "a lost part"])
+def test_a_dataset_that_cannot_be_opened_is_what_ls_and_verify_name_first(
+    workspace: Path, output: Output, damage: str
+) -> None:
+    write_dataset(workspace / "data" / "a.zarr", 3)
+    path = write_dataset(workspace / "data" / "x.zarr", 3)
+    if damage in ("no manifest", "no part either"):
+        (path / "manifest.json").unlink()
+    if damage == "no part either":
+        shutil.rmtree(path / "part-000000-000003")
+    elif damage == "a lost part":
+        (path / "part-000000-000003").rename(path / "part-000001-000003")
+    elif damage in ("dangling link", "a file"):
+        shutil.rmtree(path)
+        path.symlink_to(workspace / "nowhere") if damage == "dangling link" else path.write_bytes(b"?")
+    error = output("ls", code=65)
+    assert error.startswith("wm: data/x.zarr")
+    assert "`wm verify data/x.zarr`" in error
+    assert "first: data/x.zarr" in output("verify", "data", code=65)
+    assert "data/x.zarr" in output("verify", "data/x.zarr", code=65)
 
 
 def test_an_empty_folder_gets_the_first_command(tmp_path: Path, output: Output) -> None:

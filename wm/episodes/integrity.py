@@ -8,7 +8,7 @@ from wm.episodes import repair
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.repair import CheckResult
-from wm.episodes.schema import part_range
+from wm.episodes.schema import SUFFIX, part_range
 from wm.errors import BadData, MissingInput
 
 
@@ -27,13 +27,14 @@ class Report:
 
 def verify(path: Path, repair_datasets: bool = False) -> Report:
     """Check everything at or below `path`; with `repair_datasets`, first move damaged parts to quarantine."""
-    datasets = _datasets(path)
+    datasets = find_datasets(path)
     repaired: list[str] = []
     if repair_datasets:
-        for dataset in datasets:
+        for dataset in filter(Path.is_dir, datasets):
             with locks.exclusive(dataset):
                 repaired += repair.repair(dataset)
     checked = [result for dataset in datasets for result in repair.check(dataset)]
+    checked.sort(key=lambda result: not (result.problem and result.folder in datasets))  # those that nothing can open
     checked += [_check(folder) for folder in _artifacts(path)]
     if not checked:
         raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
@@ -45,12 +46,15 @@ def _visible(path: Path, below: Path) -> bool:
     return not any(piece.startswith(".") or piece.endswith(".partial") for piece in pieces)
 
 
-def _datasets(path: Path) -> list[Path]:
-    """Folders that contain a part or a dataset's manifest, damaged or not."""
+def find_datasets(path: Path) -> list[Path]:
+    """What contains a part or a dataset's manifest, or has a dataset's name: damaged, empty or a link that leads
+    nowhere, so that nothing which cannot be opened is passed over."""
     if part_range(path.name) is not None:
         return [path.parent]
     folders = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
     folders |= {file.parent for file in path.rglob(manifest.NAME) if _kind(file) == EPISODES}
+    named = (folder for folder in (path, *path.rglob(f"*{SUFFIX}")) if folder.suffix == SUFFIX)
+    folders |= {folder for folder in named if not (folder.parent / manifest.NAME).exists()}  # an artifact has arrays
     return sorted(folder for folder in folders if _visible(path, folder))
 
 
@@ -58,7 +62,8 @@ def _artifacts(path: Path) -> list[Path]:
     """Folders with the manifest of an artifact."""
     folders = (file.parent for file in path.rglob(manifest.NAME))
     visible = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
-    return sorted(folder for folder in visible if _kind(folder / manifest.NAME) not in (EPISODES, PART))
+    others = (folder for folder in visible if folder.suffix != SUFFIX)
+    return sorted(folder for folder in others if _kind(folder / manifest.NAME) not in (EPISODES, PART))
 
 
 def _check(folder: Path) -> CheckResult:

@@ -25,18 +25,26 @@ class CheckResult:
 
 
 def check(path: Path) -> list[CheckResult]:
-    """Check the root, every part against its checksums and the schema, and whether parts are missing in between."""
+    """Check the root, every part against its checksums and the schema, whether parts are missing in between, and
+    whether the dataset can be opened."""
+    try:
+        names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
+    except OSError as error:
+        return [CheckResult(path, 0, f"{path} cannot be opened ({error.strerror}); restore it or remove it.")]
     try:
         recipe: dict[str, Any] | None = read_root(path)
         results = [CheckResult(path, manifest.verify(path, ROOT_KIND))]
     except (BadData, MissingInput) as error:
         recipe, results = None, [CheckResult(path, 0, str(error))]
-    names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
     foreign = [link for link in links.directly_in(path) if link.name not in (*names, *root_files({}))]
     results += [CheckResult(link, 0, links.problem(link)) for link in foreign]
     results += [_check_part(path / name, recipe) for name in names]
-    if not any(result.problem for result in results):
-        for first, last in unexplained_gaps(path, committed_parts(path), bool(read_root(path).get("evicts"))):
+    if recipe is not None and not any(result.problem for result in results):
+        try:
+            parts = committed_parts(path)
+        except BadData as error:
+            return [*results, CheckResult(path, 0, str(error))]
+        for first, last in unexplained_gaps(path, parts, bool(recipe.get("evicts"))):
             why = f"{path} has lost episodes {first} to {last - 1}."
             results.append(CheckResult(path / part_name(first, last), 0, why))
     return results

@@ -141,6 +141,9 @@ def part_name(first: int, last: int) -> str:
     return f"part-{first:06d}-{last:06d}"
 
 
+SUFFIX = ".zarr"  # of a dataset's folder, unless --data names another
+
+
 def part_range(name: str) -> tuple[int, int] | None:
     """(first, last) of a part's name; None for any other name."""
     match = _PART.fullmatch(name)

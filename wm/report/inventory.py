@@ -9,6 +9,7 @@ import numpy as np
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
+from wm.episodes.integrity import find_datasets
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
 from wm.episodes.summary import summarize
@@ -21,17 +22,21 @@ ORDER = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluati
 
 
 def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
-    """Everything with a manifest below the roots, and unfinished work: folder by folder, in the order of the stages."""
+    """Everything with a manifest below the roots, datasets without one, and unfinished work: folder by folder, in the
+    order of the stages. Datasets that cannot be opened come first, as `unreadable`."""
     entries = []
     for root in roots:
-        folders = {path.parent for path in root.rglob(manifest.NAME)} | set(root.rglob("*.partial"))
+        datasets = {path for path in find_datasets(root) if path.is_relative_to(root)}
+        folders = {path.parent for path in root.rglob(manifest.NAME)} | set(root.rglob("*.partial")) | datasets
         for folder in sorted(folders, key=lambda folder: _position(folder.relative_to(root))):
             pieces = folder.relative_to(root).parts
             hidden = any(piece.startswith(".") for piece in pieces)
             inside = any(piece.endswith(".partial") for piece in pieces[:-1])
-            if not hidden and not inside and part_range(folder.name) is None and folder.is_dir():
-                entries.append(_entry(folder))
-    return entries
+            if not hidden and not inside and part_range(folder.name) is None:
+                entry = _entry(folder)
+                unreadable = entry["kind"] == "damaged" and folder in datasets
+                entries.append(entry | ({"kind": "unreadable"} if unreadable else {}))
+    return sorted(entries, key=lambda entry: entry["kind"] != "unreadable")
 
 
 def _position(below: Path) -> tuple[Any, ...]:
@@ -55,8 +60,8 @@ def _entry(folder: Path) -> dict[str, Any]:
         artifact = runs.read(folder, kind)
         finished_at = str(artifact.manifest["provenance"]["finished"])
         return entry | {"kind": kind, "figure": _figure(kind, artifact), "finished": finished_at}
-    except (WmError, KeyError, TypeError, ValueError) as error:
-        problem = str(error) if isinstance(error, WmError) else f"{folder / manifest.NAME} lacks {error}."
+    except (WmError, OSError, KeyError, TypeError, ValueError) as error:
+        problem = str(error) if isinstance(error, WmError | OSError) else f"{folder / manifest.NAME} lacks {error}."
         return entry | {"kind": "damaged", "figure": "wm verify names it", "problem": problem}
 
 

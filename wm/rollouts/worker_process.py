@@ -38,6 +38,8 @@ def _serve(pipe: Any) -> None:
     global _pipe
     _pipe = pipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     process, trimmed = psutil.Process(), 0  # bytes after the last trim
