@@ -32,10 +32,12 @@ Schema = Callable[[Any, str], None]
 
 @dataclass(frozen=True)
 class _Leaf:
-    """The schema of a single value."""
+    """The schema of a single value. `all_of` may accept a list of values at once: a dataset of 10,000 episodes has
+    60,000 of them in its tables, and a call for each costs more than reading them."""
 
     expected: str
     accepts: Callable[[Any], bool]
+    all_of: Callable[[list[Any]], bool] = lambda values: False
 
     def __call__(self, value: Any, key: str) -> None:
         if not self.accepts(value):
@@ -46,13 +48,25 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int and abs(value) <= LARGEST
 
 
+def _all_integers(values: list[Any], low: int = -LARGEST) -> bool:
+    return set(map(type, values)) == {int} and min(values) >= low and max(values) <= LARGEST
+
+
 ANYTHING: Schema = _Leaf("anything", lambda value: True)
 TEXT: Schema = _Leaf("text", lambda value: isinstance(value, str))
-FLAG: Schema = _Leaf("true or false", lambda value: isinstance(value, bool))
-INTEGER: Schema = _Leaf("an integer below 2^53", _is_integer)
-COUNT: Schema = _Leaf("an integer from 0 to 2^53", lambda value: _is_integer(value) and value >= 0)
+FLAG: Schema = _Leaf(
+    "true or false", lambda value: isinstance(value, bool), lambda values: set(map(type, values)) == {bool}
+)
+INTEGER: Schema = _Leaf("an integer below 2^53", _is_integer, _all_integers)
+COUNT: Schema = _Leaf(
+    "an integer from 0 to 2^53",
+    lambda value: _is_integer(value) and value >= 0,
+    lambda values: _all_integers(values, low=0),
+)
 NUMBER: Schema = _Leaf(
-    "a finite number", lambda value: _is_integer(value) or (type(value) is float and isfinite(value))
+    "a finite number",
+    lambda value: _is_integer(value) or (type(value) is float and isfinite(value)),
+    lambda values: set(map(type, values)) == {float} and all(map(isfinite, values)),
 )
 FIGURE: Schema = _Leaf("a number or null", lambda value: value is None or _is_integer(value) or type(value) is float)
 
@@ -83,8 +97,7 @@ def list_of(schema: Schema, length: int | None = None) -> Schema:
     def check(value: Any, key: str) -> None:
         if not isinstance(value, list) or length not in (None, len(value)):
             raise Mismatch(key, _describe(value), "a list" if length is None else f"a list of {length} values")
-        # A dataset of 10,000 episodes has 60,000 values in its tables: without a call and a key for each, a third.
-        if isinstance(schema, _Leaf) and all(map(schema.accepts, value)):
+        if isinstance(schema, _Leaf) and schema.all_of(value):
             return
         for number, item in enumerate(value):
             schema(item, f"{key}[{number}]")
