@@ -50,7 +50,9 @@ def test_unfinished_and_damaged_artifacts_are_listed_as_such(
 def test_a_dataset_that_cannot_be_opened_is_what_ls_and_verify_name_first(
     workspace: Path, output: Output, damage: str
 ) -> None:
-    write_dataset(workspace / "data" / "a.zarr", 3)
+    other = write_dataset(workspace / "data" / "a.zarr", 3)  # damaged, and yet it can be opened
+    shard = other / "part-000000-000003" / "rewards" / "c.0"
+    shard.write_bytes(bytes(shard.stat().st_size))
     path = write_dataset(workspace / "data" / "x.zarr", 3)
     if damage in ("no manifest", "no part either"):
         (path / "manifest.json").unlink()

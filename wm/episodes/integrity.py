@@ -5,11 +5,12 @@ from pathlib import Path
 
 from wm.artifacts import locks, manifest
 from wm.episodes import repair
+from wm.episodes.dataset import Dataset
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.repair import CheckResult
 from wm.episodes.schema import SUFFIX, part_range
-from wm.errors import BadData, MissingInput
+from wm.errors import BadData, MissingInput, WmError
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def verify(path: Path, repair_datasets: bool = False) -> Report:
             with locks.exclusive(dataset):
                 repaired += repair.repair(dataset)
     checked = [result for dataset in datasets for result in repair.check(dataset)]
-    checked.sort(key=lambda result: not (result.problem and result.folder in datasets))  # those that nothing can open
+    unreadable = {dataset for dataset in datasets if not _opens(dataset)}
+    checked.sort(key=lambda result: not (result.problem and {result.folder, result.folder.parent} & unreadable))
     checked += [_check(folder) for folder in _artifacts(path)]
     if not checked:
         raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
@@ -44,6 +46,15 @@ def verify(path: Path, repair_datasets: bool = False) -> Report:
 def _visible(path: Path, below: Path) -> bool:
     pieces = below.relative_to(path).parts
     return not any(piece.startswith(".") or piece.endswith(".partial") for piece in pieces)
+
+
+def _opens(dataset: Path) -> bool:
+    """Whether a stage could read the dataset's table; its arrays may be damaged all the same."""
+    try:
+        Dataset.open(dataset)
+    except (WmError, OSError):
+        return False
+    return True
 
 
 def find_datasets(path: Path) -> list[Path]:
