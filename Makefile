@@ -37,7 +37,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 
 setup: $(STAMP) ## Create .venv; TORCH=cpu or TORCH=cuda selects the build of torch
 
-test: $(STAMP) ## Run the tests (5 to 10 minutes)
+test: $(STAMP) ## Run the tests (3 minutes on two fast cores)
 	$(BIN)/python -m pytest --numprocesses auto
 
 test-slow: $(STAMP) ## Run the long tests
