@@ -21,7 +21,8 @@ from wm.settings.base import Field, default_text, option_name, suggestion, value
 from wm.settings.sources import Sources, check_variables, parse_assignment, read_tables
 
 PRESETS = Path(__file__).parent / "presets"
-INTERNAL = ("WM_LEADER",)  # set by `wm curriculum --jobs` for the processes it starts
+# WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
+INTERNAL = ("WM_LEADER", "WM_BIN")
 WHERE, COMMON = "Where", "Common options"
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.cli import run
 from stages.options import SHARED, WHERE, common_options, preset_names, read_sources, settings_options
 from wm.errors import UsageProblem
 from wm.settings import COMMANDS, CollectSettings
@@ -63,3 +64,10 @@ def test_an_unknown_preset_gets_the_nearest_name() -> None:
         read_sources("labtop")
     assert "nano" in preset_names("dreamer")
     assert "nano" not in preset_names()
+
+
+def test_a_script_may_be_given_the_path_of_wm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WM_BIN", "/somewhere/wm")
+    assert run(["train-vae", "--env", "Pong", "--print-config"]) == 0
+    monkeypatch.setenv("WM_BINN", "/somewhere/wm")
+    assert run(["train-vae", "--env", "Pong", "--print-config"]) == UsageProblem.exit_code
