@@ -1,6 +1,7 @@
 """The command line on one page: a table of commands, each imported when it is called, so that help answers at once."""
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import common_options, read_sources, require_known_variables, stage_command
+from stages.options import common_options, read_sources, require_known_variables, stage_command, variables_of
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import COMMANDS, CurriculumSettings
@@ -272,8 +273,10 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
     for option in context.command.params:
         if option.name in values:
             source = context.get_parameter_source(option.name)
-            variable = str(option.envvar) if source is ParameterSource.ENVIRONMENT else DEFAULT
-            sourced[option.name] = Sourced(values[option.name], sources.get(source, variable) if source else DEFAULT)
+            variable = next((name for name in variables_of(option) if name in os.environ), DEFAULT)
+            if source is not ParameterSource.ENVIRONMENT:
+                variable = sources.get(source, DEFAULT) if source else DEFAULT
+            sourced[option.name] = Sourced(values[option.name], variable)
     return sourced
 
 

@@ -72,9 +72,14 @@ def read_sources(
     return Sources(path, config, variables, tuple(parse_assignment(text, command) for text in assignments))
 
 
+def variables_of(option: click.Parameter) -> list[str]:
+    """The environment variables that give the option, the current name first."""
+    return [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+
+
 def require_known_variables() -> None:
     """Raise UsageProblem for a WM_* variable that nothing reads: it is mistyped."""
-    unscoped = [str(option.envvar) for option in SHARED.values() if option.envvar]
+    unscoped = [name for option in SHARED.values() for name in variables_of(option)]
     check_variables(os.environ, [*unscoped, *INTERNAL])
 
 
@@ -175,7 +180,8 @@ SHARED: dict[str, Any] = {
         help="Processes that play; 0: one per core. [0]",
     ),
     "worker_timeout": SectionOption(
-        ["--worker-timeout"], COMMON, type=float, default=WORKER_TIMEOUT, envvar="WM_WORKER_TIMEOUT",
+        ["--worker-timeout"], COMMON, type=float, default=WORKER_TIMEOUT,
+        envvar=["WM_WORKER_TIMEOUT", "WM_PATIENCE"],  # the second is the name it had before 0.3.0
         metavar="SECONDS", callback=_require_positive,
         help=f"Replace a process that makes no step for this long. [{WORKER_TIMEOUT:g}]",
     ),
@@ -233,6 +239,7 @@ def common_options() -> list[tuple[str, str]]:
     records = []
     for option in SHARED.values():
         if option.section == COMMON and (record := option.get_help_record(context)) is not None:
-            variable = f" ({option.envvar})" if option.envvar else ""
+            names = variables_of(option)
+            variable = f" ({names[0]})" if names else ""
             records.append((record[0], record[1] + variable))
     return records

@@ -294,7 +294,6 @@ def test_a_config_file_may_give_common_options_and_a_flag_beats_it(
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("WM_PATIENCE", "did you mean WM_TRAIN_VAE_PATIENCE or WM_TRAIN_MDNRNN_PATIENCE?"),
         ("WM_TRAIN_VAE_STEP", "did you mean WM_TRAIN_VAE_STEPS?"),
         ("WM_SEDE", "did you mean WM_SEED?"),
         ("WM_PROJECT_DIRECTORY", "expected WM_<COMMAND>_<SETTING>"),

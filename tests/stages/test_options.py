@@ -71,3 +71,15 @@ def test_a_script_may_be_given_the_path_of_wm(monkeypatch: pytest.MonkeyPatch) -
     assert run(["train-vae", "--env", "Pong", "--print-config"]) == 0
     monkeypatch.setenv("WM_BINN", "/somewhere/wm")
     assert run(["train-vae", "--env", "Pong", "--print-config"]) == UsageProblem.exit_code
+
+
+@pytest.mark.parametrize("name", ["WM_WORKER_TIMEOUT", "WM_PATIENCE"])
+def test_the_workers_timeout_has_a_variable_and_its_earlier_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "2.5")
+    assert run(["train-vae", "--env", "Pong", "--print-config"]) == 0
+    page = capsys.readouterr().out
+    assert "worker_timeout = 2.5" in page
+    assert f"# {name}" in page
+    assert "patience = 10 " in page
