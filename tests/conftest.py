@@ -166,6 +166,12 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
 
 
 @pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Untrained weights and random inputs are those of the last run, in whatever order the tests run."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def _no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """pytest-xdist gives its processes the width of the terminal it was started from."""
     monkeypatch.delenv("COLUMNS", raising=False)
