@@ -1,0 +1,125 @@
+"""Each wall against bad input is removed once; a test that is green in the suite must then fail.
+
+A removal names the function that is the wall and a careless one in its place.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _first(value: Any, *_: Any, **__: Any) -> Any:
+    return value
+
+
+def _plain_json(data: bytes, *_: Any, **__: Any) -> Any:
+    return json.loads(data)
+
+
+def _plain_table(folder: Path, data: bytes) -> Any:
+    return json.loads(data)["attributes"]["episodes"]
+
+
+def _plain_tensors(data: bytes, _: str) -> Any:
+    import safetensors.torch
+
+    return safetensors.torch.load(data)
+
+
+@dataclass(frozen=True)
+class Wall:
+    """The wall `function`, the careless version in its place, and the `test` that must notice."""
+
+    function: str
+    careless: Any
+    test: str
+
+
+WALLS = {
+    "links": Wall(
+        "wm.artifacts.links.refuse", _first, "faults/test_links.py::test_the_opener_and_the_remover_refuse_links[rb]"
+    ),
+    "links below a folder": Wall(
+        "wm.artifacts.links.refuse_below",
+        _nothing,
+        "faults/test_links.py::test_an_artifact_is_not_built_through_a_link",
+    ),
+    "the place of an artifact": Wall(
+        "wm.artifacts.runs.Run.require_place",
+        _nothing,
+        "artifacts/test_runs.py::test_an_artifact_of_another_kind_is_never_replaced",
+    ),
+    "the archive": Wall(
+        "wm.artifacts.runs.free_name", _first, "artifacts/test_runs.py::test_nothing_in_the_archive_is_deleted"
+    ),
+    "reserved names": Wall(
+        "stages.session.is_reserved",
+        lambda *_: False,
+        "stages/test_session.py::test_names_of_other_artifacts_are_reserved",
+    ),
+    "JSON": Wall("wm.artifacts.json_reader.parse", _plain_json, "artifacts/test_json_reader.py"),
+    "the table of a part": Wall(
+        "wm.episodes.committed_parts._parse_table",
+        _plain_table,
+        "episodes/test_dataset.py::test_a_column_of_another_type_is_refused_by_every_reader",
+    ),
+    "finite weights": Wall(
+        "wm.training.weights.load_tensors",
+        _plain_tensors,
+        "training/test_weights.py::test_weights_that_are_not_finite_are_refused_by_name",
+    ),
+    "rewards": Wall(
+        "wm.envs.checked_env.CheckedEnv._check",
+        lambda _, reward: float(reward),
+        "envs/test_checked_env.py::test_a_reward_that_is_no_finite_number_is_refused_with_step_seed_and_value",
+    ),
+    "actions": Wall(
+        "wm.envs.checked_env._plain_actions",
+        lambda space: (space, None),
+        "envs/test_checked_env.py::test_an_integer_box_receives_integers_and_random_actions_are_uniform",
+    ),
+    "pictures": Wall(
+        "wm.envs.rgb._to_bytes", _first, "envs/test_rgb.py::test_other_pictures_are_refused_with_what_they_are"
+    ),
+    "names of environments": Wall(
+        "wm.envs.registration.require_form",
+        _nothing,
+        "envs/test_registration.py::test_a_wrong_name_gets_one_sentence_with_the_real_reason",
+    ),
+    "labels": Wall(
+        "wm.envs.pixel_env.PixelEnv._labelled",
+        lambda _, info, __: info,
+        "test_odd_envs.py::test_what_is_stored_has_the_right_values[Labels]",
+    ),
+    "markup in pages": Wall(
+        "wm.report.document.html.escape", _first, "report/test_document.py::test_what_people_name_cannot_become_markup"
+    ),
+    "markup in Markdown": Wall(
+        "wm.report.document._markdown", _first, "report/test_document.py::test_names_are_text_in_markdown_too"
+    ),
+    "control characters": Wall(
+        "stages.console.visible",
+        _first,
+        "stages/test_console.py::test_control_characters_become_visible_for_a_terminal",
+    ),
+    "splits of seeds": Wall(
+        "wm.seeding.SPLITS",
+        dict.fromkeys(("train", "validation", "test"), 0),
+        "test_seeding.py::test_splits_never_share_an_episode_seed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WALLS)
+def test_without_the_wall_its_test_fails(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wall, tests = WALLS[name], Path(__file__).resolve().parents[1]
+    monkeypatch.setattr(wall.function, wall.careless)
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "inner")]
+    assert pytest.main([*options, str(tests / wall.test)]) == pytest.ExitCode.TESTS_FAILED
