@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from stages import console
 from stages.options import common_options, read_sources, require_known_variables, stage_command, variables_of
+from wm import extras
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import COMMANDS, CurriculumSettings
@@ -209,6 +210,7 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
             tables |= curriculum_tables(settings, sources)
         _print(to_json(tables) if options["as_json"] else to_toml(tables))
         return
+    extras.require_versions()  # before the import of packages that may be others than ours were written for
     module = importlib.import_module(f"stages.{name.replace('-', '_')}")
     if name == "curriculum":
         module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])

@@ -75,7 +75,15 @@ def _python() -> Iterator[Check]:
     finding = f"{platform.python_version()} at {sys.executable}"
     yield Check("Python", "ok" if fits else "problem", finding, "" if fits else wanted)
     yield Check("machine", "ok", f"{platform.platform()}, {os.cpu_count()} cores")
-    yield Check("packages", "ok", ", ".join([f"wm {__version__}", *(f"{name} {_version(name)}" for name in _PACKAGES)]))
+    yield _packages()
+
+
+def _packages() -> Check:
+    if packages := extras.outdated():
+        finding, remedy = extras.describe_outdated(packages)
+        return Check("packages", "problem", finding, remedy)
+    versions = [f"wm {__version__}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+    return Check("packages", "ok", ", ".join(versions))
 
 
 def _torch() -> Iterator[Check]:
@@ -114,6 +122,7 @@ def _room() -> Iterator[Check]:
 
 def _environments() -> Iterator[Check]:
     from wm.envs.known_envs import KNOWN_ENVS
+    from wm.envs.registration import one_line
     from wm.envs.registry import EnvConfig
 
     for name, spec in KNOWN_ENVS.items():
@@ -127,6 +136,8 @@ def _environments() -> Iterator[Check]:
             yield Check(f"environment {name}", "ok", f"{spec.env_id}: one step in {took:.2f} s")
         except WmError as error:
             yield Check(f"environment {name}", "missing", str(error), f"pip install {spec.pip}")
+        except Exception as error:  # packages in versions that were not written for each other may raise anything
+            yield Check(f"environment {name}", "missing", f"it raised {one_line(error)}", f"pip install {spec.pip}")
 
 
 def _extras() -> Iterator[Check]:

@@ -1,8 +1,11 @@
-"""Optional dependencies: what needs them, whether they are installed, and the command that installs them."""
+"""Dependencies: whether the required ones have the versions of setup.cfg, and whether optional ones are installed."""
 
+import configparser
 import importlib
 import importlib.util
+import re
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import wm
@@ -52,7 +55,73 @@ def require(extra: str, what: str) -> None:
 
 def install_command(extra: str) -> str:
     """The command that installs an extra: in a source tree from there, so that the sources stay in use."""
-    root = Path(__file__).resolve().parent.parent
-    if (root / "setup.cfg").is_file():
+    if _source_config().is_file():
         return f"pip install -e '.[{extra}]'"
     return f"pip install '{wm.DISTRIBUTION}[{extra}]'"
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """A required package that is installed in another version than `requirement`, such as `gymnasium[box2d]>=1.4`."""
+
+    package: str
+    version: str
+    requirement: str
+
+
+def outdated() -> list[Outdated]:
+    """The required packages with a version outside of its bounds. One that is not installed is none of them: only some
+    environments need it, and building these says so."""
+    found = []
+    for requirement in _requirements():
+        package = re.split(r"[^\w.-]", requirement)[0]
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if not _within(version, requirement):
+            found.append(Outdated(package, version, requirement))
+    return found
+
+
+def describe_outdated(packages: list[Outdated]) -> tuple[str, str]:
+    """What is wrong with the packages, and the command that installs others."""
+    finding = ", and ".join(f"{one.package} is {one.version} but wm needs {one.requirement}" for one in packages)
+    return finding, "pip install " + " ".join(f"'{one.requirement}'" for one in packages)
+
+
+def require_versions() -> None:
+    """Raise MissingPackage, which names all of them and the command, if a required package is outdated."""
+    if packages := outdated():
+        finding, command = describe_outdated(packages)
+        raise MissingPackage(f"{finding}; run `{command}`.")
+
+
+def _source_config() -> Path:
+    """setup.cfg of a source tree; an installed package has none."""
+    return Path(__file__).resolve().parent.parent / "setup.cfg"
+
+
+def _requirements() -> list[str]:
+    """The required packages with their bounds, without spaces: those of setup.cfg, or of the installed package."""
+    config = configparser.ConfigParser()
+    if config.read(_source_config()):
+        lines = config["options"]["install_requires"].split("\n")
+    else:
+        lines = [line for line in metadata.requires(wm.DISTRIBUTION) or [] if "extra ==" not in line]
+    return [line.replace(" ", "") for line in lines if line]
+
+
+def _within(version: str, requirement: str) -> bool:
+    """Whether a version has the bounds of a requirement, which are `>=` and `<`."""
+    installed = _numbers(version)
+    return all(
+        installed >= _numbers(bound) if relation == ">=" else installed < _numbers(bound)
+        for relation, bound in re.findall(r"(>=|<)([\d.]+)", requirement)
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (2, 10, 0) for 2.10.0+cpu."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()

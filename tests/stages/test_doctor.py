@@ -7,10 +7,12 @@ import pytest
 from stages import doctor
 from stages.cli import run
 from stages.doctor import Check
+from tests.test_extras import install
 from wm import extras
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingPackage
+from wm.settings import COMMANDS
 
 
 def test_every_environment_is_stepped_and_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,3 +71,26 @@ def test_an_extra_whose_import_fails_is_not_ok(
     (check,) = [check for check in doctor._extras() if check.what == "extra tb"]
     assert (check.state, check.remedy) == ("missing", extras.install_command("tb"))
     assert check.finding == "curves: the import of broken_extra failed: cannot import name descriptor"
+
+
+def test_an_outdated_package_stops_every_stage_and_the_doctor_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "gymnasium", "0.29.1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    said = "gymnasium is 0.29.1 but wm needs gymnasium[box2d]>=1.4"
+    for name in COMMANDS:
+        assert run([name, *(() if name == "curriculum" else ("--env", "Pong"))]) == 69, name
+        assert capsys.readouterr().err == f"wm: {said}; run `pip install 'gymnasium[box2d]>=1.4'`.\n"
+    assert run(["doctor", "--json"]) == 69
+    (check,) = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["what"] == "packages"]
+    assert (check["finding"], check["remedy"]) == (said, "pip install 'gymnasium[box2d]>=1.4'")
+    assert run(["collect", "--help"]) == 0
+
+
+def test_an_environment_that_raises_anything_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(self: EnvConfig, labelled: bool = False) -> object:
+        raise UnicodeError("not of this version")
+
+    monkeypatch.setattr(EnvConfig, "make", make)
+    assert {check.finding for check in doctor._environments()} == {"it raised UnicodeError: not of this version"}
