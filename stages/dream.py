@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stages import console
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable, manifest
-from wm.artifacts.runs import Builder, Run
+from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import load_latents
 from wm.episodes.dataset import Dataset
@@ -25,6 +26,7 @@ from wm.pretrained import (
 )
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
+from wm.report.verdicts import dream_verdicts
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import DreamSettings
@@ -110,8 +112,14 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         return summarize_fidelity(fidelity) | figures | picture.errors()
 
     run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
-    result = run_stage(session, "dream", run, need, lambda artifact: format_returns(artifact.metrics), work, vae.env)
-    return replace(result, table=format_fidelity(result.metrics))
+    result = run_stage(session, "dream", run, need, _summary, work, vae.env)
+    return replace(
+        result, table=f"{format_fidelity(result.metrics)}\n{console.wrap(dream_verdicts(result.metrics))}".rstrip()
+    )
+
+
+def _summary(artifact: Artifact) -> str:
+    return f"{format_returns(artifact.metrics)}. {dream_verdicts(artifact.metrics)}".rstrip()
 
 
 def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:

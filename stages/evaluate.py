@@ -11,6 +11,7 @@ from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode
+from wm.report.verdicts import score_verdict
 from wm.rollouts.players import RandomSpec, evaluation_jobs
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
@@ -86,7 +87,8 @@ def _table(metrics: dict[str, Any]) -> str:
     preview = ", preview" if metrics["preview"] else ""
     cells = [[name, f"{row['mean']:.2f}", f"± {row['ci95']:.2f}", f"{row['episodes']}{preview}"] for name, row in rows]
     text = console.table(["agent", "mean return", "95 % interval", "test episodes"], cells)
-    return f"{text}\nprotocol: {metrics['protocol']}"
+    lines = [text, *(["verdict: " + score_verdict(metrics)] if "random" in metrics else [])]
+    return "\n".join([*lines, f"protocol: {metrics['protocol']}"])
 
 
 def _summary(artifact: Artifact) -> str:
@@ -95,5 +97,5 @@ def _summary(artifact: Artifact) -> str:
     text = f"return {score} over {score.episodes} test episodes"
     if "random" in metrics:
         baseline = metrics["random"]
-        text += f"; random {Score(baseline['mean'], baseline['ci95'], baseline['episodes'])}"
+        text += f"; random {Score(baseline['mean'], baseline['ci95'], baseline['episodes'])}: {score_verdict(metrics)}"
     return text + (f" (preview, n={score.episodes})" if metrics["preview"] else "")

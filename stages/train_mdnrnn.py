@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stages import console
 from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
@@ -17,6 +18,7 @@ from wm.evaluation.prediction import evaluate_predictions, format_predictions
 from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import save_mdnrnn_picture
+from wm.report.verdicts import HELD_OUT, prediction_verdict
 from wm.settings import MdnRnnSettings
 from wm.training.cost import mdnrnn_cost, publishing_bytes
 from wm.training.device import pick_device
@@ -92,7 +94,8 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
     run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(settings, *shape, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
-    return replace(result, table=format_predictions(result.metrics))
+    verdict = console.wrap(prediction_verdict(result.metrics["open_loop"], HELD_OUT))
+    return replace(result, table=f"{format_predictions(result.metrics)}\n{verdict}".rstrip())
 
 
 def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
@@ -119,9 +122,10 @@ def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: Tr
 
 def _summary(artifact: Artifact) -> str:
     metrics = artifact.metrics
-    return (
+    text = (
         f"next z on held-out episodes: squared error {metrics['error']:.3f} "
         f"(linear {metrics['error_linear']:.3f}, persistence "
         f"{metrics['error_persistence']:.3f}, mean {metrics['error_mean']:.3f}), NLL {metrics['nll']:.2f} nats per "
-        f"dimension (linear {metrics['nll_linear']:.2f})"
+        f"dimension (linear {metrics['nll_linear']:.2f}). {prediction_verdict(metrics['open_loop'], HELD_OUT)}"
     )
+    return text.rstrip()

@@ -4,6 +4,7 @@ import pytest
 from wm.stats import (
     RIDGE,
     Score,
+    grouped_half_width,
     rank_correlation,
     rank_correlation_interval,
     ridge_regression,
@@ -21,6 +22,20 @@ def test_the_interval_covers_the_truth_95_times_of_100() -> None:
     scores = [Score.of(random.normal(3.0, 2.0, 10)) for _ in range(4000)]
     covered = np.mean([abs(score.mean - 3.0) <= score.ci95 for score in scores])
     assert abs(covered - 0.95) < 0.015
+
+
+def test_the_interval_of_values_that_come_in_groups_covers_the_truth_95_times_of_100() -> None:
+    random, groups = np.random.default_rng(0), np.repeat(np.arange(8), [5, 40, 20, 30, 10, 25, 15, 35])
+    covered = []
+    for _ in range(2000):
+        values = 3.0 + random.normal(size=8)[groups] + random.normal(size=len(groups))
+        half = grouped_half_width(values, groups)
+        assert half is not None
+        covered.append(abs(values.mean() - 3.0) <= half)
+    assert 0.90 < np.mean(covered) < 0.97  # taken for independent, the values would cover it half the time
+    alone = random.normal(size=10)
+    assert grouped_half_width(alone, np.arange(10)) == pytest.approx(Score.of(alone).ci95)
+    assert grouped_half_width(np.arange(9.0), np.repeat([4, 7], [4, 5])) is None
 
 
 def test_a_score_shows_its_interval() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.pages.markdown import markdown_table, replaced
 from benchmarks.pages.score_curves import curves
 from benchmarks.pages.score_rows import KEYS, Row, rows_of
+from wm.report.verdicts import prediction_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE, CURVES, README = (
@@ -141,8 +142,9 @@ def page(rows: list[Row]) -> str:
         "`wm dream` evaluates 32 means of a search, from its first generation to its last, in the dream and in the "
         "real environment. The columns are: the rank correlation of the returns with its bootstrap interval; return "
         "and length of the controller's own episodes, truncated at 500 steps; the variance of the latents in the dream "
-        "as a share of the real one (median over latents); and the squared error after 15 open-loop steps, as a share "
-        "of the better of persistence and the mean latent.\n",
+        "as a share of the real one (median over latents); and M's squared error after 15 open-loop steps, as a share "
+        "of that of the best of linear autoregression, persistence and the mean latent. It is called better, no better "
+        "or worse where the interval of the difference is stored.\n",
         markdown_table(["environment", "agent", "training seed", "rank correlation", "last third",
                 "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
@@ -181,7 +183,6 @@ def _rho(value: float | None, interval: list[float] | None) -> str:
 
 def _dream(row: Row) -> list[str]:
     report = row["dream"]
-    error = report["open_loop"]["15"]
     return [
         _marked(row["env"]),
         _agent(row),
@@ -192,7 +193,7 @@ def _dream(row: Row) -> list[str]:
         f"{report['real_return']:.1f} ± {report['real_return_ci95']:.1f}",
         f"{report['dream_length']:.0f} / {report['real_length']:.0f}",
         f"{report['z_variance_ratio'][1]:.2f}",
-        "–" if error is None else f"{error['M'] / min(error['persistence'], error['mean']):.2f}",
+        prediction_summary(report["open_loop"]),
     ]
 
 

@@ -12,6 +12,7 @@ from stages.stage import UP_TO_DATE, Result
 from wm.artifacts import durable, json_reader, manifest
 from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
 from wm.errors import BadData, WmError
+from wm.report.verdicts import score_verdict
 from wm.settings import ControllerSettings, DreamerSettings
 from wm.stats import Score
 from wm.units import format_duration
@@ -78,6 +79,12 @@ class Outcome:
         if returns and max(returns) >= target:
             return f"passed: {best}, threshold {target:g}"
         return f"budget spent ({trainings[-1]['ended']}): {best}, threshold {target:g}"
+
+    @property
+    def verdict(self) -> str:
+        """Its last score against random play; empty without one."""
+        scores = [result.metrics for result in self.results if result.stage == "evaluate"]
+        return score_verdict(scores[-1]) if scores else ""
 
     def rows(self) -> list[list[str]]:
         """Its lines in the table: one for every round that was evaluated."""
@@ -174,9 +181,12 @@ def _result(values: dict[str, Any]) -> Result:
 def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
     """The table of scores, the outcomes, and the paths of the pictures."""
     lines = [console.table(HEADER, [row for outcome in outcomes for row in outcome.rows()])]
-    lines.append("mean return ± half-width of the 95 % interval; test seeds, unmodified environments")
-    lines.append("wall time: sum over the stages; of a resumed stage, its last session; terms: docs/glossary.md")
-    lines += [f"{outcome.env}: {outcome}" for outcome in outcomes]
+    notes = [
+        "mean return ± half-width of the 95 % interval; test seeds, unmodified environments",
+        "wall time: sum over the stages; of a resumed stage, its last session; terms: docs/glossary.md",
+        *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
+    ]
+    lines += [console.wrap(note, "") for note in notes]
     pictures = [picture for outcome in outcomes for result in outcome.results for picture in result.pictures]
     for title, paths in (("report:", pages), ("pictures:", pictures)):
         if paths:

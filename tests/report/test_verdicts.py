@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages import learning
+from benchmarks.pages import learning, scores
 from wm.report import fidelity_plot
-from wm.report.verdicts import prediction_ratio, prediction_verdict, ranking_verdict, score_verdict
+from wm.report.verdicts import (
+    prediction_ratio,
+    prediction_summary,
+    prediction_verdict,
+    ranking_verdict,
+    score_verdict,
+)
 
 PONG = {"15": {"M": 1.44, "linear": 1.31, "mean": 1.61, "persistence": 2.95}, "50": None}
 
@@ -31,15 +37,53 @@ def test_a_score_is_compared_with_random_by_the_interval_of_the_difference(value
     assert score_verdict(score(-18.9, 0.8, -20.5, 0.5), -18.0).endswith("below the threshold -18")
 
 
-def test_m_is_compared_with_its_strongest_baseline() -> None:
-    assert prediction_verdict(PONG, "here").startswith(
-        "M is no better than a linear prediction 15 steps ahead here: 1.10"
+@pytest.mark.parametrize(
+    ("own", "half", "words"),
+    [
+        (1.44, 0.05, "M is worse than a linear prediction 15 steps ahead here: 1.10 times its squared error"),
+        (1.44, 0.20, "M is no better than a linear prediction 15 steps ahead here: 1.10 times its squared error"),
+        (1.20, 0.20, "M is no better than a linear prediction 15 steps ahead here: 0.92 times its squared error"),
+        (0.50, 0.20, "M is better than a linear prediction 15 steps ahead here: 0.38 times its squared error"),
+    ],
+)
+def test_m_is_compared_with_its_best_baseline_by_the_interval_of_the_difference(
+    own: float, half: float, words: str
+) -> None:
+    errors = PONG["15"] | {"M": own, "difference_ci95": {"linear": half, "persistence": 0.0, "mean": 0.0}}  # type: ignore[operator]
+    assert (
+        prediction_verdict({"15": errors, "50": None}, "here")
+        == f"{words} (difference {own - 1.31:+.2g} ± {half:.2g})."
     )
-    better = {"15": {"M": 0.5, "linear": 2.0, "mean": 1.0, "persistence": 3.0}}
-    assert prediction_verdict(better, "here").startswith("M is better than the mean z 15 steps ahead here: 0.50 times")
+    summary = prediction_summary({"15": errors})
+    assert summary == f"{own / 1.31:.2f}, {words.split()[2]}" + (" better" if " no " in words else "")
+    assert learning._shares([{"mdnrnn": {"open_loop": {"15": errors}}}], "15").endswith(
+        f"better in {int('is better' in words)} of 1"
+    )
+
+
+def test_without_an_interval_there_is_a_ratio_and_no_verdict() -> None:
+    said = "M has 1.10 times the squared error of a linear prediction 15 steps ahead here; without an interval."
+    assert prediction_verdict(PONG, "here") == said
+    few = PONG["15"] | {"difference_ci95": dict.fromkeys(("linear", "persistence", "mean"))}  # type: ignore[operator]
+    assert prediction_verdict({"15": few}, "here") == said
+    assert prediction_summary(PONG) == "1.10"
+    assert learning._shares([{"mdnrnn": {"open_loop": PONG}}], "15") == "1.10 (1.10 to 1.10)"
     assert prediction_verdict({"15": None}, "here") == ""
+    assert prediction_summary({"15": None}) == "–"
     assert "5 steps ahead" in prediction_verdict({"5": PONG["15"], "15": None}, "here")
+    assert prediction_summary({"1": PONG["15"], "15": None}) == "1.10 (1 step)"
     assert prediction_ratio({"M": 0.0, "linear": 0.0, "mean": 0.0, "persistence": 0.0}) == 1.0  # a constant z
+
+
+def test_the_page_of_scores_judges_m_by_its_best_baseline() -> None:
+    metrics = {
+        **dict.fromkeys(("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")),
+        **dict.fromkeys(("dream_return", "dream_return_ci95", "real_return", "real_return_ci95"), 1.0),
+        **dict.fromkeys(("dream_length", "real_length"), 1.0),
+        "z_variance_ratio": [1, 1, 1],
+        "open_loop": PONG,
+    }
+    assert scores._dream({"env": "Pong", "agent": "cma", "training_seeds": [0], "dream": metrics})[-1] == "1.10"
 
 
 def test_a_ranking_whose_interval_has_zero_is_not_shown() -> None:

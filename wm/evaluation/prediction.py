@@ -25,7 +25,7 @@ from wm.evaluation.baselines import (
 from wm.evaluation.linear_probe import fit_and_score
 from wm.models.mdnrnn.inference import MdnRnnCell
 from wm.models.mdnrnn.network import MdnRnn, expected, log_likelihood
-from wm.stats import rank_correlation
+from wm.stats import grouped_half_width, rank_correlation
 
 MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
 EPISODES_PER_BATCH = 8
@@ -170,9 +170,10 @@ def _predict_batch(
 @torch.inference_mode()
 def open_loop_errors(
     model: MdnRnn, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
-) -> dict[str, dict[str, float] | None]:
+) -> dict[str, dict[str, Any] | None]:
     """By horizon: squared error of M's open-loop prediction, the mean of 16 samples after 16 real steps, and of the
-    baselines; the linear one has its own predictions as inputs. None where episodes are too short."""
+    baselines; the linear one has its own predictions as inputs. None where episodes are too short. `difference_ci95`
+    has, by baseline, the half-width of the 95 % interval of M's error minus the baseline's."""
     addresses = _open_loop_addresses(latents, validation)
     if not len(addresses):
         return {str(horizon): None for horizon in HORIZONS}
@@ -184,7 +185,7 @@ def open_loop_errors(
     random = torch.Generator().manual_seed(0)
     last = batch.means[:, CONTEXT]
     linear, linear_previous, sample = last, batch.means[:, CONTEXT - 1], z[:, CONTEXT]
-    errors: dict[str, dict[str, float] | None] = {}
+    errors: dict[str, dict[str, Any] | None] = {}
     for horizon in range(1, HORIZONS[-1] + 1):
         step = CONTEXT + horizon - 1
         state = cell.step(sample, actions[:, step], state)
@@ -197,8 +198,19 @@ def open_loop_errors(
             predictions = {"M": mean, "persistence": last, "mean": baselines.mean[None], "linear": linear}
             squares = {name: np.square(value - batch.means[:, step + 1])[exists] for name, value in predictions.items()}
             enough = exists.sum() >= MIN_EVENTS
-            errors[str(horizon)] = {name: float(s.mean()) for name, s in squares.items()} if enough else None
+            errors[str(horizon)] = _with_intervals(squares, addresses[exists, 0]) if enough else None
     return errors
+
+
+def _with_intervals(squares: dict[str, Array], episodes: NDArray[np.int64]) -> dict[str, Any]:
+    """The mean of the squared errors (N, Z) of every predictor, and the half-widths of M's differences from the others,
+    paired and by episode (N,)."""
+    own = {name: square.mean(axis=1, dtype=np.float64) for name, square in squares.items()}
+    baselines = (name for name in squares if name != "M")
+    return {
+        **{name: float(square.mean()) for name, square in squares.items()},
+        "difference_ci95": {name: grouped_half_width(own["M"] - own[name], episodes) for name in baselines},
+    }
 
 
 def _open_loop_addresses(latents: Latents, validation: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from typing import Any
 from wm.artifacts.recipe import differences
 from wm.report.plots import draw
 from wm.report.run_summary import RunSummary, format_score
+from wm.report.verdicts import prediction_summary, score_verdict
 
 
 def compare(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -49,16 +50,19 @@ def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
         figures["test episodes"] = score["episodes"]
         figures["environment steps"] = f"{score['env_steps']:,}"
         figures["random policy"] = format_score(score["random"])
+        figures["against random"] = score_verdict(score).partition(" than")[0]
     if vae := artifacts.get("vae"):
         figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
         for label, probe in (vae.metrics.get("probe") or {}).items():
             if probe["r2"] is not None:
                 figures[f"V: R2 of {label}"] = f"{probe['r2']:.2f}"
     if mdnrnn := artifacts.get("mdnrnn"):
-        figures["M: NLL per dimension"] = f"{mdnrnn.metrics['nll']:.3f}"
-        for steps in ("1", "15"):
-            if ahead := mdnrnn.metrics["open_loop"].get(steps):
-                figures[f"M: error {steps} steps ahead"] = f"{ahead['M']:.3f}"
+        metrics = mdnrnn.metrics
+        figures["M: NLL per dimension"] = f"{metrics['nll']:.2f} (linear {metrics['nll_linear']:.2f})"
+        for steps in ("1", "5", "15"):
+            if ahead := metrics["open_loop"].get(steps):
+                figures[f"M: error at step {steps}"] = f"{ahead['M']:.3g} (linear {ahead['linear']:.3g})"
+        figures["M / best baseline"] = prediction_summary(metrics["open_loop"])
     if controller := artifacts.get("controller"):
         figures["C: validation return"] = f"{controller.metrics['validation_return']:.1f}"
         figures["C: parameters"] = f"{controller.metrics['parameters']:,}"

@@ -14,7 +14,7 @@ from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, validation_curve
-from wm.report.verdicts import HEADLINE, prediction_ratio, score_verdict
+from wm.report.verdicts import prediction_summary, score_verdict
 from wm.stats import Score
 from wm.telemetry import metrics_log
 from wm.telemetry.trend import after_trim
@@ -28,8 +28,8 @@ LEGEND = (
     "Scores: mean return over test episodes and the half-width of its 95 % interval; *: too few to be quoted. Against "
     "random: by the interval of the difference. Probe: R2 of linear probes on z, on held-out episodes, worst and best "
     "label. M / baseline: M's squared error 15 steps ahead over that of the best of linear autoregression, persistence "
-    "and the mean; 1 and more is no better. Dream rank: rank correlation of returns in the dream and in the real "
-    "environment, with its interval. docs/glossary.md explains the terms."
+    "and the mean, and whether M is better by the interval of the difference. Dream rank: rank correlation of returns "
+    "in the dream and in the real environment, with its interval. docs/glossary.md explains the terms."
 )
 
 
@@ -115,7 +115,6 @@ def _overview_row(summary: RunSummary) -> list[str]:
     artifacts, score = summary.artifacts, summary.score
     vae, mdnrnn, dream = (artifacts.get(name) for name in ("vae", "mdnrnn", "dream"))
     probes = list(sections.visible_probes(vae).values()) if vae else []
-    ahead = mdnrnn.metrics["open_loop"].get(HEADLINE) if mdnrnn else None
     return [
         summary.title,
         format_score(score["random"]) if score else "–",
@@ -123,7 +122,7 @@ def _overview_row(summary: RunSummary) -> list[str]:
         f"{score['episodes']}{'*' if score['preview'] else ''}" if score else "–",
         score_verdict(score).partition(" than")[0] if score else "–",
         f"{min(probes):.2f} to {max(probes):.2f}" if probes else "–",
-        f"{prediction_ratio(ahead):.2f}" if ahead else "–",
+        prediction_summary(mdnrnn.metrics["open_loop"]) if mdnrnn else "–",
         format_correlation(dream.metrics) if dream else "–",
         format_duration(sum(map(_seconds, artifacts.values()))) if artifacts else "–",
     ]

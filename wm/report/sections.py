@@ -11,7 +11,15 @@ from wm.pretrained import read_env
 from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.plots import Curve, Plot, to_svg
-from wm.report.verdicts import PREDICTORS, prediction_ratio, prediction_verdict, ranking_verdict
+from wm.report.verdicts import (
+    HELD_OUT,
+    OWN_PLAY,
+    PREDICTORS,
+    prediction_ratio,
+    prediction_verdict,
+    prediction_word,
+    ranking_verdict,
+)
 from wm.telemetry import metrics_log
 
 Log = Sequence[dict[str, Any]]
@@ -82,7 +90,7 @@ def mdnrnn_section(run: str, artifact: Artifact | None, folder: Path) -> Iterato
                 for name, r in metrics["velocity"].items()
             ]
             yield Table(["linear probe (R2)", "from z", "from [z, untrained h]", "from [z, h]"], rows)
-        yield from _open_loop(metrics["open_loop"], "on held-out episodes")
+        yield from _open_loop(metrics["open_loop"], HELD_OUT)
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
 
 
@@ -103,7 +111,7 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
         f"{metrics['real_length']:.0f} steps. {variance}".rstrip()
     )
-    yield from _open_loop(metrics["open_loop"], "on the controller's episodes")
+    yield from _open_loop(metrics["open_loop"], OWN_PLAY)
     if animation := _picture(artifact, "dream.gif"):
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."
@@ -165,12 +173,17 @@ def _open_loop(errors: dict[str, Any], where: str) -> Iterator[Block]:
     if verdict := prediction_verdict(errors, where):
         yield Paragraph(verdict, "Verdict")
     rows = [
-        [step, *(_number(e[name], ".3g") for name in PREDICTORS), f"{prediction_ratio(e):.2f}"]
+        [
+            step,
+            *(_number(e[name], ".3g") for name in PREDICTORS),
+            f"{prediction_ratio(e):.2f}",
+            prediction_word(e) or "–",
+        ]
         for step, e in sorted(errors.items(), key=lambda pair: int(pair[0]))
         if e
     ]
     if rows:
-        yield Table(["open loop, steps ahead", *PREDICTORS, "M / best baseline"], rows)
+        yield Table(["open loop, steps ahead", *PREDICTORS, "M / best baseline", "by its interval"], rows)
     yield Chart(to_svg(open_loop(errors)), f"Open-loop prediction of real actions: squared error of z, {where}.")
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 PREDICTORS = ("M", "linear", "persistence", "mean")  # of z, as every table and plot orders them
 BASELINES = {"linear": "a linear prediction", "persistence": "the unchanged z", "mean": "the mean z"}
-HEADLINE = "15"  # steps ahead
-Errors = Mapping[str, float]
+HEADLINE = 15  # steps ahead
+HELD_OUT, OWN_PLAY = "on held-out episodes", "on the controller's episodes"  # where M predicts
+Errors = Mapping[str, Any]  # squared errors by predictor, of one number of steps
 
 
 def score_verdict(score: Mapping[str, Any], target: float | None = None) -> str:
@@ -37,16 +38,54 @@ def prediction_ratio(errors: Errors) -> float:
     return errors["M"] / reference if reference > 0 else 1.0
 
 
-def prediction_verdict(open_loop: Mapping[str, Errors | None], where: str) -> str:
-    """M against its strongest baseline, at most 15 steps ahead; empty where episodes are too short."""
-    known = {int(step): errors for step, errors in open_loop.items() if errors and int(step) <= int(HEADLINE)}
-    if not known:
+def prediction_word(errors: Errors) -> str:
+    """Whether M is better or worse than the best baseline, or no better, by the 95 % interval of the difference; empty
+    where that is not known: of few episodes, and in artifacts of earlier versions."""
+    name = best_baseline(errors)
+    half = errors.get("difference_ci95", {}).get(name)
+    if half is None:
         return ""
-    step = max(known)
-    errors = known[step]
-    ratio, name = prediction_ratio(errors), BASELINES[best_baseline(errors)]
-    word = "no better than" if ratio >= 1 else "better than"
-    return f"M is {word} {name} {step} steps ahead {where}: {ratio:.2f} times its squared error."
+    difference = errors["M"] - errors[name]
+    return "better" if difference < -half else "worse" if difference > half else "no better"
+
+
+def headline(open_loop: Mapping[str, Errors | None]) -> tuple[int, Errors] | None:
+    """The errors by which M is judged, and how many steps ahead: 15, or fewer where episodes are short; None where they
+    are too short for any."""
+    known = {int(step): errors for step, errors in open_loop.items() if errors and int(step) <= HEADLINE}
+    return max(known.items()) if known else None
+
+
+def prediction_summary(open_loop: Mapping[str, Errors | None]) -> str:
+    """M's error as a share of the best baseline's, and what its interval says, in a few words; a dash if unknown."""
+    if (judged := headline(open_loop)) is None:
+        return "–"
+    step, errors = judged
+    ahead = "" if step == HEADLINE else f" ({_steps(step)})"
+    return ", ".join(filter(None, [f"{prediction_ratio(errors):.2f}{ahead}", prediction_word(errors)]))
+
+
+def prediction_verdict(open_loop: Mapping[str, Errors | None], where: str) -> str:
+    """M against its best baseline in a sentence; empty where episodes are too short."""
+    if (judged := headline(open_loop)) is None:
+        return ""
+    step, errors = judged
+    best, word, ratio = best_baseline(errors), prediction_word(errors), f"{prediction_ratio(errors):.2f}"
+    ahead = f"{BASELINES[best]} {_steps(step)} ahead {where}"
+    if not word:
+        return f"M has {ratio} times the squared error of {ahead}; without an interval."
+    difference = f"{errors['M'] - errors[best]:+.2g} ± {errors['difference_ci95'][best]:.2g}"
+    return f"M is {word} than {ahead}: {ratio} times its squared error (difference {difference})."
+
+
+def _steps(count: int) -> str:
+    return f"{count} step" + ("s" if count != 1 else "")
+
+
+def dream_verdicts(metrics: Mapping[str, Any]) -> str:
+    """What a comparison of dreams with real episodes has shown, in sentences."""
+    verdicts = ranking_verdict(metrics), prediction_verdict(metrics["open_loop"], OWN_PLAY)
+    return " ".join(filter(None, verdicts))
 
 
 def ranking_verdict(metrics: Mapping[str, Any]) -> str:
