@@ -18,7 +18,7 @@ torch- := torch
 torch-cpu := torch==$(TORCH_VERSION)+cpu
 torch-cuda := torch===$(TORCH_VERSION)
 
-.PHONY: help setup test test-slow lint types format curriculum bench docs site clean
+.PHONY: help setup test test-slow test-extras lint types format curriculum bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## Print the targets
@@ -42,6 +42,9 @@ test: $(STAMP) ## Run the tests (3 minutes on two fast cores)
 
 test-slow: $(STAMP) ## Run the long tests
 	$(BIN)/python -m pytest -m slow
+
+test-extras: $(STAMP) ## Open exports and logs with minari, PyAV and tensorboard, installed beside .venv for the test
+	$(BIN)/python -m pytest -m slow tests/test_with_extras.py
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .

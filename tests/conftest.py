@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from stages import cli, console
 from stages.session import Session
+from wm import extras
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
@@ -163,6 +164,13 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
     done = outcome(folder, *words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of an extra that is not installed are skipped."""
+    for mark in item.iter_markers("extra"):
+        if not extras.is_installed(mark.args[0]):
+            pytest.skip(f"the extra {mark.args[0]} is not installed; `make test-extras` runs it")
 
 
 @pytest.fixture(autouse=True)

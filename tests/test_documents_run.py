@@ -31,4 +31,5 @@ def test_the_commands_of_a_document_run(name: str, tmp_path: Path) -> None:
         [bash, "-euo", "pipefail", "-c", script], cwd=tmp_path, env=here, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "Warning: " not in done.stderr
     assert list(tmp_path.rglob("report.html"))

@@ -23,8 +23,8 @@ def test_a_reopened_log_has_one_line_a_step_and_none_incomplete(tmp_path: Path) 
     assert all(line["rss_anon_mb"] > 1 for line in read(tmp_path))
 
 
+@pytest.mark.extra("tb")
 def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     log = MetricsLog(tmp_path, -1)
@@ -44,8 +44,8 @@ def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None
     assert (image.width, image.height) == (6, 4)
 
 
+@pytest.mark.extra("tb")
 def test_a_resumed_training_keeps_the_points_of_its_checkpoint_in_tensorboard(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     killed = MetricsLog(tmp_path, -1)

@@ -1,0 +1,44 @@
+"""The tests that need extras are run with all of them, installed into a virtual environment of their own."""
+
+import configparser
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from wm.extras import EXTRAS
+
+READERS = ("av",)  # PyAV opens our videos in the tests, and no extra needs it
+
+
+def beside_this_environment(folder: Path) -> Path:
+    """The Python of a new virtual environment that finds this one's packages too."""
+    here = sysconfig.get_path("purelib")
+    venv.create(folder, symlinks=os.name == "posix")
+    paths = sysconfig.get_paths("venv", vars={"base": str(folder), "platbase": str(folder)})
+    Path(paths["purelib"], "beside.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    return Path(paths["scripts"], Path(sys.executable).name)
+
+
+@pytest.mark.slow
+def test_with_every_extra_installed_their_tests_pass_and_none_is_skipped(tmp_path: Path) -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    packages = [line for name in EXTRAS for line in config["options.extras_require"][name].split("\n") if line]
+    python = beside_this_environment(tmp_path / "extras")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "--quiet"]
+    options = ["--only-binary", ":all:", "--constraint", str(ROOT / "constraints.txt"), "--retries", "1"]
+    done = subprocess.run([*pip, *options, *packages, *READERS], capture_output=True, text=True)
+    if done.returncode and re.search("connection|name resolution", done.stderr, re.I):
+        pytest.skip("no package index is reachable, so that the extras cannot be installed")
+    assert done.returncode == 0, done.stderr
+    tests = [str(python), "-m", "pytest", "-m", "extra", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "t")]
+    done = subprocess.run(tests, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert re.search(r"SKIPPED|\bno tests\b", done.stdout) is None, done.stdout
