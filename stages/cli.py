@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from stages import console
 from stages.options import common_options, read_sources, require_known_variables, stage_command, variables_of
-from wm import extras
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import COMMANDS, CurriculumSettings
@@ -210,6 +209,8 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
             tables |= curriculum_tables(settings, sources)
         _print(to_json(tables) if options["as_json"] else to_toml(tables))
         return
+    from wm import extras
+
     extras.require_versions()  # before the import of packages that may be others than ours were written for
     module = importlib.import_module(f"stages.{name.replace('-', '_')}")
     if name == "curriculum":
