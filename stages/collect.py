@@ -29,6 +29,7 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
         settings.render,
         settings.observation,
         settings.action_repeat,
+        settings.frames,
     )
 
 

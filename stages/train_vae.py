@@ -49,7 +49,7 @@ def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], ro
 def train_vae(session: Session, settings: VaeSettings) -> Result:
     """Train V on the episodes and publish the best weights by validation loss, with a strip of reconstructions."""
     datasets = open_datasets(session.data_paths, settings.episodes)
-    env, shape = EnvConfig(**datasets[0].recipe["env"]), datasets[0].frame_shape
+    env, shape = EnvConfig.of_recipe(datasets[0].recipe), datasets[0].frame_shape
 
     def work(builder: Builder) -> dict[str, Any]:
         device, runtime = pick_device(session.device), session.runtime
@@ -75,7 +75,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "probe": {name: result.as_json() for name, result in probe.items()},
             "probe_summary": summarize_probe(probe, env, settings.require_probe, runtime.log),
         }
-        config = VaeConfig(settings.network, model.size, model.channels, model.latent, datasets[0].recipe["env"])
+        config = VaeConfig(settings.network, model.size, model.channels, model.latent, env.as_json())
         save_vae(builder.folder, config, model)
         reconstructions = reconstruct(model, data.validation)
         save_vae_pictures(builder.folder, session.env, settings.steps, data.validation, reconstructions)

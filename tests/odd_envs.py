@@ -105,6 +105,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ListOfPictures": _rendered(lambda p: [p, p]),
     "NoPicture": _rendered(lambda p: None),
     "Symbols": _observed(_SYMBOLS, lambda p: np.ones((7, 7, 3), _BYTES)),
+    "Negative": _observed(IMAGE, lambda p: 255 - p),
     "Dict": _observed(gym.spaces.Dict({"a": VECTOR}), lambda p: {"a": np.zeros(4, np.float32)}),
     "Blind": {"metadata": {}, "__init__": lambda self: None},
     "Shifted": {"action_space": gym.spaces.Discrete(3, start=5)},

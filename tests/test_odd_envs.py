@@ -1,5 +1,6 @@
 """Every odd environment is stored with right values, or refused in one sentence by the first stage that can know."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,14 @@ import pytest
 from tests.conftest import outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
+from wm.artifacts.runs import load
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
+from wm.errors import UsageProblem
 from wm.evaluation.score import random_agent, score_agent
+from wm.pretrained import read_env
+from wm.rollouts.collection import describe
 from wm.rollouts.loop import EpisodeJob, play
 from wm.rollouts.policies import RandomPolicy
 from wm.runtime import Runtime
@@ -35,7 +40,7 @@ REFUSED = {
     "BrokenStep": (70, "raised RuntimeError: the simulator is gone at its first step()"),
 }
 GRAY = ("Flat", "OneChannel")
-OBSERVED = ("Observed", "ObservedFirst", "OneChannel")
+OBSERVED = ("Observed", "ObservedFirst", "OneChannel", "Negative")
 
 
 def collect(folder: Path, name: str) -> Dataset:
@@ -65,6 +70,8 @@ def test_what_is_stored_has_the_right_values(name: str, tmp_path: Path) -> None:
     if name == "Constant":
         assert (frames == 90).all()
         return
+    if name == "Negative":
+        frames = 255 - frames
     corner, dot = frames[:, 2, 2], frames[:, 15].reshape(-1, 3)
     assert (corner == 30).all()
     assert dot.max(0).tolist() == [DOT[0]] * 3 if name in GRAY else list(DOT)
@@ -112,6 +119,34 @@ def test_frames_say_where_they_come_from(tmp_path: Path) -> None:
     words = ("collect", "--episodes", "1", "--size", "32", "--env")
     assert "frames are the environment's observations" in run(tmp_path, *words, "tests.odd_envs:Observed-v0").stderr
     assert "frames are what its render() returns" in run(tmp_path, *words, "tests.odd_envs:Symbols-v0").stderr
+
+
+def test_a_chosen_source_of_frames_is_recorded_and_kept_by_later_stages(tmp_path: Path) -> None:
+    env = ("--env", "tests.odd_envs:Negative-v0")
+    words = ("collect", *env, "--episodes", "3", "--size", "32", "--frames", "render")
+    assert "frames are what its render() returns" in run(tmp_path, *words).stderr
+    dataset = Dataset.open(tmp_path / "data" / "tests.odd_envs-Negative-v0.zarr")
+    assert FrameReader(dataset).read(0, 1)[0, 2, 2].tolist() == [30, 30, 30]
+    assert (dataset.recipe["frames"], "frames" in dataset.recipe["env"]) == ("render", False)
+    run(tmp_path, "train-vae", *env, *CHAIN["train-vae"])
+    artifact = load(tmp_path / "runs" / "tests.odd_envs-Negative-v0" / "vae", "vae", "")
+    assert read_env(artifact).make().reset(seed=0)[0][2, 2].tolist() == [30, 30, 30]
+
+
+def test_a_choice_of_frames_that_cannot_be_is_one_sentence() -> None:
+    for config, sentence in (
+        (EnvConfig("tests.odd_envs:Plain-v0", frames="observation"), "are a Box of shape (4,), no picture; use"),
+        (EnvConfig("tests.odd_envs:Dict-v0", frames="observation"), "are a Dict, no picture; use --frames render"),
+        (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render"),
+        (EnvConfig("Pong", frames="observation"), "--render exact draws Pong itself; add --render gymnasium"),
+    ):
+        with pytest.raises(UsageProblem, match=re.escape(sentence)):
+            describe(config, "auto", 0, 0)
+
+
+def test_a_small_observation_that_is_chosen_is_stored() -> None:
+    config = EnvConfig("tests.odd_envs:Symbols-v0", 32, frames="observation")
+    assert (config.make().reset(seed=0)[0] == 1).all()
 
 
 def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) -> None:

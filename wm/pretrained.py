@@ -38,7 +38,8 @@ _WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memo
 _ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
 _ENV = table(
     {"name": TEXT},
-    {"size": COUNT, "gray": FLAG, "action_space": TEXT, "render": TEXT, "observation": TEXT, "action_repeat": _WIDTH},
+    {"size": COUNT, "gray": FLAG, "action_space": TEXT, "render": TEXT, "observation": TEXT, "action_repeat": _WIDTH}
+    | {"frames": one_of("auto", "observation", "render")},
 )
 _VAE = table(
     {

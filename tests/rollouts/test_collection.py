@@ -31,7 +31,7 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
 
 def test_the_recipe_has_everything_that_an_episode_depends_on() -> None:
     collection, recipe = describe(EnvConfig(TINY, 32), "auto", seed=3, max_steps=7)
-    assert collection == Collection(EnvConfig(TINY, 32), "sticky", 3, 7)
+    assert collection == Collection(EnvConfig(TINY, 32, frames="observation"), "sticky", 3, 7)
     assert recipe["policy"] == "sticky"
     assert (recipe["seed"], recipe["max_steps"], recipe["env"]) == (3, 7, EnvConfig(TINY, 32).as_json())
     _, recipe = describe(EnvConfig("CarRacing", action_space="continuous"), "auto", seed=0, max_steps=0)

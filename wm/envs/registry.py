@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import gymnasium as gym
@@ -52,9 +52,16 @@ def _register_atari() -> None:
         gym.register_envs(ale_py)
 
 
+_NEWER = ("frames",)  # fields of EnvConfig that recipes did not always have
+
+
 @dataclass(frozen=True)
 class EnvConfig:
-    """All that is needed to build an environment in any process. It is part of a dataset's recipe."""
+    """All that is needed to build an environment in any process. It is part of a dataset's recipe.
+
+    `frames` says where frames come from, without a renderer of ours: observation, render, or auto, which takes
+    observations that are images.
+    """
 
     name: str
     size: int = 64
@@ -63,10 +70,17 @@ class EnvConfig:
     render: str = "exact"
     observation: str = "rgb"
     action_repeat: int = 1
+    frames: str = "auto"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for a recipe."""
-        return asdict(self)
+        """Plain values, for a recipe. The newer fields are left out at their defaults: earlier recipes stay equal."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return {name: value for name, value in asdict(self).items() if name not in _NEWER or value != defaults[name]}
+
+    @classmethod
+    def of_recipe(cls, recipe: dict[str, Any]) -> "EnvConfig":
+        """The environment of a dataset, with the source of frames that was chosen when it was collected."""
+        return cls(**{"frames": recipe.get("frames", "auto"), **recipe["env"]})
 
     def spec(self) -> EnvSpec:
         """What is known of the environment."""
@@ -87,7 +101,7 @@ class EnvConfig:
 
         `render` is the renderer: gymnasium (the unmodified environment), exact (the same pixels from a faster renderer
         of ours, if there is one) or fast. Raises MissingPackage with the pip line; UsageProblem where the environment
-        lacks pixels, this action space or a fast renderer; and UsageProblem for motion in gray.
+        lacks pixels, this source of frames, this action space or a fast renderer; and UsageProblem for motion in gray.
         """
         spec = self.spec()
         if self.render == "fast" and not spec.has_fast_renderer:
@@ -111,8 +125,8 @@ class EnvConfig:
 
     def _make_gymnasium_renderer(self) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
-        space, renders = env.observation_space, "rgb_array" in (env.metadata or {}).get("render_modes", ())
-        observed = is_image_space(space) or (not renders and is_image_space(space, channels_first=True))
+        renders = "rgb_array" in (env.metadata or {}).get("render_modes", ())
+        observed = self._observes(env.observation_space, renders)
         if not observed:
             env.close()
             try:
@@ -120,11 +134,26 @@ class EnvConfig:
             except UsageProblem:
                 if renders:
                     raise
+                if self.frames == "render":
+                    reason = "it does not render, and --frames is render; use --frames observation, or"
+                else:
+                    reason = "its observations are no uint8 images of 16 pixels a side or more, and it does not render;"
                 raise UsageProblem(
-                    f"{self.name} has no pictures: its observations are no uint8 images of 16 pixels a side or more, "
-                    f"and it does not render; add render_mode='rgb_array' to it."
+                    f"{self.name} has no pictures: {reason} add render_mode='rgb_array' to it."
                 ) from None
         return env, GymnasiumRenderer(env, self.name, self.size, observed)
+
+    def _observes(self, space: gym.Space[Any], renders: bool) -> bool:
+        """Whether frames are observations, in an environment that renders or not."""
+        if self.frames == "observation" and not (isinstance(space, gym.spaces.Box) and len(space.shape) in (2, 3)):
+            kind = f"{type(space).__name__} of shape {space.shape}" if space.shape else type(space).__name__
+            raise UsageProblem(
+                f"--frames is observation but the observations of {self.name} are a {kind}, no picture; use "
+                "--frames render."
+            )
+        if self.frames != "auto":
+            return self.frames == "observation"
+        return is_image_space(space) or (not renders and is_image_space(space, channels_first=True))
 
     def _make_renderer(self, spec: EnvSpec) -> tuple[CheckedEnv, Renderer]:
         renderer = self._renderer_class(spec)
@@ -167,9 +196,19 @@ def _quiet_atari() -> None:
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
+def require_choice_of_frames(config: EnvConfig) -> None:
+    """Raise UsageProblem if a source of frames is chosen where a renderer of ours draws them."""
+    if config.frames != "auto" and config.spec().renderer and config.render != "gymnasium":
+        raise UsageProblem(
+            f"--frames is {config.frames} but --render {config.render} draws {config.name} itself; add "
+            "--render gymnasium, or leave out --frames."
+        )
+
+
 def require_same_observation(trained: EnvConfig, asked: EnvConfig) -> None:
     """Raise RecipeMismatch if `asked` has other frames or actions than V was trained with. The renderer may differ."""
-    before, now = asdict(replace(trained, render=asked.render)), asdict(asked)
+    frames = asked.frames if trained.frames == "auto" else trained.frames
+    before, now = asdict(replace(trained, render=asked.render, frames=frames)), asdict(asked)
     for name in now:
         if before[name] != now[name]:
             value = str(before[name]).lower()

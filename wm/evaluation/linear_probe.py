@@ -99,7 +99,7 @@ def velocities(datasets: Sequence[Dataset]) -> dict[str, NDArray[np.float64]]:
 
 
 def _velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
-    spec = EnvConfig(**dataset.recipe["env"]).spec().probe
+    spec = EnvConfig.of_recipe(dataset.recipe).spec().probe
     if spec is None or not dataset.label_names:
         return {}
     labels = dataset.column("labels").astype(np.float64)
@@ -116,7 +116,7 @@ def _velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
 def _labels_within_limits(dataset: Dataset) -> NDArray[np.float32]:
     """The labels, NaN where an object is absent or outside the limits of the environment's probe."""
     labels = np.array(dataset.column("labels"), np.float32)
-    spec = EnvConfig(**dataset.recipe["env"]).spec().probe
+    spec = EnvConfig.of_recipe(dataset.recipe).spec().probe
     for name, limit in spec.within if spec else ():
         if name in dataset.label_names:
             column = labels[:, list(dataset.label_names).index(name)]

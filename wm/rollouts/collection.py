@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
@@ -14,7 +14,7 @@ from wm.artifacts.disk import DiskBudget
 from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registration import one_line
-from wm.envs.registry import EnvConfig, require_same_observation
+from wm.envs.registry import EnvConfig, require_choice_of_frames, require_same_observation
 from wm.episodes.archive import Claim
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, PackedEpisode, round_labels
@@ -53,14 +53,17 @@ def describe(
     Builds the environment and takes one step. Raises WmError if that fails, and RecipeMismatch where the controller
     was trained on other observations.
     """
+    require_choice_of_frames(env)
+    spec, built = env.spec(), env.make(labelled=True)
+    if built.frame_source != "renderer":  # with a renderer of ours, there is no choice
+        env = replace(env, frames=built.frame_source)
     if controller is not None:
         require_same_observation(controller.env, env)
-    spec, built = env.spec(), env.make(labelled=True)
     space = ActionSpace.of(built.action_space)
     policy = pick_policy(policy, space)
     _try_once(built, env.name)
     recipe = {
-        "env": env.as_json(),
+        "env": replace(env, frames="auto").as_json(),
         "env_id": spec.env_id,
         "crop": None,
         "frame_skip": 4 if spec.is_atari else 1,
@@ -71,8 +74,8 @@ def describe(
         "seed": seed,
         "packages": {name: version(name) for name in ("gymnasium", *["ale-py"] * spec.is_atari)},
     }
-    if built.frame_source != "renderer":  # with a renderer of ours, there is no choice
-        recipe["frames"] = built.frame_source
+    if env.frames != "auto":
+        recipe["frames"] = env.frames
     built.close()
     return Collection(env, policy, seed, max_steps, controller), recipe
 

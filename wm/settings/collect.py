@@ -36,6 +36,12 @@ class CollectSettings(Settings):
         choices=("exact", "fast", "gymnasium"),
         section="Frames",
     )
+    frames: str = setting(
+        "auto",
+        "Where gymnasium's frames come from: observations or render(); auto: observations that are images.",
+        choices=("auto", "observation", "render"),
+        section="Frames",
+    )
     action_repeat: int = setting(
         1,
         "Environment steps per action. Only the last frame of each is stored, and steps are counted in actions.",
