@@ -72,6 +72,8 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     collection, recipe = _describe(session, settings)
     if source := FRAME_SOURCES.get(recipe.get("frames", "")):
         runtime.log(f"collect {session.env}: frames are {source}")
+    if limit := collection.env.max_steps:
+        runtime.log(f"collect {session.env}: it has no limit of its own; later stages truncate after {limit} steps too")
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(claimed.dataset, settings.episodes, UP_TO_DATE)

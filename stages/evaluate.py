@@ -24,7 +24,9 @@ SCORES = "score.json"
 
 def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) -> Run:
     if agent.kind == "random":
-        env = {"env": agent.env.name, "action_space": agent.env.action_space}
+        env: dict[str, Any] = {"env": agent.env.name, "action_space": agent.env.action_space}
+        if agent.env.max_steps:
+            env["max_steps"] = agent.env.max_steps * agent.env.action_repeat  # the random policy repeats nothing
         recipe: dict[str, Any] = {"episodes": settings.episodes, "agent": "random", **env}
         return session.make_run("evaluation/random", "evaluation", RECIPE, recipe, {}, seeded=False)
     name = "evaluation/" + check_name("--agent", settings.agent)
@@ -33,7 +35,7 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
     """What `evaluate` would do."""
-    agent = open_agent(session.workspace, settings.agent)
+    agent = open_agent(session.workspace, settings.agent, settings.max_steps)
     run = _run(session, settings, agent)
 
     def estimate() -> Plan:
@@ -49,7 +51,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     """Score an agent, and the random policy, on test episodes that are used for nothing else. Show and record them if
     the settings ask for it."""
-    agent = open_agent(session.workspace, settings.agent)
+    agent = open_agent(session.workspace, settings.agent, settings.max_steps)
     if isinstance(agent.spec, RandomSpec):
         result = _score(session, settings, agent)
         return replace(result, table=_table(result.metrics))

@@ -1,6 +1,7 @@
 """`wm train-dreamer`: a world model, an actor and a critic, trained while they act."""
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from wm.artifacts.runs import SCRATCH, Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
 from wm.dreamer.online import OnlineTraining
 from wm.dreamer.training import final_metrics, save_pictures, train
-from wm.envs.registry import EnvConfig
-from wm.episodes.dataset import Dataset
+from wm.envs.registry import EnvConfig, require_choice_of_frames
+from wm.episodes.dataset import Dataset, read_root
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer
 from wm.pretrained import save_dreamer
@@ -38,8 +39,14 @@ def _run(session: Session, settings: DreamerSettings) -> Run:
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
 
 
-def _env(session: Session, settings: DreamerSettings) -> tuple[EnvConfig, ActionSpace]:
-    config = EnvConfig(session.env, settings.size, settings.gray)
+def env_config(session: Session, settings: DreamerSettings) -> tuple[EnvConfig, ActionSpace]:
+    """The environment with the frames and the limit of the settings, else of the collected episodes; its actions."""
+    config = EnvConfig(session.env, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
+    require_choice_of_frames(config)
+    if session.data:
+        collected = EnvConfig.of_recipe(read_root(session.data[0]))
+        frames = collected.frames if config.frames == "auto" else config.frames
+        config = replace(config, frames=frames, max_steps=config.shorter(collected.max_steps))
     with closing(config.make()) as env:
         return config, ActionSpace.of(env.action_space)
 
@@ -51,7 +58,7 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
-    _, space = _env(session, settings)
+    _, space = env_config(session, settings)
     config, device = updates.dreamer_config(settings, space), pick_device(session.device)
     model = updates.new_dreamer(config, session.seed).to(device)
     trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
@@ -80,7 +87,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     run = _run(session, settings)
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
-    env, space = _env(session, settings)
+    env, space = env_config(session, settings)
     config = updates.dreamer_config(settings, space)
     replay_store.require_memory(settings.capacity, config)
     replay = replay_store.disk_bound(settings.capacity, settings.part_rows, config)

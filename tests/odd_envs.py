@@ -122,6 +122,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ArrayReward": {"reward": lambda self, action: np.ones(2)},
     "NumpyReward": {"reward": lambda self, action: np.float32(1)},
     "OneStep": {"step": lambda self, action: (self.observe(), 1.0, True, False, {})},
+    "Endless": {"step": lambda self, action: (*Odd.step(self, action)[:2], False, False, {})},
     "Constant": {"picture": lambda self: np.full((32, 48, 3), 90, _BYTES)},
     "Labels": {"info": lambda self: {"labels": ["car", "road"]}},
     "LateLabels": {"info": lambda self: {"labels": [1.0]} if self.t > 3 else {}},

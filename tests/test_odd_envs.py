@@ -1,10 +1,14 @@
 """Every odd environment is stored with right values, or refused in one sentence by the first stage that can know."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stages.session import Session
+from stages.train_dreamer import env_config as train_dreamer_env
 from tests.conftest import outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
@@ -19,6 +23,7 @@ from wm.rollouts.collection import describe
 from wm.rollouts.loop import EpisodeJob, play
 from wm.rollouts.policies import RandomPolicy
 from wm.runtime import Runtime
+from wm.settings import DreamerSettings
 
 REFUSED = {
     "FloatSigned": (70, "the result of render() has floats from -0.764706 to 0.568627"),
@@ -44,7 +49,8 @@ OBSERVED = ("Observed", "ObservedFirst", "OneChannel", "Negative")
 
 
 def collect(folder: Path, name: str) -> Dataset:
-    run(folder, "collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "3", "--size", "32")
+    limit = ("--set", f"max_steps={STEPS}") if name == "Endless" else ()
+    run(folder, "collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "3", "--size", "32", *limit)
     return Dataset.open(folder / "data" / f"tests.odd_envs-{name}-v0.zarr")
 
 
@@ -93,6 +99,40 @@ def test_every_stage_works_on_what_is_stored(name: str, tmp_path: Path) -> None:
     for stage, options in CHAIN.items():
         done = run(tmp_path, stage, "--env", f"tests.odd_envs:{name}-v0", *options)
         assert " nan" not in done.stdout.lower(), done.stdout
+
+
+def test_the_limit_of_collecting_ends_the_episodes_of_every_later_stage(tmp_path: Path) -> None:
+    collect(tmp_path, "Endless")
+    env, folder = ("--env", "tests.odd_envs:Endless-v0"), tmp_path / "runs" / "tests.odd_envs-Endless-v0"
+    for stage in ("train-vae", "train-mdnrnn", "train-controller"):
+        run(tmp_path, stage, *env, *CHAIN[stage])
+    run(tmp_path, "dream", *env, "--dreams", "2")
+    fidelity = json.loads((folder / "dream" / "fidelity.json").read_text())
+    assert max(fidelity["dream_lengths"]) <= max(fidelity["real_lengths"]) == STEPS
+
+    def score(*options: str) -> Any:
+        return json.loads(run(tmp_path, "evaluate", *env, "--episodes", "3", *options, "--json").stdout)["metrics"]
+
+    metrics = score()
+    assert metrics["returns"] == [STEPS] * 3
+    assert metrics["random"]["mean"] == score("--agent", "random")["mean"] == STEPS
+    assert f"every episode is truncated after {STEPS} actions" in metrics["protocol"]
+    assert score("--set", "max_steps=5")["returns"] == [5] * 3
+    assert score("--set", "max_steps=50")["returns"] == [STEPS] * 3
+
+
+@pytest.mark.parametrize("name", ["CartPole", "tests.tiny:Tiny-v0"])
+def test_an_environment_with_a_limit_of_its_own_keeps_it_in_later_stages(name: str) -> None:
+    collection, recipe = describe(EnvConfig(name, 32), "auto", 0, max_steps=5)
+    assert (collection.max_steps, collection.env.max_steps, "max_steps" in recipe["env"]) == (5, 0, False)
+
+
+def test_a_dreamer_plays_the_limit_and_the_frames_of_its_data(tmp_path: Path) -> None:
+    collect(tmp_path, "Endless")
+    data = tmp_path / "data" / "tests.odd_envs-Endless-v0.zarr"
+    session = Session(env="tests.odd_envs:Endless-v0", data=(data,))
+    config, _ = train_dreamer_env(session, DreamerSettings(size=32, max_steps=50))
+    assert (config.max_steps, config.frames) == (STEPS, "render")
 
 
 def test_episodes_of_seven_steps_go_through_a_curriculum(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_a_reward_that_is_no_finite_number_is_refused_with_step_seed_and_value(r
         env.step(0)
 
 
+def test_an_episode_is_truncated_after_its_limit_and_the_next_one_counts_anew() -> None:
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2)), "Odd-v0", max_steps=3)
+    for _ in range(2):
+        env.reset(seed=7)
+        assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+    assert env.own_limit == 0
+    assert CheckedEnv(gym.wrappers.TimeLimit(Scripted(gym.spaces.Discrete(2)), 9), "Odd-v0").own_limit == 9
+
+
 def test_rewards_of_every_number_type_pass_as_floats() -> None:
     rewards = [1, True, np.float32(0.5), np.int64(-2), np.array(3.0)]
     env = CheckedEnv(Scripted(gym.spaces.Discrete(2), rewards), "Odd-v0")

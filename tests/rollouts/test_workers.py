@@ -8,8 +8,9 @@ import psutil
 import pytest
 
 from wm.errors import BadData, Stopped, WorkerFailed
+from wm.rollouts import worker_process
 from wm.rollouts.worker_process import heartbeat
-from wm.rollouts.workers import Workers
+from wm.rollouts.workers import LONG_EPISODE, Workers
 
 
 def open_workers(count: int, check: object = lambda: None, **how: float) -> Workers:
@@ -63,6 +64,22 @@ def be_slow(steps: int) -> int:
         heartbeat()
         time.sleep(0.01)
     return steps
+
+
+def play_long(length: int) -> int:
+    for _ in range(worker_process._HEARTBEAT_EVERY):
+        heartbeat(length)
+    return length
+
+
+def test_an_episode_that_does_not_seem_to_end_is_told_once_with_the_option_that_ends_it() -> None:
+    told: list[str] = []
+    with Workers(1, lambda: None, time.monotonic, log=told.append) as workers:
+        list(workers.map(play_long, [(LONG_EPISODE - 1,)]))
+        assert told == []
+        list(workers.map(play_long, [(LONG_EPISODE,)] * 3))
+    assert len(told) == 1
+    assert "--set max_steps=N to wm collect" in told[0]
 
 
 _kept: list[np.ndarray] = []

@@ -184,7 +184,7 @@ class OnlineTraining:
         with ExitStack() as stack:
             envs = [stack.enter_context(closing(self._env.make())) for _ in range(count)]
             agent = DreamerAgent(self._dreamer, self._collector.space, count, self._env.spec().fire_action)
-            results = guarded(self._env, lambda: list(play(agent, envs, jobs, heartbeat=self._heartbeat)))
+            results = guarded(self._env, lambda: list(play(agent, envs, jobs, heartbeat=lambda _: self._heartbeat())))
         self.validation = float(np.mean([result.episode_return for result in results]))
         self.counts.validated = self.counts.episodes
 

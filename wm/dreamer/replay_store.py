@@ -57,7 +57,7 @@ def replay_recipe(env: EnvConfig, space: ActionSpace, seed: int) -> dict[str, An
         "action_space": space.as_json(),
         "labels": [],
         "policy": "dreamer",
-        "max_steps": 0,
+        "max_steps": env.max_steps,
         "seed": seed,
         "evicts": True,
     }

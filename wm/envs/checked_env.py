@@ -18,15 +18,16 @@ Translate = Callable[[Any], Any]
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment whose rewards are finite floats. `steps` is the number of its steps in the episode.
+    """An environment whose rewards are finite floats. `steps` is the number of its steps in the episode, which is
+    truncated after `max_steps` (0: at the environment's own limit only).
 
     Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
+    def __init__(self, env: gym.Env[Any, Any], name: str, max_steps: int = 0) -> None:
         super().__init__(env)
         self.action_space, self._translate = _plain_actions(env.action_space)
-        self._name = name
+        self._name, self._max_steps = name, max_steps
         self._seed: int | None = None
         self.steps = 0
 
@@ -40,7 +41,19 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         checked = self._check(reward)
         self.steps += 1
+        if 0 < self._max_steps <= self.steps and not terminated:
+            truncated = True
         return observation, checked, terminated, truncated, info
+
+    @property
+    def own_limit(self) -> int:
+        """Steps after which gymnasium truncates its episodes; 0 if it does not."""
+        env: Any = self.env
+        while isinstance(env, gym.Wrapper):
+            if isinstance(env, gym.wrappers.TimeLimit):
+                return int(env._max_episode_steps)
+            env = env.env
+        return 0
 
     def _check(self, reward: Any) -> float:
         """The reward as a float. Raises EnvironmentFault if it is not a finite number."""

@@ -37,6 +37,11 @@ class EnvSpec:
         return self.env_id.startswith("ALE/")
 
     @property
+    def always_ends(self) -> bool:
+        """Whether its episodes are known to end: it is known by name, or an Atari game."""
+        return self.is_atari or self.name in KNOWN_ENVS
+
+    @property
     def has_both_action_spaces(self) -> bool:
         """Whether the environment takes `continuous=True|False`."""
         return self.env_id.startswith(("LunarLander", "CarRacing"))

@@ -52,7 +52,7 @@ def _register_atari() -> None:
         gym.register_envs(ale_py)
 
 
-_NEWER = ("frames",)  # fields of EnvConfig that recipes did not always have
+_NEWER = ("frames", "max_steps")  # fields of EnvConfig that recipes did not always have
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class EnvConfig:
     """All that is needed to build an environment in any process. It is part of a dataset's recipe.
 
     `frames` says where frames come from, without a renderer of ours: observation, render, or auto, which takes
-    observations that are images.
+    observations that are images. Episodes are truncated after `max_steps` actions (0: at the environment's own limit).
     """
 
     name: str
@@ -71,6 +71,7 @@ class EnvConfig:
     observation: str = "rgb"
     action_repeat: int = 1
     frames: str = "auto"
+    max_steps: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a recipe. The newer fields are left out at their defaults: earlier recipes stay equal."""
@@ -95,6 +96,10 @@ class EnvConfig:
     def max_idle(self) -> int:
         """Actions without a positive reward after which a training episode is truncated; 0: never."""
         return -(-self.spec().max_idle // self.action_repeat)
+
+    def shorter(self, max_steps: int) -> int:
+        """The smaller of two limits of an episode's actions, this and the environment's; 0: there is none."""
+        return min(max_steps or self.max_steps, self.max_steps or max_steps)
 
     def make(self, labelled: bool = False) -> PixelEnv:
         """Build the environment with square frames as observations, and with labels in its info where asked for.
@@ -187,7 +192,8 @@ class EnvConfig:
                     f"--action-space is {self.action_space!r} but {self.name} has one action space; leave it out."
                 )
             options["continuous"] = self.action_space == "continuous"
-        return CheckedEnv(registration.build(spec.env_id, self.name, entry_point, options), self.name)
+        env = registration.build(spec.env_id, self.name, entry_point, options)
+        return CheckedEnv(env, self.name, self.max_steps * self.action_repeat)
 
 
 def _quiet_atari() -> None:
@@ -208,7 +214,8 @@ def require_choice_of_frames(config: EnvConfig) -> None:
 def require_same_observation(trained: EnvConfig, asked: EnvConfig) -> None:
     """Raise RecipeMismatch if `asked` has other frames or actions than V was trained with. The renderer may differ."""
     frames = asked.frames if trained.frames == "auto" else trained.frames
-    before, now = asdict(replace(trained, render=asked.render, frames=frames)), asdict(asked)
+    before = asdict(replace(trained, render=asked.render, frames=frames, max_steps=asked.max_steps))
+    now = asdict(asked)
     for name in now:
         if before[name] != now[name]:
             value = str(before[name]).lower()

@@ -23,7 +23,7 @@ def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
     first = datasets[0]
     for other in datasets[1:]:
         for field in ("env", "action_space"):
-            if (theirs := _without_renderer(other.recipe[field])) != (ours := _without_renderer(first.recipe[field])):
+            if (theirs := _observed(other.recipe[field])) != (ours := _observed(first.recipe[field])):
                 raise RecipeMismatch(
                     f"{other.path} and {first.path} cannot be trained on together: their {field} differs "
                     f"({theirs} and {ours}); collect one of them again."
@@ -31,9 +31,10 @@ def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
     return datasets
 
 
-def _without_renderer(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Renderers draw the same pixels, or nearly so; frames of several of them may be mixed."""
-    return {name: value for name, value in recipe.items() if name != "render"}
+def _observed(recipe: dict[str, Any]) -> dict[str, Any]:
+    """What must agree. Renderers draw the same pixels, or nearly so; frames of several of them may be mixed, and
+    episodes of different limits."""
+    return {name: value for name, value in recipe.items() if name not in ("render", "max_steps")}
 
 
 def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:

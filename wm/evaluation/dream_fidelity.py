@@ -81,6 +81,7 @@ def measure_fidelity(
     """All figures by name. `latents` are those M was trained on."""
     initial = early_initial_states(latents, mdnrnn)
     policy = policies.policy
+    settings = replace(settings, max_steps=policy.env.shorter(settings.max_steps))
     parameters = np.array(policy.parameters, np.float32)[None]
     dreams = _dream(settings, seed, mdnrnn, policy, policies.means, initial)
     policy_dreams = _dream(settings, seed, mdnrnn, policy, parameters, initial)

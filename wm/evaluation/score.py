@@ -10,6 +10,8 @@ from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import read_root
+from wm.errors import MissingInput
 from wm.pretrained import find_dreamer, is_dreamer, load_all
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import DreamerSpec, RandomSpec, Spec, evaluation_jobs, play_jobs, policy_spec, split_jobs
@@ -33,11 +35,27 @@ class EvaluatedAgent:
     facts: dict[str, Any]
 
 
-def open_agent(workspace: Workspace, name: str) -> EvaluatedAgent:
-    """The controller or Dreamer of this name, or the random policy. Raises MissingInput if it is not trained."""
+def open_agent(workspace: Workspace, name: str, max_steps: int = 0) -> EvaluatedAgent:
+    """The controller or Dreamer of this name, or the random policy, in episodes of at most `max_steps` actions (0: of
+    the limit in training). Raises MissingInput if it is not trained."""
     if name == "random":
-        return random_agent(EnvConfig(workspace.env))
-    return _dreamer(workspace, name) if is_dreamer(workspace.run / name) else _controller(workspace, name)
+        env = EnvConfig(workspace.env, max_steps=_recorded_limit(workspace))
+        return random_agent(_shortened(env, max_steps))
+    opened = _dreamer if is_dreamer(workspace.run / name) else _controller
+    return opened(workspace, name, max_steps)
+
+
+def _recorded_limit(workspace: Workspace) -> int:
+    """The limit of the environment's dataset in steps without repeated actions; 0 without one."""
+    try:
+        env = EnvConfig.of_recipe(read_root(workspace.datasets[0]))
+    except MissingInput:
+        return 0
+    return env.max_steps * env.action_repeat
+
+
+def _shortened(env: EnvConfig, max_steps: int) -> EnvConfig:
+    return replace(env, max_steps=env.shorter(max_steps))
 
 
 def random_agent(env: EnvConfig) -> EvaluatedAgent:
@@ -45,36 +63,37 @@ def random_agent(env: EnvConfig) -> EvaluatedAgent:
     return EvaluatedAgent("random", RandomSpec(env), env, {}, {"protocol": protocol_of(env)})
 
 
-def _controller(workspace: Workspace, name: str) -> EvaluatedAgent:
+def _controller(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
     vae, mdnrnn, controller = load_all(workspace, name)
+    env = _shortened(vae.env, max_steps)
     search = controller.artifact.metrics
     collected = max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)) * vae.env.action_repeat
     seconds = _wall_seconds(vae.artifact) + _wall_seconds(mdnrnn.artifact)
     return EvaluatedAgent(
         "vmc",
-        policy_spec(vae, mdnrnn, controller.config, controller.parameters, _unmodified(vae.env)),
-        vae.env,
+        policy_spec(vae, mdnrnn, controller.config, controller.parameters, _unmodified(env)),
+        env,
         {"controller": controller.artifact.fingerprint},
         {
             "env_steps": search["env_steps"] + search.get("env_steps_before", 0) + collected,
-            "protocol": protocol_of(vae.env),
+            "protocol": protocol_of(env),
             "memory": controller.config.memory,
             "training_wall_seconds": round(seconds + search["seconds"] + search.get("seconds_before", 0.0), 1),
         },
     )
 
 
-def _dreamer(workspace: Workspace, name: str) -> EvaluatedAgent:
+def _dreamer(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
     dreamer = find_dreamer(workspace, name)
-    artifact = dreamer.artifact
+    artifact, env = dreamer.artifact, _shortened(dreamer.env, max_steps)
     return EvaluatedAgent(
         "dreamer",
-        DreamerSpec(_unmodified(dreamer.env), artifact.folder, artifact.fingerprint),
-        dreamer.env,
+        DreamerSpec(_unmodified(env), artifact.folder, artifact.fingerprint),
+        env,
         {"dreamer": artifact.fingerprint},
         {
             "env_steps": artifact.metrics["env_steps"],
-            "protocol": protocol_of(dreamer.env) + ", likeliest actions",
+            "protocol": protocol_of(env) + ", likeliest actions",
             "training_wall_seconds": round(_wall_seconds(artifact), 1),
         },
     )
@@ -132,6 +151,8 @@ def protocol_of(env: EnvConfig) -> str:
         notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
     if env.action_repeat > 1:
         notes.append(f"our agent repeats each action for {env.action_repeat} steps")
+    if env.max_steps:
+        notes.append(f"every episode is truncated after {env.max_steps} actions")
     if env.render == "fast":
         notes.append("trained on --render fast")
     return ", ".join(note for note in notes if note)

@@ -176,7 +176,7 @@ class Fitness:
             torch.from_numpy(policies),
             initial,
             temperature,
-            self.max_steps(max(generation, 0)) or MAX_DREAM_STEPS,
+            self._policy.env.shorter(self.max_steps(max(generation, 0))) or MAX_DREAM_STEPS,
             self._seed, "dream", generation + 1,
             dtype=pick("auto", torch.device("cpu")).dtype,
         )  # fmt: skip

@@ -59,6 +59,9 @@ def describe(
         env = replace(env, frames=built.frame_source)
     if controller is not None:
         require_same_observation(controller.env, env)
+        max_steps = max_steps or controller.env.max_steps
+    if not spec.always_ends and not built.env.own_limit:
+        env = replace(env, max_steps=max_steps)  # without it, an episode may not end in later stages either
     space = ActionSpace.of(built.action_space)
     policy = pick_policy(policy, space)
     _try_once(built, env.name)

@@ -76,15 +76,16 @@ def play(
     jobs: Sequence[EpisodeJob],
     max_steps: int = 0,
     max_idle: int = 0,
-    heartbeat: Callable[[], None] | None = None,
+    heartbeat: Callable[[int], None] | None = None,
 ) -> Iterator[EpisodeResult]:
     """Play every job; yield results as episodes end. Episodes are truncated after `max_steps`, and after `max_idle`
     steps in a row without a positive reward (0: at the environment's own limit only). `heartbeat` is called at every
-    step."""
+    step, with the length of an episode so far."""
     queue = list(reversed(jobs))
     episodes: list[_Episode | None] = [None] * agent.num_envs
     infos: list[dict[str, Any]] = [{} for _ in range(agent.num_envs)]
     frames: NDArray[Any] | None = None
+    length = 0
 
     def begin(index: int) -> None:
         nonlocal frames
@@ -101,7 +102,7 @@ def play(
     while any(episode is not None for episode in episodes):
         assert frames is not None
         if heartbeat is not None:
-            heartbeat()
+            heartbeat(length)
         actions = agent.act(frames, infos)
         for index, episode in enumerate(episodes):
             if episode is None:
@@ -110,6 +111,7 @@ def play(
             frames[index] = observation
             episode.episode_return += float(reward)
             episode.length += 1
+            length = episode.length
             episode.idle = 0 if reward > 0 else episode.idle + 1
             limit = 0 < max_steps <= episode.length or 0 < max_idle <= episode.idle
             truncated = bool(truncated) or (limit and not terminated)
@@ -146,7 +148,7 @@ def record(
     job: EpisodeJob,
     action_column: Callable[[int], NDArray[Any]],
     max_steps: int = 0,
-    heartbeat: Callable[[], None] | None = None,
+    heartbeat: Callable[[int], None] | None = None,
 ) -> Trajectory:
     """Play one job with an agent of one environment and keep every row."""
     agent.begin(0, job)
@@ -158,7 +160,7 @@ def record(
     terminated = truncated = False
     while not (terminated or truncated):
         if heartbeat is not None:
-            heartbeat()
+            heartbeat(len(actions))
         action = agent.act(observation[None], [info])[0]
         observation, reward, terminated, truncated, info = env.step(action)
         frames.append(observation)

@@ -58,9 +58,9 @@ def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
         if terminated or truncated:
             frame, _ = env.reset()
     seconds = (clock() - started) / ENV_STEPS
-    limit = env.spec.max_episode_steps if env.spec is not None else None
+    limit = env.env.own_limit or 10 * EnvConfig(config.name).random_steps
     env.close()
-    longest = -(-(limit or 10 * EnvConfig(config.name).random_steps) // config.action_repeat)
+    longest = config.max_steps or -(-limit // config.action_repeat)
     return PlayingSpeed(frame.shape, space, longest, seconds)
 
 

@@ -25,12 +25,13 @@ _pipe: Any = None  # a worker's end of its pipe
 _heartbeats = 0
 
 
-def heartbeat() -> None:
-    """Report from within a task that it is alive: call it at every step. Does nothing outside a worker."""
+def heartbeat(length: int = 0) -> None:
+    """Report from within a task that it is alive: call it at every step, with the episode's length so far. Does nothing
+    outside a worker."""
     global _heartbeats
     _heartbeats += 1
     if _pipe is not None and _heartbeats % _HEARTBEAT_EVERY == 0:
-        _pipe.send(("alive", None, 0))
+        _pipe.send(("alive", length, 0))
 
 
 def _serve(pipe: Any) -> None:

@@ -18,13 +18,19 @@ TRIES = 3
 # Bytes by which a worker may grow before it is replaced between two tasks. Box2D's binding leaks 1.6 kB per LunarLander
 # episode and 36 bytes per spark: two workers grew from 370 to 693 MB in 5.8 M steps.
 MAX_GROWTH = 300 << 20
+LONG_EPISODE = 30_000  # actions. Atari's longest episodes have 27,000: 108,000 frames, of which 4 are skipped
+
+
+def _ignore(text: str) -> None:
+    pass
 
 
 class Workers:
     """`count` processes that are started on first use (0: tasks run in this process, one after the other).
 
     `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
-    worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes.
+    worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes. `log`
+    is told once of an episode that does not seem to end.
     """
 
     def __init__(
@@ -34,9 +40,11 @@ class Workers:
         clock: Callable[[], float],
         timeout: float = WORKER_TIMEOUT,
         max_growth: int = MAX_GROWTH,
+        log: Callable[[str], None] = _ignore,
     ) -> None:
         self._count, self._check, self._clock = count, check, clock
         self._timeout, self._max_growth = timeout, max_growth
+        self._log, self._warned = log, False
         self._workers: list[Worker] = []
 
     @property
@@ -132,12 +140,21 @@ class Workers:
             for kind, value, memory in worker.messages():
                 worker.last_message = self._clock()
                 if kind == "alive":
+                    self._watch_length(value)
                     continue
                 worker.memory = worker.memory or memory
                 worker.grown = memory - worker.memory
                 yield worker, kind, value
             if worker.task is not None and self._clock() - worker.last_message > self._timeout:
                 yield worker, "failed", f"its worker sent no heartbeat for {self._timeout:.0f} s"
+
+    def _watch_length(self, length: int) -> None:
+        if length >= LONG_EPISODE and not self._warned:
+            self._warned = True
+            self._log(
+                f"an episode has had {length:,} steps and goes on; an environment without an end needs a limit: give "
+                "--set max_steps=N to wm collect, and later stages keep it"
+            )
 
     def _replace(self, worker: Worker) -> None:
         """End a worker; `_idle` starts another."""
@@ -158,4 +175,5 @@ class Workers:
 
 def open_workers(runtime: Runtime) -> Workers:
     """Worker processes for a program: they end when it is asked to stop."""
-    return Workers(runtime.workers, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout)
+    check, log = runtime.raise_if_stopped, runtime.log
+    return Workers(runtime.workers, check, runtime.clock, runtime.worker_timeout, log=log)

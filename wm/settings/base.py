@@ -27,9 +27,11 @@ def setting(
     choices: tuple[Any, ...] | None = None,
     section: str = "",
     result: bool = True,
+    newer: bool = False,
 ) -> T:
     """Declare a setting: its default, a sentence for the help, its bounds, the help's section its option stands in
-    (empty: no option), and whether it can change the result."""
+    (empty: no option), and whether it can change the result. Earlier artifacts lack a `newer` setting: its default
+    means what they did."""
     metadata = {
         "sentence": sentence,
         "low": low,
@@ -37,6 +39,7 @@ def setting(
         "choices": choices,
         "section": section,
         "result": result,
+        "newer": newer,
     }
     declared: T = field(default=default, metadata=metadata)
     return declared
@@ -51,8 +54,9 @@ class Settings:
             check(item, getattr(self, item.name))
 
     def result_settings(self) -> dict[str, Any]:
-        """The settings that enter a fingerprint, as given."""
-        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.metadata["result"]}
+        """The settings that enter a fingerprint, as given. Newer ones at their defaults do not."""
+        values = [(item, getattr(self, item.name)) for item in dataclasses.fields(self) if item.metadata["result"]]
+        return {item.name: value for item, value in values if not item.metadata["newer"] or value != item.default}
 
 
 def public_name(item: Field) -> str:

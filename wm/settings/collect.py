@@ -26,19 +26,19 @@ class CollectSettings(Settings):
     gray: bool = setting(False, "Store one gray channel.", section="Frames")
     observation: str = setting(
         "rgb",
-        "Observation; foreground: rgb minus a slowly adapting background; motion: gray differences to the first frame.",
+        "foreground: rgb minus a slow background; motion: gray differences to the first frame.",
         choices=("rgb", "foreground", "motion"),
         section="Frames",
     )
     render: str = setting(
         "exact",
-        "Renderer; exact: gymnasium's pixels, faster; fast: coarser.",
+        "exact: gymnasium's pixels; fast: coarser.",
         choices=("exact", "fast", "gymnasium"),
         section="Frames",
     )
     frames: str = setting(
         "auto",
-        "Where gymnasium's frames come from: observations or render(); auto: observations that are images.",
+        "auto: observations, where they are images.",
         choices=("auto", "observation", "render"),
         section="Frames",
     )
@@ -48,4 +48,9 @@ class CollectSettings(Settings):
         low=1,
         high=16,
     )
-    max_steps: int = setting(0, "Truncate episodes after this many steps; 0: the environment's own limit.", low=0)
+    max_steps: int = setting(
+        0,
+        "Truncate episodes after this many steps; 0: the environment's own limit. Later stages keep it for an "
+        "environment without one.",
+        low=0,
+    )

@@ -15,4 +15,8 @@ class EvaluateSettings(Settings):
         0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0,
         section="Evaluation", result=False,
     )  # fmt: skip
+    max_steps: int = setting(
+        0, "Truncate test episodes after this many steps; 0: the dataset's or the environment's own limit.", low=0,
+        newer=True,
+    )  # fmt: skip
     visualize: bool = setting(False, "Show the first test episode in a window.", section="Evaluation", result=False)

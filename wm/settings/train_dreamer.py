@@ -52,6 +52,19 @@ class DreamerSettings(Settings):
     entropy: float = setting(3e-4, "Weight of the actor's entropy.", low=0)
     world_learning_rate: float = setting(1e-3, "Adam's step size for the world model.", low=1e-8, high=1)
     actor_learning_rate: float = setting(3e-4, "Adam's step size for actor and critic.", low=1e-8, high=1)
+    max_steps: int = setting(
+        0,
+        "Truncate episodes after this many steps; 0: the limit of --data, or the environment's own.",
+        low=0,
+        newer=True,
+    )
+    frames: str = setting(
+        "auto",
+        "Where gymnasium's frames come from: observations or render(); auto: as in --data, or observations that are "
+        "images.",
+        choices=("auto", "observation", "render"),
+        newer=True,
+    )
     size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 96, 128))
     gray: bool = setting(True, "Frames have one gray channel instead of three colours.")
     deter: int = setting(256, "Units of the GRU's state.", low=8)
