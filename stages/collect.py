@@ -30,6 +30,7 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
         settings.observation,
         settings.action_repeat,
         settings.frames,
+        envs_per_process=settings.envs_per_process,
     )
 
 
@@ -37,7 +38,7 @@ def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, 
     """The collection and its dataset's recipe."""
     controller = trained_policy(session.workspace) if settings.policy == "controller" else None
     config = env_config(session.env, settings)
-    return describe(config, settings.policy, session.seed, settings.max_steps, controller)
+    return describe(config, settings.policy, session.seed, settings.max_steps, controller, session.runtime.log)
 
 
 def plan(session: Session, settings: CollectSettings) -> Plan:

@@ -14,9 +14,12 @@ from wm.artifacts.runs import SCRATCH, Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
 from wm.dreamer.online import OnlineTraining
 from wm.dreamer.training import final_metrics, save_pictures, train
+from wm.envs.instances import compare_instances
+from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig, require_choice_of_frames
 from wm.episodes.dataset import Dataset, read_root
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
+from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.pretrained import save_dreamer
 from wm.settings import DreamerSettings
@@ -46,9 +49,29 @@ def env_config(session: Session, settings: DreamerSettings) -> tuple[EnvConfig, 
     if session.data:
         collected = EnvConfig.of_recipe(read_root(session.data[0]))
         frames = collected.frames if config.frames == "auto" else config.frames
-        config = replace(config, frames=frames, max_steps=config.shorter(collected.max_steps))
+        config = replace(
+            config,
+            frames=frames,
+            max_steps=config.shorter(collected.max_steps),
+            envs_per_process=collected.envs_per_process,
+        )
     with closing(config.make()) as env:
+        instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
+        if instances > 1 and not config.spec().is_known:
+            _require_instances(config, env, instances)
         return config, ActionSpace.of(env.action_space)
+
+
+def _require_instances(config: EnvConfig, env: PixelEnv, instances: int) -> None:
+    """Raise UsageProblem if so many instances of the environment cannot be played in one process."""
+    allowed, why = config.envs_per_process, "as its dataset says"
+    if not allowed and (why := compare_instances(env, config.make).entangled):
+        allowed = 1
+    if 0 < allowed < instances:
+        raise UsageProblem(
+            f"{config.name} can have {allowed} instance{'s' * (allowed > 1)} in a process ({why}) but training plays "
+            f"{instances}; give --num-envs {allowed}, and leave out --target-return."
+        )
 
 
 def plan(session: Session, settings: DreamerSettings) -> Plan:

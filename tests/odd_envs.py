@@ -1,6 +1,7 @@
 """Odd environments, as people write them: a dot that moves, in every form of picture, action, reward and end."""
 
 import os
+import weakref
 from typing import Any
 
 import gymnasium as gym
@@ -84,6 +85,37 @@ def _later_nan(self: Any, action: Any) -> float:
     return float("nan") if "ODD_NAN" in os.environ else 1.0
 
 
+_world = {"steps": 0, "episodes": 0}
+_clients = weakref.WeakSet[Any]()
+
+
+def _reset_world(self: Any, **options: Any) -> Any:
+    _world["steps"] = 0
+    return Odd.reset(self, **options)
+
+
+def _step_world(self: Any, action: Any) -> Any:
+    observation, reward, _, truncated, info = Odd.step(self, action)
+    _world["steps"] += 1
+    return observation, reward, _world["steps"] >= STEPS, truncated, info
+
+
+def _open_alone(self: Any, render_mode: str | None = None) -> None:
+    if _clients:
+        raise ConnectionError("the simulator serves one client")
+    _clients.add(self)
+    Odd.__init__(self, render_mode)
+
+
+def _close(self: Any) -> None:
+    _clients.discard(self)
+
+
+def _count_episodes(self: Any, action: Any) -> float:
+    _world["episodes"] += self.t == 1
+    return float(_world["episodes"])
+
+
 _BYTES = np.uint8
 _SYMBOLS = gym.spaces.Box(0, 255, (7, 7, 3), _BYTES)
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -123,6 +155,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "NumpyReward": {"reward": lambda self, action: np.float32(1)},
     "OneStep": {"step": lambda self, action: (self.observe(), 1.0, True, False, {})},
     "Endless": {"step": lambda self, action: (*Odd.step(self, action)[:2], False, False, {})},
+    "Shared": {"reset": _reset_world, "step": _step_world},
+    "Single": {"__init__": _open_alone, "close": _close},
+    "Drifting": {"reward": _count_episodes},
     "Constant": {"picture": lambda self: np.full((32, 48, 3), 90, _BYTES)},
     "Labels": {"info": lambda self: {"labels": ["car", "road"]}},
     "LateLabels": {"info": lambda self: {"labels": [1.0]} if self.t > 3 else {}},

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from stages.session import Session
 from stages.train_dreamer import env_config as train_dreamer_env
-from tests.conftest import outcome, run, small_config
+from tests.conftest import SLUG, TINY, outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
 from wm.artifacts.runs import load
@@ -19,8 +20,9 @@ from wm.episodes.frame_batches import FrameReader
 from wm.errors import UsageProblem
 from wm.evaluation.score import random_agent, score_agent
 from wm.pretrained import read_env
-from wm.rollouts.collection import describe
+from wm.rollouts.collection import _open, describe
 from wm.rollouts.loop import EpisodeJob, play
+from wm.rollouts.players import play_jobs, trained_policy
 from wm.rollouts.policies import RandomPolicy
 from wm.runtime import Runtime
 from wm.settings import DreamerSettings
@@ -69,7 +71,8 @@ def test_what_is_stored_has_the_right_values(name: str, tmp_path: Path) -> None:
     dataset = collect(tmp_path, name)
     rows = 1 if name == "OneStep" else STEPS
     assert dataset.rows == 3 * (rows + 1)
-    assert dataset.table["return"].tolist() == [rows] * 3
+    if name != "Drifting":
+        assert dataset.table["return"].tolist() == [rows] * 3
     assert dataset.label_names == []
     assert dataset.recipe["frames"] == ("observation" if name in OBSERVED else "render")
     frames = FrameReader(dataset).read(0, dataset.rows)
@@ -133,6 +136,51 @@ def test_a_dreamer_plays_the_limit_and_the_frames_of_its_data(tmp_path: Path) ->
     session = Session(env="tests.odd_envs:Endless-v0", data=(data,))
     config, _ = train_dreamer_env(session, DreamerSettings(size=32, max_steps=50))
     assert (config.max_steps, config.frames) == (STEPS, "render")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Shared", "share state (stepping one changes what another returns); each process plays one at a time"),
+        ("Single", "share state (a second one fails: tests.odd_envs:Single-v0 cannot be built; its constructor raised"),
+        ("Drifting", "does not repeat an episode with the same seed"),
+        ("Plain", ""),
+    ],
+)
+def test_instances_that_disturb_each_other_are_recorded_and_told(name: str, said: str) -> None:
+    _open.cache_clear()  # of the environment that an earlier test has played in this process
+    lines: list[str] = []
+    config = EnvConfig(f"tests.odd_envs:{name}-v0", 32)
+    collection, recipe = describe(config, "auto", 0, 0, log=lines.append)
+    one = name in ("Shared", "Single")
+    assert collection.env.envs_per_process == recipe["env"].get("envs_per_process", 0) == int(one)
+    assert said in " ".join(lines)
+    assert bool(lines) == bool(said)
+    chosen, recipe = describe(replace(config, envs_per_process=8), "auto", 0, 0, log=lines.append)
+    assert (chosen.env.envs_per_process, "envs_per_process" in recipe["env"]) == (0, False)
+
+
+def test_a_process_with_one_environment_plays_what_eight_would(chain: Path) -> None:
+    spec = Session(TINY, run=chain / "runs" / SLUG).workspace
+    jobs = [EpisodeJob(key, seed=key) for key in range(5)]
+
+    def returns(env: EnvConfig) -> list[float]:
+        results = play_jobs(replace(trained_policy(spec), env=env), None, jobs)
+        return [result.episode_return for result in sorted(results, key=lambda result: result.key)]
+
+    assert returns(EnvConfig(TINY, 32, envs_per_process=1)) == returns(EnvConfig(TINY, 32))
+    shared = EnvConfig("tests.odd_envs:Shared-v0", 32)
+    assert returns(shared) != [STEPS] * 5
+    assert returns(replace(shared, envs_per_process=1)) == [STEPS] * 5
+
+
+def test_a_dreamer_of_an_environment_whose_instances_share_state_plays_one() -> None:
+    session = Session(env="tests.odd_envs:Shared-v0")
+    with pytest.raises(UsageProblem, match=r"can have 1 instance .* plays 2; give --num-envs 1"):
+        train_dreamer_env(session, DreamerSettings(num_envs=2))
+    train_dreamer_env(session, DreamerSettings(num_envs=1))
+    with pytest.raises(UsageProblem, match="leave out --target-return"):
+        train_dreamer_env(session, DreamerSettings(num_envs=1, target_return=1.0))
 
 
 def test_episodes_of_seven_steps_go_through_a_curriculum(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": lis
 _ENV = table(
     {"name": TEXT},
     {"size": COUNT, "gray": FLAG, "action_space": TEXT, "render": TEXT, "observation": TEXT, "action_repeat": _WIDTH}
-    | {"frames": one_of("auto", "observation", "render"), "max_steps": COUNT},
+    | {"frames": one_of("auto", "observation", "render"), "max_steps": COUNT, "envs_per_process": COUNT},
 )
 _VAE = table(
     {

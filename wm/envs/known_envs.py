@@ -37,8 +37,8 @@ class EnvSpec:
         return self.env_id.startswith("ALE/")
 
     @property
-    def always_ends(self) -> bool:
-        """Whether its episodes are known to end: it is known by name, or an Atari game."""
+    def is_known(self) -> bool:
+        """Whether it is known by name, or an Atari game: its episodes end, and its instances share nothing."""
         return self.is_atari or self.name in KNOWN_ENVS
 
     @property

@@ -52,7 +52,8 @@ def _register_atari() -> None:
         gym.register_envs(ale_py)
 
 
-_NEWER = ("frames", "max_steps")  # fields of EnvConfig that recipes did not always have
+PLAYED = ("max_steps", "envs_per_process")  # fields that change no observation
+_NEWER = ("frames", "max_steps", "envs_per_process")  # fields of EnvConfig that recipes did not always have
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class EnvConfig:
 
     `frames` says where frames come from, without a renderer of ours: observation, render, or auto, which takes
     observations that are images. Episodes are truncated after `max_steps` actions (0: at the environment's own limit).
+    `envs_per_process` is how many a process may play in turn (0: as many as it likes).
     """
 
     name: str
@@ -72,6 +74,7 @@ class EnvConfig:
     action_repeat: int = 1
     frames: str = "auto"
     max_steps: int = 0
+    envs_per_process: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a recipe. The newer fields are left out at their defaults: earlier recipes stay equal."""
@@ -214,10 +217,9 @@ def require_choice_of_frames(config: EnvConfig) -> None:
 def require_same_observation(trained: EnvConfig, asked: EnvConfig) -> None:
     """Raise RecipeMismatch if `asked` has other frames or actions than V was trained with. The renderer may differ."""
     frames = asked.frames if trained.frames == "auto" else trained.frames
-    before = asdict(replace(trained, render=asked.render, frames=frames, max_steps=asked.max_steps))
-    now = asdict(asked)
+    before, now = asdict(replace(trained, render=asked.render, frames=frames)), asdict(asked)
     for name in now:
-        if before[name] != now[name]:
+        if name not in PLAYED and before[name] != now[name]:
             value = str(before[name]).lower()
             raise RecipeMismatch(
                 f"{name} is {str(now[name]).lower()} but the controller's V was trained with {value}; collect with "

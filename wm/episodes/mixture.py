@@ -34,7 +34,8 @@ def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
 def _observed(recipe: dict[str, Any]) -> dict[str, Any]:
     """What must agree. Renderers draw the same pixels, or nearly so; frames of several of them may be mixed, and
     episodes of different limits."""
-    return {name: value for name, value in recipe.items() if name not in ("render", "max_steps")}
+    free = ("render", "max_steps", "envs_per_process")
+    return {name: value for name, value in recipe.items() if name not in free}
 
 
 def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
+from wm.envs.instances import compare_instances
 from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registration import one_line
@@ -22,12 +23,16 @@ from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suf
 from wm.episodes.writer import Writer
 from wm.errors import DiskProblem, EnvironmentFault, WmError, WorkerFailed
 from wm.rollouts.loop import Agent, EpisodeJob, record
-from wm.rollouts.players import PolicySpec, make_agent
+from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed
+
+
+def _ignore(text: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,17 @@ class Collection:
 
 
 def describe(
-    env: EnvConfig, policy: str, seed: int, max_steps: int, controller: PolicySpec | None = None
+    env: EnvConfig,
+    policy: str,
+    seed: int,
+    max_steps: int,
+    controller: PolicySpec | None = None,
+    log: Callable[[str], None] = _ignore,
 ) -> tuple[Collection, dict[str, Any]]:
     """The collection and its dataset's recipe. `policy` may be `auto`.
 
     Builds the environment and takes one step. Raises WmError if that fails, and RecipeMismatch where the controller
-    was trained on other observations.
+    was trained on other observations. `log` is told what later stages must know of an environment that is not ours.
     """
     require_choice_of_frames(env)
     spec, built = env.spec(), env.make(labelled=True)
@@ -60,11 +70,13 @@ def describe(
     if controller is not None:
         require_same_observation(controller.env, env)
         max_steps = max_steps or controller.env.max_steps
-    if not spec.always_ends and not built.env.own_limit:
+    if not spec.is_known and not built.env.own_limit:
         env = replace(env, max_steps=max_steps)  # without it, an episode may not end in later stages either
     space = ActionSpace.of(built.action_space)
     policy = pick_policy(policy, space)
     _try_once(built, env.name)
+    if not spec.is_known:
+        env = _with_instances(env, built, log)
     recipe = {
         "env": replace(env, frames="auto").as_json(),
         "env_id": spec.env_id,
@@ -81,6 +93,22 @@ def describe(
         recipe["frames"] = env.frames
     built.close()
     return Collection(env, policy, seed, max_steps, controller), recipe
+
+
+def _with_instances(env: EnvConfig, built: PixelEnv, log: Callable[[str], None]) -> EnvConfig:
+    """With the number of instances that a process may play in turn, if it is fewer than usual."""
+    if env.envs_per_process:
+        return replace(env, envs_per_process=env.envs_per_process % NUM_ENVS)
+    found = compare_instances(built, env.make)
+    if not found.repeats:
+        log(f"{env.name} does not repeat an episode with the same seed, so its results cannot be repeated either")
+    if not found.entangled:
+        return env
+    log(
+        f"instances of {env.name} share state ({found.entangled}); each process plays one at a time, which --set "
+        "envs_per_process=N changes"
+    )
+    return replace(env, envs_per_process=1)
 
 
 def _try_once(env: PixelEnv, name: str) -> None:

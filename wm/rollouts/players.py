@@ -114,8 +114,9 @@ def make_agent(
 
 
 @lru_cache(maxsize=2)  # one for candidates, one for validations
-def _envs(env: EnvConfig, count: int) -> list[Any]:
-    return [env.make() for _ in range(count)]
+def _envs(env: EnvConfig) -> list[Any]:
+    """The environments of this process. Fewer than NUM_ENVS leave rows of the batch idle, which changes no result."""
+    return [env.make() for _ in range(min(env.envs_per_process or NUM_ENVS, NUM_ENVS))]
 
 
 def play_jobs(
@@ -129,7 +130,7 @@ def play_jobs(
     if isinstance(spec, RandomSpec):
         return _play_random(spec.env, jobs, max_steps)
     agent = make_agent(spec, NUM_ENVS, candidates)
-    return list(play(agent, _envs(spec.env, NUM_ENVS), jobs, max_steps, max_idle, heartbeat))
+    return list(play(agent, _envs(spec.env), jobs, max_steps, max_idle, heartbeat))
 
 
 def _play_random(config: EnvConfig, jobs: Sequence[EpisodeJob], max_steps: int) -> list[EpisodeResult]:
@@ -147,7 +148,7 @@ def _play_random(config: EnvConfig, jobs: Sequence[EpisodeJob], max_steps: int) 
 
 def build_env(spec: PolicySpec | DreamerSpec) -> Any:
     """An environment of the policy's, one of those kept in this process."""
-    return _envs(spec.env, NUM_ENVS)[0]
+    return _envs(spec.env)[0]
 
 
 def build_vae(spec: PolicySpec) -> Any:

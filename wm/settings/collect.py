@@ -48,6 +48,12 @@ class CollectSettings(Settings):
         low=1,
         high=16,
     )
+    envs_per_process: int = setting(
+        0,
+        "Environments that a process of later stages steps in turn; 0: 8, or 1 where instances share state.",
+        low=0,
+        high=8,
+    )
     max_steps: int = setting(
         0,
         "Truncate episodes after this many steps; 0: the environment's own limit. Later stages keep it for an "

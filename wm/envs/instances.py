@@ -1,0 +1,72 @@
+"""Whether several instances of an environment can be played in turn in one process, tried out in a few steps.
+
+A simulator may have one world per process: a physics client, a library's global variables. Stepping one instance then
+moves the others, and scores of episodes in lockstep are wrong.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registration import one_line
+from wm.errors import WmError
+
+STEPS = 16  # of each of six short episodes: simulators of 20 ms a step take two seconds
+
+
+@dataclass(frozen=True)
+class Instances:
+    """`entangled` says how one instance disturbs another, empty if it does not. `repeats` says whether an episode with
+    the same seed and actions is the same again."""
+
+    entangled: str = ""
+    repeats: bool = True
+
+
+def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv]) -> Instances:
+    """Play the first steps of episodes with `first` and with another instance from `make`, alone and in turn. An
+    environment that raises alone is not judged: playing it says what is wrong."""
+    first.action_space.seed(0)
+    actions = [first.action_space.sample() for _ in range(STEPS)]
+
+    def play(*envs: PixelEnv, seed: int = 0) -> list[_Returned]:
+        return _play_in_turn(envs, actions, seed)
+
+    try:
+        alone = play(first)
+        if play(first) != alone:
+            return Instances(repeats=False)
+    except Exception:  # environments outside this project may raise anything
+        return Instances()
+    try:
+        second = make()
+    except Exception as error:
+        reason = str(error).rstrip(".") if isinstance(error, WmError) else one_line(error)
+        return Instances(f"a second one fails: {reason}")
+    try:
+        if play(first, second) != alone + play(second, seed=1):
+            return Instances("stepping one changes what another returns")
+        return Instances(repeats=play(second) == alone)
+    except Exception as error:
+        return Instances(f"played in turn, one raised {one_line(error)}")
+    finally:
+        second.close()
+
+
+_Returned = list[tuple[bytes, float, bool, bool]]
+
+
+def _play_in_turn(envs: Sequence[PixelEnv], actions: Sequence[Any], seed: int) -> list[_Returned]:
+    """What each environment returns for these actions, in episodes with rising seeds."""
+    returned: list[_Returned] = []
+    for number, env in enumerate(envs):
+        frame, _ = env.reset(seed=seed + number)
+        returned.append([(frame.tobytes(), 0.0, False, False)])
+    for action in actions:
+        for env, so_far in zip(envs, returned, strict=True):
+            _, _, terminated, truncated = so_far[-1]
+            if not (terminated or truncated):
+                frame, reward, terminated, truncated, _ = env.step(action)
+                so_far.append((frame.tobytes(), reward, bool(terminated), bool(truncated)))
+    return returned
