@@ -90,7 +90,9 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         config = MdnRnnConfig(shape[0], space, settings.hidden, settings.mixtures, settings.end_weight)
         save_mdnrnn(builder.folder, config, model)
         save_mdnrnn_picture(builder.folder, session.env)
-        return {**scores, **predictions, "rows": latents.rows, "precision": precision.name}
+        collected = sum(dataset.env_steps for dataset in datasets)
+        figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
+        return {**scores, **predictions, **figures}
 
     run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(settings, *shape, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)

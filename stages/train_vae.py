@@ -71,6 +71,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "precision": precision.name,
             "episodes": datasets[0].upto,
             "rows": sum(dataset.rows for dataset in datasets),
+            "collected_steps": sum(dataset.env_steps for dataset in datasets),
             "parameters": weight_bytes(model) // 4,
             "probe": {name: result.as_json() for name, result in probe.items()},
             "probe_summary": summarize_probe(probe, env, settings.require_probe, runtime.log),

@@ -244,3 +244,13 @@ def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) 
     assert (result.length, result.env_steps, result.episode_return) == (3, STEPS, STEPS)
     score = score_agent(Runtime(lambda: 0.0), random_agent(config), "Plain", 3, "Plain")
     assert score["mean_length"] == score["mean"] == STEPS
+
+
+def test_collected_steps_are_those_of_the_environment_when_parts_are_extended_too(tmp_path: Path) -> None:
+    words = ("--env", "tests.odd_envs:Plain-v0", "--size", "32", "--set", "action_repeat=5")
+    for episodes in ("2", "3"):
+        run(tmp_path, "collect", *words, "--episodes", episodes)
+    dataset = Dataset.open(tmp_path / "data" / "tests.odd_envs-Plain-v0.zarr")
+    assert dataset.rows == 3 * (-(-STEPS // 5) + 1)
+    assert dataset.env_steps == dataset.table["return"].sum() == 3 * STEPS
+    assert dataset.first(2).env_steps == 2 * STEPS

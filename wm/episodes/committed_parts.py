@@ -17,7 +17,7 @@ from wm.artifacts import durable, json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
 from wm.episodes.parts import KIND as PART
-from wm.episodes.schema import TABLE_COLUMNS, part_range
+from wm.episodes.schema import STEPS, TABLE_COLUMNS, part_range
 from wm.episodes.shards import METADATA
 from wm.errors import BadData
 
@@ -25,7 +25,7 @@ QUARANTINE = ".quarantine"
 MAX_ROWS = 1 << 22  # of a part. Real parts have about 10,000; a forged table must not allocate all memory
 Range = tuple[int, int]
 _COLUMNS = {"index": COUNT, "seed": INTEGER, "ends": COUNT, "terminated": FLAG, "truncated": FLAG, "return": NUMBER}
-_TABLE = table({name: list_of(_COLUMNS[name]) for name in TABLE_COLUMNS})
+_TABLE = table({name: list_of(_COLUMNS[name]) for name in TABLE_COLUMNS}, {STEPS: list_of(COUNT)})
 _METADATA = table({"attributes": table({"episodes": _TABLE, "recipe": TABLE}, others=json_reader.ANYTHING)},
                   others=json_reader.ANYTHING)  # fmt: skip
 _LISTED = table({"files": table({METADATA: table({"sha256": json_reader.TEXT}, others=json_reader.ANYTHING)},

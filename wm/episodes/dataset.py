@@ -13,7 +13,7 @@ from wm.artifacts import manifest
 from wm.artifacts.manifest import sha256_json
 from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
-from wm.episodes.schema import FORMAT, TABLE_COLUMNS, Episode, array_specs, frame_shape
+from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
 from wm.episodes.shards import Shard
 from wm.errors import BadData, MissingInput
 
@@ -90,10 +90,14 @@ class Dataset:
 
     @cached_property
     def table(self) -> dict[str, NDArray[Any]]:
-        """Per-episode columns over all parts; `ends` counts rows from the start of the dataset."""
-        columns: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
-        first_row = 0
+        """Per-episode columns over all parts; `ends` counts rows from the start of the dataset, `steps` those of the
+        environment."""
+        columns: dict[str, list[Any]] = {name: [] for name in (*TABLE_COLUMNS, STEPS)}
+        first_row, repeat = 0, action_repeat(self.recipe)
         for part in self.parts:
+            if (steps := part.table.get(STEPS)) is None:
+                steps = (repeat * (np.diff(part.table["ends"], prepend=0) - 1)).tolist()
+            columns[STEPS] += steps
             for name in TABLE_COLUMNS:
                 values = part.table[name]
                 columns[name] += [first_row + end for end in values] if name == "ends" else values
@@ -104,6 +108,11 @@ class Dataset:
     def ends(self) -> NDArray[np.int64]:
         """Exclusive end row of every episode."""
         return self.table["ends"].astype(np.int64)
+
+    @property
+    def env_steps(self) -> int:
+        """The environment's steps in the episodes in use."""
+        return int(self.table[STEPS].sum())
 
     @property
     def rows(self) -> int:
@@ -132,6 +141,7 @@ class Dataset:
                     seed=part.table["seed"][number],
                     terminated=part.table["terminated"][number],
                     truncated=part.table["truncated"][number],
+                    env_steps=part.table[STEPS][number] if STEPS in part.table else 0,
                     **{name: values[start:end] for name, values in columns.items()},
                 )
             )

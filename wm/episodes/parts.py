@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest
-from wm.episodes.schema import CHUNK_ROWS, FORMAT, TABLE_COLUMNS, PackedEpisode, array_specs, frame_shape, part_name
+from wm.episodes.schema import (
+    CHUNK_ROWS,
+    FORMAT,
+    STEPS,
+    TABLE_COLUMNS,
+    PackedEpisode,
+    action_repeat,
+    array_specs,
+    frame_shape,
+    part_name,
+)
 from wm.episodes.shards import group_files
 from wm.errors import BadData
 
@@ -44,7 +54,8 @@ class PartBuilder:
         self._block = frame_block(recipe) if block is None else block
         self.rows = 0
         self._episodes: list[PackedEpisode] = []
-        self._table: dict[str, list[Any]] = {name: [] for name in TABLE_COLUMNS}
+        columns = (*TABLE_COLUMNS, STEPS) if action_repeat(recipe) > 1 else TABLE_COLUMNS
+        self._table: dict[str, list[Any]] = {name: [] for name in columns}
 
     @property
     def table(self) -> dict[str, list[Any]]:
@@ -75,9 +86,10 @@ class PartBuilder:
             episode.terminated,
             episode.truncated,
             float(episode.rewards.sum(dtype=np.float64)),
+            episode.env_steps or episode.rows - 1,
         )
-        for name, value in zip(TABLE_COLUMNS, entry, strict=True):
-            self._table[name].append(value)
+        for column, value in zip(self._table.values(), entry, strict=False):
+            column.append(value)
 
     def files(self) -> dict[str, bytes]:
         """The files of the part's folder, by relative name."""

@@ -21,12 +21,14 @@ CHUNK_ROWS = 64  # the unit of reading: 790 kB of decoded 64 x 64 RGB
 PART_ROWS = 8192  # bounds a writer's memory, and the work that a kill can lose
 BLOCK_EPISODES = 64  # the same for short episodes
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
+STEPS = "steps"  # a further column where actions are repeated: the last one may end the episode before its last repeat
 _PART = re.compile(r"part-(\d{6,9})-(\d{6,9})")
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode. Arrays have T + 1 rows; `labels` has a column per label name (none: width 0)."""
+    """One episode. Arrays have T + 1 rows; `labels` has a column per label name (none: width 0). The environment took
+    `env_steps` steps (0: one for each action)."""
 
     index: int
     seed: int
@@ -36,6 +38,7 @@ class Episode:
     labels: NDArray[np.float32]
     terminated: bool
     truncated: bool
+    env_steps: int = 0
 
     @property
     def rows(self) -> int:
@@ -54,6 +57,7 @@ class Episode:
             labels=self.labels,
             terminated=self.terminated,
             truncated=self.truncated,
+            env_steps=self.env_steps,
         )
 
 
@@ -70,6 +74,7 @@ class PackedEpisode:
     labels: NDArray[np.float32]
     terminated: bool
     truncated: bool
+    env_steps: int = 0
 
     @property
     def rows(self) -> int:
@@ -93,7 +98,13 @@ class PackedEpisode:
             labels=self.labels,
             terminated=self.terminated,
             truncated=self.truncated,
+            env_steps=self.env_steps,
         )
+
+
+def action_repeat(recipe: dict[str, Any]) -> int:
+    """Environment steps for which an action of a dataset was repeated."""
+    return int(recipe["env"].get("action_repeat", 1))
 
 
 def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:

@@ -67,7 +67,7 @@ def _controller(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAge
     vae, mdnrnn, controller = load_all(workspace, name)
     env = _shortened(vae.env, max_steps)
     search = controller.artifact.metrics
-    collected = max(trained.artifact.metrics["rows"] for trained in (vae, mdnrnn)) * vae.env.action_repeat
+    collected = max(_collected_steps(trained.artifact.metrics, vae.env) for trained in (vae, mdnrnn))
     seconds = _wall_seconds(vae.artifact) + _wall_seconds(mdnrnn.artifact)
     return EvaluatedAgent(
         "vmc",
@@ -97,6 +97,11 @@ def _dreamer(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
             "training_wall_seconds": round(_wall_seconds(artifact), 1),
         },
     )
+
+
+def _collected_steps(metrics: dict[str, Any], env: EnvConfig) -> int:
+    """Environment steps of the episodes that V or M was trained on. Earlier artifacts have their rows only."""
+    return int(metrics.get("collected_steps", metrics["rows"] * env.action_repeat))
 
 
 def _unmodified(env: EnvConfig) -> EnvConfig:

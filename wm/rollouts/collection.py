@@ -161,6 +161,7 @@ def play_episode(collection: Collection, index: int) -> PackedEpisode:
         labels=round_labels(trajectory.labels),
         terminated=trajectory.terminated,
         truncated=trajectory.truncated,
+        env_steps=trajectory.env_steps,
     ).pack()
 
 
