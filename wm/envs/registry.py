@@ -195,8 +195,8 @@ class EnvConfig:
                     f"--action-space is {self.action_space!r} but {self.name} has one action space; leave it out."
                 )
             options["continuous"] = self.action_space == "continuous"
-        env = registration.build(spec.env_id, self.name, entry_point, options)
-        return CheckedEnv(env, self.name, self.max_steps * self.action_repeat)
+        limit = self.max_steps * self.action_repeat
+        return CheckedEnv(registration.build(spec.env_id, self.name, entry_point, options), self.name, limit)
 
 
 def _quiet_atari() -> None:
