@@ -40,18 +40,14 @@ def _text(training: dict[str, Any]) -> str:
 
 
 def _row(trend: dict[str, Any]) -> Sequence[str]:
+    from wm.telemetry.trend import format_interval, format_slope
+
     return [
         trend["phase"],
         trend["column"].removesuffix("_mb"),
         f"{trend['points']}",
-        _kilobytes(trend["slope"]),
-        f"{_kilobytes(trend['low'])} to {_kilobytes(trend['high'])}",
+        format_slope(trend["slope"]),
+        format_interval(trend["low"], trend["high"]),
         f"{trend['drift']:+.1f}",
         f"{trend['correlation']:+.2f}",
     ]
-
-
-def _kilobytes(megabytes: float) -> str:
-    """No more digits than are above the noise."""
-    value = 1000 * megabytes
-    return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"

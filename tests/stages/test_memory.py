@@ -1,13 +1,15 @@
 """`wm memory`, on a chain that was really run."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from stages.memory import _row
 from tests.conftest import SLUG
 from tests.stages.conftest import Output
-from wm.telemetry.trend import judge
+from wm.telemetry.trend import estimate_trend, judge
 
 
 def test_every_training_has_a_verdict_and_a_plot(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +39,19 @@ def test_the_reason_of_a_flat_verdict_agrees_with_it() -> None:
     noisy = judge([{"step": k, "rss_anon_mb": 100 + 0.1 * k + 300 * (k % 2)} for k in range(100)])
     assert noisy.word == "flat"
     assert "in all; a rise" in noisy.reason or "the interval reaches below" in noisy.reason
+
+
+def test_the_verdict_and_the_table_say_the_same_figures() -> None:
+    log = [{"step": k, "rss_anon_mb": 100 + 0.0423 * k + 3 * (k % 3)} for k in range(100)]
+    trend = estimate_trend(range(100), [line["rss_anon_mb"] for line in log])
+    row = _row({"phase": "training", "column": "rss_anon_mb", **asdict(trend)})
+    assert f"{row[3]} kB a step ({row[4]})" == str(trend)
+    assert "." not in row[3]
+    assert f"{row[3]} kB a step" in judge(log).reason
+
+
+@pytest.mark.parametrize("readings", [2, 3, 4])
+def test_a_few_readings_have_no_interval(readings: int) -> None:
+    trend = estimate_trend(range(readings), [1.0 + 60 * k for k in range(readings)])
+    assert (trend.low, trend.high, trend.rises) == (None, None, False)
+    assert _row({"phase": "warming up", "column": "rss_anon_mb", **asdict(trend)})[4] == "no interval"

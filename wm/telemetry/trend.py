@@ -12,6 +12,7 @@ from wm.stats import rank_correlation
 MIN_SLOPE = 0.5e-3  # MB a step: clean runs show 0.0, the weakest leak on record 5.1e-3
 MIN_DRIFT = 8.4  # MB over a phase (8 MiB): an allocator's free memory varies by less
 MIN_READINGS = 10  # below which there is no verdict
+MIN_INTERVAL = 5  # readings below which a slope has no interval: of four, even all slopes together cover only 92 %
 WARM_UP = 0.2  # share of a training without a replay that is not judged
 MIN_FREE = 200.0  # MB of memory, below which a training is at capacity
 MAX_READINGS = 400  # whose pairs give the slope
@@ -20,11 +21,12 @@ Lines = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Trend:
-    """Of a column over steps: MB a step (Theil-Sen) with its 95 % interval, MB over all, rank correlation."""
+    """Of a column over steps: MB a step (Theil-Sen) with its 95 % interval, None for fewer than five readings; MB over
+    all, rank correlation."""
 
     slope: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     drift: float
     correlation: float
     points: int
@@ -32,7 +34,26 @@ class Trend:
     @property
     def rises(self) -> bool:
         """Whether it is significant: the interval is above the least slope, and the drift above the least drift."""
-        return self.low > MIN_SLOPE and self.slope > MIN_SLOPE and self.drift > MIN_DRIFT
+        return self.is_above(MIN_SLOPE) and self.drift > MIN_DRIFT
+
+    def is_above(self, slope: float) -> bool:
+        """Whether the interval is above a slope."""
+        return self.low is not None and self.low > slope
+
+    def __str__(self) -> str:
+        """The slope with its interval."""
+        return f"{format_slope(self.slope)} kB a step ({format_interval(self.low, self.high)})"
+
+
+def format_slope(slope: float) -> str:
+    """MB a step in kB, without decimals where they would be noise."""
+    value = 1000 * slope
+    return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    """The interval of a slope, or that there is none."""
+    return "no interval" if low is None or high is None else f"{format_slope(low)} to {format_slope(high)}"
 
 
 def estimate_trend(steps: Sequence[float], values: Sequence[float]) -> Trend:
@@ -45,14 +66,15 @@ def estimate_trend(steps: Sequence[float], values: Sequence[float]) -> Trend:
     distance = x[second] - x[first]
     slopes = np.sort((y[second] - y[first])[distance > 0] / distance[distance > 0])
     if not len(slopes):
-        return Trend(0.0, -math.inf, math.inf, 0.0, 0.0, len(x))
+        return Trend(0.0, None, None, 0.0, 0.0, len(x))
     spread = 1.96 * math.sqrt(len(x) * (len(x) - 1) * (2 * len(x) + 5) / 18)
     low, high = (int((len(slopes) + sign * spread) / 2) for sign in (-1, 1))
     slope = float(np.median(slopes))
+    known = len(x) >= MIN_INTERVAL
     return Trend(
         slope,
-        float(slopes[max(low, 0)]),
-        float(slopes[min(high, len(slopes) - 1)]),
+        float(slopes[max(low, 0)]) if known else None,
+        float(slopes[min(high, len(slopes) - 1)]) if known else None,
         slope * float(x[-1] - x[0]),
         rank_correlation(x, y) or 0.0,
         len(x),
@@ -109,7 +131,7 @@ def judge(lines: Lines) -> Verdict:
     )
     assert anonymous is not None
     trend = unexplained or anonymous
-    summary = f"{_slope(trend)} unexplained while {name}"
+    summary = f"{trend} unexplained while {name}"
     if "cuda_blocks_small" in last[-1] and (verdict := _judge_device(last)):
         return verdict
     if trend.rises:
@@ -117,7 +139,7 @@ def judge(lines: Lines) -> Verdict:
     if last[-1].get("memory_free_mb", math.inf) < MIN_FREE:
         return Verdict("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
     if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > 0.8 * anonymous.drift:
-        return Verdict("filling a buffer", f"{_slope(anonymous)}, as much as buffers grow; {summary}.")
+        return Verdict("filling a buffer", f"{anonymous}, as much as buffers grow; {summary}.")
     if trend.drift > MIN_DRIFT:
         return Verdict("flat", f"{summary}; the interval reaches below {1000 * MIN_SLOPE:g} kB a step.")
     return Verdict("flat", f"{summary}, {trend.drift:.1f} MB in all; a rise is more than {MIN_DRIFT:g} MB.")
@@ -130,16 +152,12 @@ def _judge_device(lines: Lines) -> Verdict | None:
     assert blocks is not None
     assert allocated is not None
     assert reserved is not None
-    if blocks.low > 0.001 and allocated.slope > 0:
+    if blocks.is_above(0.001) and allocated.slope > 0:
         return Verdict("leaking", f"{blocks.slope:.3g} blocks a step stay in the device's small pool.")
     if allocated.rises:
-        return Verdict("leaking", f"{_slope(allocated)} stay allocated on the device.")
+        return Verdict("leaking", f"{allocated} stay allocated on the device.")
     if lines[-1]["cuda_retries"] > lines[0]["cuda_retries"]:
         return Verdict("at capacity", "the device's allocator had to free its cache.")
     if reserved.drift > 64 and reserved.rises:
-        return Verdict("fragmenting", f"{_slope(reserved)} are reserved on the device while the memory in use is flat.")
+        return Verdict("fragmenting", f"{reserved} are reserved on the device while the memory in use is flat.")
     return None
-
-
-def _slope(trend: Trend) -> str:
-    return f"{1000 * trend.slope:+.1f} kB a step ({1000 * trend.low:+.1f} to {1000 * trend.high:+.1f})"
