@@ -14,7 +14,10 @@ from wm.episodes.schema import Episode
 
 Frames = NDArray[np.uint8]
 STRIP = 12  # frames of the film strip
-PLAYER = 96  # frames of the player, at most
+PAGE_FRAMES = 12_000  # of all players: twelve episodes of 1,000 frames are 1.4 MB of Pong, 15 MB of CarRacing
+LEAST_FRAMES = 96  # of a player, however many episodes a page has
+MOST_FRAMES = 4096  # of a player: a square sheet, which every browser takes up to 16,384 pixels a side
+COLUMNS = 64  # of that sheet
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,21 @@ def _png(frames: Frames, gap: int = 0) -> str:
     if gap:
         colored = np.pad(colored, ((0, 0), (0, 0), (0, gap), (0, 1)))
         colored[:, :, : frames.shape[2], 3] = 255
-    picture = Image.fromarray(np.concatenate(list(colored), axis=1))
+    return _address(np.concatenate(list(colored), axis=1))
+
+
+def _sheet(frames: Frames) -> str:
+    """Frames in rows of `COLUMNS`, black after the last one, as a data address."""
+    colored = np.repeat(frames, 3, axis=-1) if frames.shape[-1] == 1 else frames
+    missing = -len(frames) % COLUMNS
+    rows = np.pad(colored, ((0, missing), (0, 0), (0, 0), (0, 0))).reshape(-1, COLUMNS, *colored.shape[1:])
+    count, _, height, width, channels = rows.shape
+    return _address(rows.transpose(0, 2, 1, 3, 4).reshape(count * height, COLUMNS * width, channels))
+
+
+def _address(pixels: Frames) -> str:
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
+    Image.fromarray(pixels).save(buffer, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
@@ -83,22 +98,22 @@ def _trace(rewards: NDArray[np.float32], title: str) -> str:
     )
 
 
-def _card(card: EpisodeCard) -> str:
-    count, side = len(card.frames), card.frames.shape[1]
-    played = _spread(count, PLAYER)
-    steps = ",".join(map(str, played.tolist()))
+def _card(card: EpisodeCard, most: int) -> str:
+    count = len(card.frames)
+    played = min(count, most)
+    bound = f" · plays the first {played:,} of {count:,} frames" if played < count else ""
     title = f"episode {card.index}: return {card.total:.2f} in {count - 1} steps"
     strip = card.frames[_spread(count, STRIP)]
     ending, seed = html.escape(card.ending), html.escape(str(card.seed))
     return f"""<section data-return="{card.total:.6f}" data-length="{count - 1}" data-index="{card.index}">
 <h2>Episode {card.index}</h2>
-<p><b>{card.total:.2f}</b> return · {count - 1} steps · {ending} · seed {seed}</p>
+<p><b>{card.total:.2f}</b> return · {count - 1} steps · {ending} · seed {seed}{bound}</p>
 <img class="strip" src="{_png(strip, gap=2)}" alt="film strip of {html.escape(title)}">
 <div class="play">
-<div class="screen" data-side="{side}" data-steps="{steps}" style="background-image:url({_png(card.frames[played])});
-background-size:{len(played) * 192}px 192px"></div>
+<div class="screen" data-last="{count - 1}" style="background-image:url({_sheet(card.frames[:played])});
+background-size:{COLUMNS * 192}px {-(-played // COLUMNS) * 192}px"></div>
 <div class="trace">{_trace(card.rewards, title)}
-<input type="range" min="0" max="{len(played) - 1}" value="0" aria-label="frame of episode {card.index}">
+<input type="range" min="0" max="{played - 1}" value="0" aria-label="frame of episode {card.index}">
 <output>step 0 of {count - 1}</output></div></div></section>"""
 
 
@@ -106,13 +121,15 @@ def episodes_page(title: str, facts: Sequence[tuple[str, str]], cards: Sequence[
     """The page: facts about the dataset, and a card for every selected one of its `of` episodes."""
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts)
     note = f"{len(cards)} of {of} episodes" if len(cards) < of else f"all {of} episodes"
+    most = min(max(PAGE_FRAMES // max(len(cards), 1), LEAST_FRAMES), MOST_FRAMES)
+    note += f", up to {most:,} frames of each, every frame in order"
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>
 <h1>{html.escape(title)}</h1><table>{rows}</table>
 <p class="sort">{note}; by <button data-by="index">number</button> <button data-by="return">return</button>
 <button data-by="length">length</button></p>
-<main>{"".join(map(_card, cards))}</main><script>{_SCRIPT}</script></body></html>
+<main>{"".join(_card(card, most) for card in cards)}</main><script>{_SCRIPT}</script></body></html>
 """
     return page.encode(errors="xmlcharrefreplace")
 
@@ -139,20 +156,20 @@ border:1px solid var(--line);border-radius:3px;cursor:pointer}
 _SCRIPT = """
 for (const section of document.querySelectorAll('section')) {
   const screen = section.querySelector('.screen'), slider = section.querySelector('input');
-  const steps = screen.dataset.steps.split(',').map(Number), last = steps[steps.length - 1];
+  const last = Number(screen.dataset.last), frames = Number(slider.max) + 1, columns = COLUMNS;
   const now = section.querySelector('.now'), label = section.querySelector('output');
   const show = () => {
     const k = Number(slider.value);
-    screen.style.backgroundPosition = `${-192 * k}px 0`;
-    now.setAttribute('x1', 600 * steps[k] / last); now.setAttribute('x2', 600 * steps[k] / last);
-    label.textContent = `step ${steps[k]} of ${last}`;
+    screen.style.backgroundPosition = `${-192 * (k % columns)}px ${-192 * Math.floor(k / columns)}px`;
+    now.setAttribute('x1', 600 * k / last); now.setAttribute('x2', 600 * k / last);
+    label.textContent = `step ${k} of ${last}`;
   };
   slider.addEventListener('input', show);
   let timer = null;
   screen.title = 'click to play'; screen.style.cursor = 'pointer';
   screen.addEventListener('click', () => {
     if (timer) { clearInterval(timer); timer = null; return; }
-    timer = setInterval(() => { slider.value = (Number(slider.value) + 1) % steps.length; show(); }, 80);
+    timer = setInterval(() => { slider.value = (Number(slider.value) + 1) % frames; show(); }, 80);
   });
   show();
 }
@@ -161,4 +178,4 @@ for (const button of document.querySelectorAll('button')) button.addEventListene
   [...main.children].sort((a, b) => sign * (a.dataset[by] - b.dataset[by])).forEach(s => main.append(s));
 });
 document.body.dataset.ready = document.querySelectorAll('section').length;
-"""
+""".replace("COLUMNS", str(COLUMNS))
