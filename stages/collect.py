@@ -7,7 +7,7 @@ from stages.session import Session
 from stages.stage import CREATED, RESUMED, UP_TO_DATE, Plan, Result
 from wm.artifacts import durable
 from wm.envs.registry import EnvConfig
-from wm.episodes.archive import claim, find_dataset, read_provenance
+from wm.episodes.archive import claim, collecting_seconds, find_dataset
 from wm.episodes.dataset import Dataset
 from wm.episodes.size_estimate import estimate_size
 from wm.rollouts.collection import Collection, collect_episodes, describe, play_sample
@@ -100,5 +100,5 @@ def _result(dataset: Dataset, episodes: int, status: str) -> Result:
         f"{subset.episodes} episodes, {subset.rows:,} frames, mean return {metrics['mean_return']:.1f}, "
         f"{format_size(size)} ({metrics['bytes_per_frame']} bytes a frame)"
     )
-    seconds = sum(float(record.get("wall_seconds", 0.0)) for record in read_provenance(dataset.path))
+    seconds = collecting_seconds(dataset.path)
     return Result("collect", status, dataset.path, subset.fingerprint, metrics, summary, seconds)

@@ -57,14 +57,16 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
         return replace(result, table=_table(result.metrics))
     if settings.visualize:
         show_episode(session.runtime, session.env, agent.spec, evaluation_jobs(1)[0])
-    baseline = _score(session, settings, random_agent(agent.env)).metrics
-    result = _score(session, settings, agent, {name: baseline[name] for name in ("mean", "ci95", "episodes")})
+    baseline = _score(session, settings, random_agent(agent.env))
+    shown = {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")}
+    result = _score(session, settings, agent, shown)
     videos: list[Path] = []
     if settings.record_video:
         folder = session.run_path / "videos" / settings.agent
         session.budget(folder).require(settings.record_video * VIDEO_BYTES, 0, f"{settings.record_video} videos")
         videos = record_videos(session.runtime, folder, agent.spec, evaluation_jobs(settings.record_video))
-    return replace(result, table=_table(result.metrics), pictures=result.pictures + videos)
+    seconds = result.seconds + baseline.seconds
+    return replace(result, table=_table(result.metrics), pictures=result.pictures + videos, seconds=seconds)
 
 
 def _score(

@@ -132,8 +132,14 @@ def run_stage(
 
 
 def _result(stage: str, artifact: Artifact, summary: Callable[[Artifact], str], status: str) -> Result:
-    seconds = float(artifact.manifest["provenance"]["wall_seconds"])
     pictures = sorted(artifact.folder / name for name in artifact.manifest["files"] if name.endswith(_PICTURES))
     return Result(
-        stage, status, artifact.folder, artifact.fingerprint, artifact.metrics, summary(artifact), seconds, pictures
+        stage,
+        status,
+        artifact.folder,
+        artifact.fingerprint,
+        artifact.metrics,
+        summary(artifact),
+        artifact.wall_seconds,
+        pictures,
     )

@@ -9,6 +9,7 @@ from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
 from wm.episodes.mixture import batch_sizes, open_datasets
@@ -68,7 +69,10 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     label, seed, runtime = f"train-mdnrnn {session.env}", session.seed, session.runtime
     if settings.init_from:
         copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
-    folders = [encode(session, dataset, vae).path for dataset in datasets]
+    encoded = [encode(session, dataset, vae) for dataset in datasets]
+    folders = [result.path for result in encoded]
+    # V has the time of the first dataset.
+    times = {"collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets[1:])}
     shape = vae.model.latent, datasets[0].actions.width
 
     def work(builder: Builder) -> dict[str, Any]:
@@ -92,12 +96,13 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         save_mdnrnn_picture(builder.folder, session.env)
         collected = sum(dataset.env_steps for dataset in datasets)
         figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
-        return {**scores, **predictions, **figures}
+        return {**scores, **predictions, **figures, **times}
 
     run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(settings, *shape, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     verdict = console.wrap(prediction_verdict(result.metrics["open_loop"], HELD_OUT))
-    return replace(result, table=f"{format_predictions(result.metrics)}\n{verdict}".rstrip())
+    seconds = result.seconds + sum(latents.seconds for latents in encoded)
+    return replace(result, table=f"{format_predictions(result.metrics)}\n{verdict}".rstrip(), seconds=seconds)
 
 
 def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:

@@ -6,6 +6,7 @@ from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.envs.registry import EnvConfig
+from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.mixture import fingerprints, open_datasets
 from wm.evaluation.linear_probe import probe_vae, summarize_probe
@@ -70,6 +71,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "images_per_second": round(scores["steps_per_second"] * settings.batch * settings.accumulate, 1),
             "precision": precision.name,
             "episodes": datasets[0].upto,
+            "collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets),
             "rows": sum(dataset.rows for dataset in datasets),
             "collected_steps": sum(dataset.env_steps for dataset in datasets),
             "parameters": weight_bytes(model) // 4,

@@ -129,7 +129,8 @@ def page(rows: list[Row]) -> str:
         _NOTES,
         "## Every row\n",
         "The digest is of the run's score.json, which has the return of every episode. Steps and time include all "
-        "rounds; for CartPole's second round they are unknown.\n",
+        "rounds. Time is that of training V, M and C, without collecting, encoding, dreams and evaluation; for "
+        "CartPole's second round both are unknown.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- CarRacing's C on [z, h], with a trained or an untrained M, uses V and M of seed 0. Compare it with 20 "

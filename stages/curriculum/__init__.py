@@ -13,7 +13,7 @@ from stages.curriculum.parallel import exit_with, read_share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.report import report
 from stages.session import Session
-from stages.stage import UP_TO_DATE
+from stages.stage import CREATED, UP_TO_DATE
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
@@ -112,7 +112,8 @@ def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int)
             break
         seconds = time.monotonic() - step_started
         ran = result.status != UP_TO_DATE
-        usage = f" in {format_duration(seconds)}, {monitor}" if ran else ""
+        shown = result.seconds if result.status == CREATED else seconds  # as the report has it
+        usage = f" in {format_duration(shown)}, {monitor}" if ran else ""
         console.say(f"{label}: {result.status}{usage}: {result.summary}")
         outcome.results.append(result)
         if ran:

@@ -12,6 +12,7 @@ from stages.stage import UP_TO_DATE, Result
 from wm.artifacts import durable, json_reader, manifest
 from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
 from wm.errors import BadData, WmError
+from wm.report.run_summary import RunSummary
 from wm.report.verdicts import score_verdict
 from wm.settings import ControllerSettings, DreamerSettings
 from wm.stats import Score
@@ -89,9 +90,7 @@ class Outcome:
     def rows(self) -> list[list[str]]:
         """Its lines in the table: one for every round that was evaluated."""
         rows: list[list[str]] = []
-        wall = 0.0
         for result in self.results:
-            wall += result.seconds
             if result.stage != "evaluate":
                 continue
             score, random = result.metrics, result.metrics["random"]
@@ -103,10 +102,9 @@ class Outcome:
                     f"{score['episodes']}" + (" (preview)" if score["preview"] else ""),
                     str(self).partition(":")[0],
                     f"{score['env_steps']:,}",
-                    format_duration(wall),
+                    format_duration(RunSummary.of(result.path.parent.parent).wall_seconds(result.path.name)),
                 ]
             )
-            wall = 0.0
         if self.failure is not None:
             rows.append([self.env, "-", "-", "-", "failed", "-", format_duration(self.seconds)])
         return rows
@@ -145,7 +143,7 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
         outcome = Outcome(pipeline, results, record["seconds"])
         str(outcome), outcome.rows()  # with other metrics than ours they raise
         return outcome
-    except (KeyError, TypeError, ValueError):
+    except (WmError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -183,7 +181,8 @@ def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
     lines = [console.table(HEADER, [row for outcome in outcomes for row in outcome.rows()])]
     notes = [
         "mean return ± half-width of the 95 % interval; test seeds, unmodified environments",
-        "wall time: sum over the stages; of a resumed stage, its last session; terms: docs/glossary.md",
+        "wall time: collecting, every stage, and the trainings that a later round continues; of V or M that was "
+        "resumed, the last session; terms: docs/glossary.md",
         *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
     ]
     lines += [console.wrap(note, "") for note in notes]

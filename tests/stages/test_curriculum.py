@@ -18,7 +18,9 @@ from stages.stage import Plan, Result
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.evolve import logged
+from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
+from wm.units import format_duration
 
 
 def score(session: Session, settings: object) -> Result:
@@ -26,7 +28,7 @@ def score(session: Session, settings: object) -> Result:
         "mean": 1.0, "ci95": 0.5, "episodes": 10, "preview": True, "env_steps": 1234,
         "random": {"mean": 0.0, "ci95": 0.1, "episodes": 10},
     }  # fmt: skip
-    return Result("evaluate", "created", session.run_path, "f", metrics, "", 60.0)
+    return Result("evaluate", "created", session.run_path / "evaluation" / "controller", "f", metrics, "", 60.0)
 
 
 def train(session: Session, settings: object) -> Result:
@@ -199,6 +201,16 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
     assert usage[f"{TINY} train-vae"]["memory"] > 100_000_000
     again = run(tmp_path, *words)
     assert again.stderr.count(": up to date: ") == 11
+    for name in (SLUG, f"{SLUG}.round2"):
+        summary = RunSummary.of(tmp_path / "runs" / name)
+        names = ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random")
+        artifacts = sum(summary.artifacts[part].wall_seconds for part in names)
+        assert summary.collecting_seconds > 0
+        before = summary.artifacts["controller"].metrics.get("seconds_before", 0.0)
+        assert summary.wall_seconds("controller") == pytest.approx(artifacts + before + summary.collecting_seconds)
+        shown = format_duration(summary.wall_seconds("controller"))
+        assert shown in done.stdout  # the console's table
+        assert f"| {shown} |" in (tmp_path / "runs" / "report.md").read_text()
     assert json.loads(record.read_text())["usage"] == usage
 
 

@@ -48,6 +48,11 @@ class Artifact:
         """The stage's final metrics."""
         return dict(self.manifest["metrics"])
 
+    @property
+    def wall_seconds(self) -> float:
+        """What it took: of a search over all its sessions, of another stage the session that finished it."""
+        return max(float(self.manifest["provenance"]["wall_seconds"]), float(self.metrics.get("seconds", 0.0)))
+
     def read_bytes(self, name: str) -> bytes:
         """A file's bytes, checked against the manifest."""
         self.check(name)

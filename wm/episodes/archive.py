@@ -30,6 +30,11 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
     return [record for record in records if isinstance(record, dict)]
 
 
+def collecting_seconds(path: Path) -> float:
+    """The time of all collections that finished."""
+    return sum(float(record.get("wall_seconds", 0.0)) for record in read_provenance(path))
+
+
 def find_dataset(path: Path, recipe: dict[str, Any]) -> Dataset | None:
     """The dataset of this recipe at `path`, possibly with episodes missing; None if no dataset of this recipe exists.
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
@@ -68,7 +67,7 @@ def _controller(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAge
     env = _shortened(vae.env, max_steps)
     search = controller.artifact.metrics
     collected = max(_collected_steps(trained.artifact.metrics, vae.env) for trained in (vae, mdnrnn))
-    seconds = _wall_seconds(vae.artifact) + _wall_seconds(mdnrnn.artifact)
+    seconds = vae.artifact.wall_seconds + mdnrnn.artifact.wall_seconds
     return EvaluatedAgent(
         "vmc",
         policy_spec(vae, mdnrnn, controller.config, controller.parameters, _unmodified(env)),
@@ -94,7 +93,7 @@ def _dreamer(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
         {
             "env_steps": artifact.metrics["env_steps"],
             "protocol": protocol_of(env) + ", likeliest actions",
-            "training_wall_seconds": round(_wall_seconds(artifact), 1),
+            "training_wall_seconds": round(artifact.wall_seconds, 1),
         },
     )
 
@@ -107,10 +106,6 @@ def _collected_steps(metrics: dict[str, Any], env: EnvConfig) -> int:
 def _unmodified(env: EnvConfig) -> EnvConfig:
     """The environment as gymnasium renders it, whatever rendered the training frames."""
     return replace(env, render="gymnasium")
-
-
-def _wall_seconds(artifact: Artifact) -> float:
-    return float(artifact.manifest["provenance"]["wall_seconds"])
 
 
 def score_agent(runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes: int, label: str) -> dict[str, Any]:

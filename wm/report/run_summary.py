@@ -24,12 +24,19 @@ KINDS = {
     "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
     "dreamer": "dreamer", "dream-dreamer": "dream",
 }  # fmt: skip
+# What an agent's wall time is made of, beside collecting.
+AGENTS = {
+    "controller": ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
+    "dreamer": ("dreamer", "dream-dreamer", "evaluation/dreamer", "evaluation/random"),
+}
 LEGEND = (
     "Scores: mean return over test episodes and the half-width of its 95 % interval; *: too few to be quoted. Against "
     "random: by the interval of the difference. Probe: R2 of linear probes on z, on held-out episodes, worst and best "
     "label. M / baseline: M's squared error 15 steps ahead over that of the best of linear autoregression, persistence "
     "and the mean, and whether M is better by the interval of the difference. Dream rank: rank correlation of returns "
-    "in the dream and in the real environment, with its interval. docs/glossary.md explains the terms."
+    "in the dream and in the real environment, with its interval. Wall time: collecting, every stage, and the "
+    "trainings that a later round continues; of V or M that was resumed, the last session. docs/glossary.md explains "
+    "the terms."
 )
 
 
@@ -59,6 +66,18 @@ class RunSummary:
         """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
         names = ("evaluation/controller", "evaluation/dreamer")
         return next((self.artifacts[name].metrics for name in names if name in self.artifacts), None)
+
+    def wall_seconds(self, agent: str) -> float:
+        """What an agent's artifacts took together, with collecting and with the trainings they continue."""
+        artifacts = [artifact for name in AGENTS[agent] if (artifact := self.artifacts.get(name)) is not None]
+        before = sum(artifact.metrics.get("seconds_before", 0.0) for artifact in artifacts)
+        return sum(artifact.wall_seconds for artifact in artifacts) + before + self.collecting_seconds
+
+    @property
+    def collecting_seconds(self) -> float:
+        """The time of collecting the episodes that V and M were trained on, as far as their metrics have it."""
+        trained = [self.artifacts[name] for name in ("vae", "mdnrnn") if name in self.artifacts]
+        return sum(float(artifact.metrics.get("collecting_seconds", 0.0)) for artifact in trained)
 
     @property
     def generations(self) -> list[dict[str, Any]]:
@@ -124,8 +143,13 @@ def _overview_row(summary: RunSummary) -> list[str]:
         f"{min(probes):.2f} to {max(probes):.2f}" if probes else "–",
         prediction_summary(mdnrnn.metrics["open_loop"]) if mdnrnn else "–",
         format_correlation(dream.metrics) if dream else "–",
-        format_duration(sum(map(_seconds, artifacts.values()))) if artifacts else "–",
+        format_duration(summary.wall_seconds(_agent(artifacts))) if artifacts else "–",
     ]
+
+
+def _agent(artifacts: dict[str, Artifact]) -> str:
+    """The agent a run is shown by: its controller, or the Dreamer where there is no other."""
+    return "dreamer" if "dreamer" in artifacts and "evaluation/controller" not in artifacts else "controller"
 
 
 def format_score(score: dict[str, Any]) -> str:
@@ -181,10 +205,11 @@ def _cost(summary: RunSummary) -> Iterator[Block]:
         return
     yield Heading(3, f"{summary.title}: cost")
     provenances = {name: artifact.manifest["provenance"] for name, artifact in summary.artifacts.items()}
-    rows = [
+    collecting = [["episodes", format_duration(summary.collecting_seconds), "–", "–"]]
+    rows = (collecting if summary.collecting_seconds else []) + [
         [
             name,
-            format_duration(_seconds(artifact)),
+            format_duration(artifact.wall_seconds),
             format_size(durable.folder_size(artifact.folder)),
             provenances[name]["finished"],
         ]
@@ -211,11 +236,6 @@ def _over_time(summary: RunSummary, column: str) -> list[Curve]:
             last = log[-1]["step"] or 1
             curves.append(Curve(label, [line["step"] / last for line in log], [line[column] for line in log]))
     return curves
-
-
-def _seconds(artifact: Artifact) -> float:
-    """Wall time; of a search, over all its processes."""
-    return max(float(artifact.manifest["provenance"]["wall_seconds"]), float(artifact.metrics.get("seconds", 0.0)))
 
 
 def _load(folder: Path, kind: str) -> Artifact | None:
