@@ -1,6 +1,7 @@
 """Odd environments, as people write them: a dot that moves, in every form of picture, action, reward and end."""
 
 import os
+import sys
 import weakref
 from typing import Any
 
@@ -19,6 +20,7 @@ class Odd(gym.Env):  # type: ignore[type-arg]
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
     observation_space: Any = VECTOR
     action_space: Any = gym.spaces.Discrete(3)
+    length = STEPS
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
@@ -32,7 +34,7 @@ class Odd(gym.Env):  # type: ignore[type-arg]
         assert self.action_space.contains(action), f"{action!r} is no action of {self.action_space}"
         self.t += 1
         self.x = int(np.clip(self.x + self.np_random.integers(-2, 3), 4, 43))
-        return self.observe(), self.reward(action), self.t >= STEPS, False, self.info()
+        return self.observe(), self.reward(action), self.t >= self.length, False, self.info()
 
     def picture(self) -> Any:
         picture = np.full((32, 48, 3), 30, np.uint8)
@@ -60,6 +62,15 @@ def _raises(self: Any, *_: Any, **__: Any) -> Any:
     raise RuntimeError("the simulator\n is gone")
 
 
+def _exits(self: Any, action: Any) -> Any:
+    sys.exit("no licence")
+
+
+def _text_end(self: Any, action: Any) -> Any:
+    observation, reward, ended, truncated, info = Odd.step(self, action)
+    return observation, reward, str(ended), truncated, info
+
+
 def _old_reset(self: Any, **options: Any) -> Any:
     return Odd.reset(self, **options)[0]
 
@@ -67,6 +78,13 @@ def _old_reset(self: Any, **options: Any) -> Any:
 def _old_step(self: Any, action: Any) -> Any:
     observation, reward, ended, _, info = Odd.step(self, action)
     return observation, reward, ended, info
+
+
+def _picture_in_place(self: Any) -> Any:
+    """Pictures of the stored size, all in the same memory."""
+    self.buffer = getattr(self, "buffer", np.empty((32, 32, 3), np.uint8))
+    self.buffer[:] = self.picture()[:, :32]
+    return self.buffer
 
 
 def _rendered(convert: Any) -> dict[str, Any]:
@@ -132,6 +150,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "metadata": {},
     },
     "Rgba": _rendered(_alpha),
+    "SameMemory": {"render": _picture_in_place},
     "Flat": _rendered(lambda p: p[..., 0]),
     "OneChannel": _observed(gym.spaces.Box(0, 255, (32, 48, 1), _BYTES), lambda p: p[..., :1]),
     "ListOfPictures": _rendered(lambda p: [p, p]),
@@ -141,6 +160,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "Dict": _observed(gym.spaces.Dict({"a": VECTOR}), lambda p: {"a": np.zeros(4, np.float32)}),
     "Blind": {"metadata": {}, "__init__": lambda self: None},
     "Shifted": {"action_space": gym.spaces.Discrete(3, start=5)},
+    "HalfBox": {"action_space": gym.spaces.Box(-0.1, 0.1, (2,), np.float16)},
+    "DoubleBox": {"action_space": gym.spaces.Box(-0.1, 0.1, (2,), np.float64)},
     "OneAction": {"action_space": gym.spaces.Discrete(1)},
     "IntegerBox": {"action_space": gym.spaces.Box(0, 3, (2,), np.int32)},
     "SquareBox": {"action_space": gym.spaces.Box(-1, 1, (2, 2))},
@@ -153,7 +174,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "NoReward": {"reward": lambda self, action: None},
     "ArrayReward": {"reward": lambda self, action: np.ones(2)},
     "NumpyReward": {"reward": lambda self, action: np.float32(1)},
-    "OneStep": {"step": lambda self, action: (self.observe(), 1.0, True, False, {})},
+    "OneStep": {"length": 1},
+    "TextEnd": {"step": _text_end},
+    "NoInfo": {"info": lambda self: None},
+    "Exit": {"step": _exits},
     "Endless": {"step": lambda self, action: (*Odd.step(self, action)[:2], False, False, {})},
     "Shared": {"reset": _reset_world, "step": _step_world},
     "Single": {"__init__": _open_alone, "close": _close},

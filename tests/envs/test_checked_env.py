@@ -20,15 +20,16 @@ class Scripted(gym.Env):  # type: ignore[type-arg]
 
     observation_space = gym.spaces.Box(0, 1, (1,))
 
-    def __init__(self, space: gym.Space[Any], rewards: Any = ()) -> None:
+    def __init__(self, space: gym.Space[Any], rewards: Any = (), ends: Any = (False, False), info: Any = None) -> None:
         self.action_space, self.rewards, self.received = space, list(rewards), list[Any]()
+        self.ends, self.info = ends, {} if info is None else info
 
     def reset(self, **_: Any) -> Any:
         return np.zeros(1), {}
 
     def step(self, action: Any) -> Any:
         self.received.append(action)
-        return np.zeros(1), self.rewards.pop(0) if self.rewards else 0.0, False, False, {}
+        return np.zeros(1), self.rewards.pop(0) if self.rewards else 0.0, *self.ends, self.info
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ class Scripted(gym.Env):  # type: ignore[type-arg]
         (np.array([1.0, 2.0]), r"array of shape \(2,\)"),
         (np.array([1.0]), r"array of shape \(1,\)"),
         (1j, "of type complex"),
+        pytest.param(10**5000, "of 16610 bits", id="an integer that Python does not print"),
         ("1", "of type str"),
     ],
 )
@@ -70,6 +72,37 @@ def test_rewards_of_every_number_type_pass_as_floats() -> None:
     received = [env.step(0)[1] for _ in rewards]
     assert received == [1.0, 1.0, 0.5, -2.0, 3.0]
     assert {type(value) for value in received} == {float}
+
+
+@pytest.mark.parametrize("end", [True, np.True_, 1, np.int64(1), 1.0, np.array(True)])
+def test_an_end_of_every_boolean_type_passes_as_a_bool(end: Any) -> None:
+    for ends, expected in (((end, False), [True, False]), ((0, end), [False, True])):
+        _, _, *received, _ = CheckedEnv(Scripted(gym.spaces.Discrete(2), ends=ends), "Odd-v0").step(0)
+        assert received == expected
+        assert {type(value) for value in received} == {bool}
+
+
+@pytest.mark.parametrize(
+    ("end", "described"),
+    [
+        (None, "None"),
+        ("False", "of type str"),
+        (float("nan"), "nan"),
+        (2, "2"),
+        (np.array([False, True]), r"array of shape \(2,\)"),
+    ],
+)
+def test_an_end_that_is_neither_true_nor_false_is_refused(end: Any, described: str) -> None:
+    for name, ends in (("terminated", (end, False)), ("truncated", (False, end))):
+        env = CheckedEnv(Scripted(gym.spaces.Discrete(2), ends=ends), "Odd-v0")
+        with pytest.raises(EnvironmentFault, match=f"^Odd-v0 returned {name} {described} at step 0; expected True or"):
+            env.step(0)
+
+
+def test_an_info_that_is_no_dict_is_refused() -> None:
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2), info=[1]), "Odd-v0")
+    with pytest.raises(EnvironmentFault, match=r"^Odd-v0 returned info of type list at step 0; expected a dict"):
+        env.step(0)
 
 
 def test_steps_are_counted_within_an_episode() -> None:
@@ -111,6 +144,18 @@ def test_a_box_of_any_shape_is_flat_for_agents(shape: tuple[int, ...]) -> None:
     env = CheckedEnv(inner, "Odd-v0")
     env.step(np.full(ActionSpace.of(env.action_space).width, 0.5, np.float32))
     assert inner.action_space.contains(inner.received[-1])
+
+
+@pytest.mark.parametrize("number", [np.float16, np.float64])
+@pytest.mark.parametrize("shape", [(2,), (2, 2)])
+def test_a_box_of_other_floats_receives_its_own_within_its_bounds(number: Any, shape: tuple[int, ...]) -> None:
+    inner = Scripted(gym.spaces.Box(-0.1, 0.1, shape, number))  # float32's -0.1 is below float64's
+    env = CheckedEnv(inner, "Odd-v0")
+    space = ActionSpace.of(env.action_space)
+    for action in (space.low, space.high):
+        env.step(np.array(action, np.float32))
+        assert inner.action_space.contains(inner.received[-1])
+        assert inner.received[-1].dtype == number
 
 
 def test_a_flat_box_of_floats_passes_untouched() -> None:

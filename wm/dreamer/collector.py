@@ -104,5 +104,5 @@ def guarded(env: EnvConfig, call: Callable[[], Any]) -> Any:
         return call()
     except WmError:
         raise
-    except Exception as error:  # a foreign environment may raise anything
+    except (Exception, SystemExit) as error:  # a foreign environment may raise anything
         raise WmError(f"{env.name} raised {one_line(error)} during an episode; fix the environment.") from error

@@ -1,4 +1,5 @@
-"""What every environment of others passes through: its rewards are checked, its actions translated, its steps counted.
+"""What every environment of others passes through: its rewards and ends are checked, its actions translated, its steps
+counted.
 
 `EnvConfig` builds no environment without it, so that no loop can forget the check.
 """
@@ -39,7 +40,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if self._translate is not None:
             action = self._translate(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        checked = self._check(reward)
+        checked = self._check_reward(reward)
+        terminated, truncated = self._check_end("terminated", terminated), self._check_end("truncated", truncated)
+        if not isinstance(info, dict):
+            raise self._fault("info", info, "a dict")
         self.steps += 1
         if 0 < self._max_steps <= self.steps and not terminated:
             truncated = True
@@ -55,15 +59,25 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             env = env.env
         return 0
 
-    def _check(self, reward: Any) -> float:
+    def _check_reward(self, reward: Any) -> float:
         """The reward as a float. Raises EnvironmentFault if it is not a finite number."""
         value = _number(reward)
         if -LARGEST <= value <= LARGEST:
             return value
+        raise self._fault("the reward", reward, "a finite number")
+
+    def _check_end(self, name: str, value: Any) -> bool:
+        """`terminated` or `truncated` as a bool. Raises EnvironmentFault unless it is true or false, or 0 or 1."""
+        number = _number(value)
+        if number in (0, 1):
+            return number == 1
+        raise self._fault(name, value, "True or False")
+
+    def _fault(self, what: str, value: Any, expected: str) -> EnvironmentFault:
         seed = "" if self._seed is None else f" of the episode with seed {self._seed}"
-        raise EnvironmentFault(
-            f"{self._name} returned the reward {_describe(reward)} at step {self.steps}{seed}; expected a finite "
-            "number, so fix the environment's step()."
+        return EnvironmentFault(
+            f"{self._name} returned {what} {_describe(value)} at step {self.steps}{seed}; expected {expected}, so fix "
+            "the environment's step()."
         )
 
 
@@ -80,6 +94,8 @@ def _number(value: Any) -> float:
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, int | float | np.number):
         return str(value)
     return f"of type {type(value).__name__}"
@@ -91,17 +107,22 @@ def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | N
         return gym.spaces.Discrete(int(space.n)), lambda action: int(space.start + action)
     if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
         return space, None
+    low, high = space.low.ravel(), space.high.ravel()
     if space.dtype is not None and np.issubdtype(space.dtype, np.integer):
-        low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+        low, high = low.astype(np.float64), high.astype(np.float64)
 
         def to_integers(action: Any) -> NDArray[Any]:
             return np.clip(np.rint(action), low, high).reshape(space.shape).astype(space.dtype)
 
         # Half a unit wider on both sides: uniform actions are then uniform integers after rounding.
         margin = np.where(low < high, 0.5, 0.0)
-        wide = gym.spaces.Box((low - margin).astype(np.float32), (high + margin).astype(np.float32))
-        return wide, to_integers
-    if len(space.shape) != 1:
-        flat = gym.spaces.Box(space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32))
-        return flat, lambda action: np.asarray(action).reshape(space.shape)
-    return space, None
+        return gym.spaces.Box((low - margin).astype(np.float32), (high + margin).astype(np.float32)), to_integers
+    if len(space.shape) == 1 and space.dtype == np.float32:
+        return space, None
+
+    def to_own_floats(action: Any) -> NDArray[Any]:
+        """Of the space's type and shape. Bounds rounded to float32 may lie outside of its own."""
+        return np.clip(np.asarray(action).astype(space.dtype), low, high).reshape(space.shape)
+
+    flat = space if len(space.shape) == 1 else gym.spaces.Box(low.astype(np.float32), high.astype(np.float32))
+    return flat, to_own_floats

@@ -55,7 +55,7 @@ def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> 
         raise MissingPackage(
             f"{name} needs the package {error.name}, which is not installed; install it and try again."
         ) from None
-    except Exception as error:  # a constructor of somebody else may raise anything
+    except (Exception, SystemExit) as error:  # a constructor of somebody else may raise anything
         raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
 
 
@@ -72,7 +72,7 @@ def _import(module: str, name: str) -> None:
         else:
             reason = f"its module {module} imports {missing}, which is not installed; install it and try again."
         raise MissingPackage(f"{name} cannot be imported: {reason}") from None
-    except Exception as error:  # a module of somebody else may raise anything
+    except (Exception, SystemExit) as error:  # a module of somebody else may raise anything
         raise UsageProblem(
             f"{name} cannot be imported: its module {module} raised {one_line(error)}; fix the module."
         ) from None

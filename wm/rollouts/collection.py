@@ -121,7 +121,7 @@ def _try_once(env: PixelEnv, name: str) -> None:
         env.step(env.action_space.sample())
     except WmError:
         raise
-    except Exception as error:  # environments outside this project may raise anything
+    except (Exception, SystemExit) as error:  # environments outside this project may raise anything
         raise EnvironmentFault(
             f"{name} raised {one_line(error)} at its first {what}, which returns {expected}; fix the environment."
         ) from error
