@@ -47,7 +47,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
         nonlocal taken
         batch, random = windows.at(number), torch.Generator().manual_seed(number)
         taken = int(batch.mask.sum())
-        return model.loss(*loss_arguments(batch, 1.0, random)).total, {}
+        return model.loss(*loss_arguments(settings, batch, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)

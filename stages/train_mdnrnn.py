@@ -8,6 +8,7 @@ from stages import console
 from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
+from wm.actions import ActionSpace
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
@@ -16,7 +17,6 @@ from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
-from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import save_mdnrnn_picture
 from wm.report.verdicts import HELD_OUT, prediction_verdict
@@ -26,10 +26,13 @@ from wm.training.device import pick_device
 from wm.training.fit import pick_precision
 from wm.training.mdnrnn import (
     fit_mdnrnn,
-    fit_reward_normalization,
+    fit_normalization,
+    fit_residuals,
+    mdnrnn_config,
     new_mdnrnn,
     training_windows,
     validation_windows,
+    window_length,
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
@@ -40,18 +43,18 @@ def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     """What `train_mdnrnn` would do, with the time of a few real steps."""
     datasets, vae = _open(session, settings)
     run = _run(session, settings, [latents_run(session, dataset, vae) for dataset in datasets], vae)
-    rows, width = sum(dataset.rows for dataset in datasets), datasets[0].actions.width
-    return plan_stage("train-mdnrnn", run, lambda: estimate(session, settings, vae.model.latent, width, rows))
+    rows, space = sum(dataset.rows for dataset in datasets), datasets[0].actions
+    return plan_stage("train-mdnrnn", run, lambda: estimate(session, settings, vae.model.latent, space, rows))
 
 
-def estimate(session: Session, settings: MdnRnnSettings, latent: int, width: int, rows: int) -> Plan:
-    """The plan for so many frames of `latent` numbers and actions `width` wide, which need not exist yet."""
+def estimate(session: Session, settings: MdnRnnSettings, latent: int, space: ActionSpace, rows: int) -> Plan:
+    """The plan for so many frames of `latent` numbers and these actions, which need not exist yet."""
     device = pick_device(session.device)
-    cost = mdnrnn_cost(session.runtime.clock, settings, latent, width, rows, session.seed, device)
+    cost = mdnrnn_cost(session.runtime.clock, settings, latent, space, rows, session.seed, device)
     return Plan(
         "train-mdnrnn",
         session.run_path / stage_name(session, "mdnrnn"),
-        f"{settings.steps} steps of {settings.batch} x {settings.seq_len}",
+        f"{settings.steps} steps of {settings.batch} x {window_length(settings)}",
         cost.disk,
         cost.memory,
         (cost.seconds, cost.seconds),
@@ -73,13 +76,13 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     folders = [result.path for result in encoded]
     # V has the time of the first dataset.
     times = {"collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets[1:])}
-    shape = vae.model.latent, datasets[0].actions.width
+    config = mdnrnn_config(settings, vae.model.latent, datasets[0].actions)
 
     def work(builder: Builder) -> dict[str, Any]:
         parts, device = [read_latents(path) for path in folders], pick_device(session.device)
         latents = join(parts)
-        model = new_mdnrnn(settings, *shape, seed)
-        fit_reward_normalization(model, latents)
+        model = new_mdnrnn(config, seed)
+        fit_normalization(model, latents)
         load_initial_weights(settings, "mdnrnn", model)
         model.to(device)
         precision = pick_precision(settings, device)
@@ -88,17 +91,16 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         validation = validation_windows(settings, latents, mask, seed)
         scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
         model.cpu().eval()
-        untrained = new_mdnrnn(settings, *shape, seed)
+        fit_residuals(model, validation, settings)
+        untrained = new_mdnrnn(config, seed)
         predictions = evaluate_predictions(model, untrained, latents, mask, velocities(datasets))
-        space = latents.space.as_json()
-        config = MdnRnnConfig(shape[0], space, settings.hidden, settings.mixtures, settings.end_weight)
         save_mdnrnn(builder.folder, config, model)
-        save_mdnrnn_picture(builder.folder, session.env)
+        save_mdnrnn_picture(builder.folder, session.env, settings.network)
         collected = sum(dataset.env_steps for dataset in datasets)
         figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
         return {**scores, **predictions, **figures, **times}
 
-    run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(settings, *shape, seed)) + 1_000_000
+    run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     verdict = console.wrap(prediction_verdict(result.metrics["open_loop"], HELD_OUT))
     seconds = result.seconds + sum(latents.seconds for latents in encoded)

@@ -26,7 +26,7 @@ from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.initialization import seeded_initialization
 from wm.models.mdnrnn.config import MdnRnnConfig
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.config import VaeConfig
 from wm.models.vae.networks import Vae
 from wm.training import weights
@@ -51,7 +51,14 @@ _VAE = table(
     }
 )
 _MDNRNN = table(
-    {"latent": _WIDTH, "action_space": _ACTIONS, "hidden": _WIDTH, "mixtures": between(1, 256), "end_weight": NUMBER}
+    {
+        "latent": _WIDTH,
+        "action_space": _ACTIONS,
+        "hidden": between(0, 8192),
+        "mixtures": between(1, 256),
+        "end_weight": NUMBER,
+    },
+    {"network": one_of("paper", "rollout"), "units": between(0, 8192)},
 )
 _CONTROLLER = table(
     {
@@ -116,7 +123,7 @@ class TrainedMdnRnn:
 
     artifact: Artifact
     config: MdnRnnConfig
-    model: MdnRnn
+    model: Predictor
 
     @property
     def space(self) -> ActionSpace:
@@ -158,7 +165,7 @@ def load_vae(folder: Path, command: str) -> TrainedVae:
     return TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
 
 
-def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: MdnRnn) -> None:
+def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: Predictor) -> None:
     """Write M's weights and config into the folder of an artifact."""
     _save(folder, asdict(config), model.state_dict())
 
@@ -254,7 +261,7 @@ def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae
     return vae, mdnrnn, controller
 
 
-def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> MdnRnn | None:
+def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> Predictor | None:
     """The model whose h C takes besides z; None without a memory."""
     if config.memory != "untrained":
         return mdnrnn.model if config.memory == "trained" else None

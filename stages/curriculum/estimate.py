@@ -241,7 +241,7 @@ class _UnmadeInputs:
         if isinstance(settings, VaeSettings):
             return train_vae.estimate(session, settings, self.speed.frame_shape, rows)
         if isinstance(settings, MdnRnnSettings):
-            return train_mdnrnn.estimate(session, settings, self.latent, self.speed.space.width, rows)
+            return train_mdnrnn.estimate(session, settings, self.latent, self.speed.space, rows)
         if isinstance(settings, CollectSettings):  # of a later round: the controller plays full episodes
             most = settings.episodes * (settings.max_steps or longest)
             plan = self._playing(step, most, f"{settings.episodes} episodes of the controller", 0)

@@ -15,9 +15,10 @@ from wm.models.dreamer.actor_critic import DISCOUNT, LAMBDA, ActorCritic, lambda
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.dreamer.frame_norm import ReconstructionWeights
-from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, symexp, symlog
+from wm.models.dreamer.layers import Decoder, Encoder, mlp
 from wm.models.dreamer.rssm import State
 from wm.models.dreamer.world_model import Batch
+from wm.models.two_hot import TwoHot, symexp, symlog
 
 SMALL = DreamerConfig(32, 1, 3, True, deter=16, hidden=12, stoch=4, classes=4, depth=4, units=12, bins=31)
 CONTINUOUS = replace(SMALL, action=2, discrete=False)
@@ -242,7 +243,7 @@ def test_imagination_from_a_terminal_state_has_no_weight() -> None:
 
 
 def test_two_hot_predicts_the_number_of_its_target() -> None:
-    head = TwoHot(3, 8, 1, 63)
+    head = TwoHot(mlp(3, 8, 1, 63, zero=True), 63)
     assert head.mean(head(torch.randn(5, 3))).tolist() == [0] * 5  # untrained
     for expected in (-1000.0, -1.0, 0.0, 0.37, 42.0):
         target = torch.full((1,), expected)

@@ -41,9 +41,9 @@ def test_the_hidden_state_is_kept_between_steps_and_reset_with_the_episode() -> 
     agent, _ = make(1)
     agent.begin(0, EpisodeJob(0, 0))
     agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
-    assert agent._h.abs().sum() > 0
+    assert agent._state[0].abs().sum() > 0
     agent.begin(0, EpisodeJob(1, 0))
-    assert agent._h.abs().sum() == 0
+    assert agent._state[0].abs().sum() == 0
 
 
 def test_the_agent_serves_after_a_reset_and_after_a_lost_life() -> None:
@@ -75,8 +75,8 @@ def test_acting_builds_no_graph() -> None:
     agent, _ = make(1)
     agent.begin(0, EpisodeJob(0, 0))
     agent.act(np.zeros((1, 32, 32, 3), np.uint8), [{}])
-    assert not agent._h.requires_grad
-    assert agent._h.grad_fn is None
+    assert not agent._state[0].requires_grad
+    assert agent._state[0].grad_fn is None
 
 
 def test_an_agent_without_memory_acts_on_the_latent_alone() -> None:

@@ -3,6 +3,7 @@ import itertools
 import pytest
 import torch
 
+from wm.actions import ActionSpace
 from wm.settings import MdnRnnSettings, VaeSettings
 from wm.training.cost import LATENT_BYTES, mdnrnn_cost, publishing_bytes, vae_cost, weight_bytes
 
@@ -19,7 +20,7 @@ def test_the_time_of_a_training_is_that_of_a_few_steps_for_all_and_some_more_for
     vae = vae_cost(clock(), VaeSettings(latent=4, batch=2, steps=steps), (32, 32, 3), 100, 0, CPU)  # type: ignore[arg-type]
     assert 2 * steps < vae.seconds < 2.5 * steps
     settings = MdnRnnSettings(hidden=8, batch=2, seq_len=4, steps=steps)
-    assert 2 * steps < mdnrnn_cost(clock(), settings, 4, 3, 100, 0, CPU).seconds < 2.5 * steps  # type: ignore[arg-type]
+    assert 2 * steps < mdnrnn_cost(clock(), settings, 4, ActionSpace(count=3), 100, 0, CPU).seconds < 2.5 * steps  # type: ignore[arg-type]
 
 
 def test_frames_in_memory_are_counted_up_to_their_limit() -> None:
@@ -34,7 +35,7 @@ def test_frames_in_memory_are_counted_up_to_their_limit() -> None:
 
 def test_latents_are_counted_with_the_disk_of_m() -> None:
     settings = MdnRnnSettings(hidden=8, batch=2, seq_len=4, steps=1)
-    few, many = (mdnrnn_cost(clock(), settings, 4, 3, rows, 0, CPU) for rows in (0, 1000))  # type: ignore[arg-type]
+    few, many = (mdnrnn_cost(clock(), settings, 4, ActionSpace(count=3), rows, 0, CPU) for rows in (0, 1000))  # type: ignore[arg-type]
     assert many.latents == many.disk - few.disk == 1000 * 4 * LATENT_BYTES
     assert many.memory > few.memory
 

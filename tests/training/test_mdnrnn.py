@@ -16,8 +16,8 @@ def test_the_input_is_a_sample_and_the_target_the_next_mean() -> None:
     means = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     flat = np.ones((1, 3), np.float32)
     batch = WindowBatch(means, np.zeros_like(means), np.zeros((1, 3, 2), np.float32), flat, flat, flat)
-    z, _, target, *_ = loss_arguments(batch, 0.0, torch.Generator().manual_seed(0))
+    z, _, target, *_ = loss_arguments(MdnRnnSettings(), batch, 0.0, torch.Generator().manual_seed(0))
     assert torch.equal(z, torch.from_numpy(means[:, :-1]))
     assert torch.equal(target, torch.from_numpy(means[:, 1:]))
-    noisy, *_ = loss_arguments(batch, 1.0, torch.Generator().manual_seed(0))
+    noisy, *_ = loss_arguments(MdnRnnSettings(), batch, 1.0, torch.Generator().manual_seed(0))
     assert 0.2 < (noisy - z).std() < 3

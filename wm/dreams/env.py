@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
-from wm.models.mdnrnn.inference import MdnRnnCell
-from wm.models.mdnrnn.network import MdnRnn, State
+from wm.models.mdnrnn.cell import make_cell
+from wm.models.mdnrnn.predictor import Predictor, Sample, State
 
 Info = dict[str, Any]
 Observation = NDArray[np.float32]
@@ -36,13 +36,13 @@ class InitialStates:
 
     def take(self, rows: NDArray[np.int64]) -> "InitialStates":
         """A selection, with repetition allowed."""
-        return replace(self, z=self.z[rows], state=(self.state[0][rows], self.state[1][rows]))
+        return replace(self, z=self.z[rows], state=tuple(part[rows] for part in self.state))
 
 
 @torch.inference_mode()
-def warm_up(mdnrnn: MdnRnn, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
+def warm_up(mdnrnn: Predictor, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
     """InitialStates after M has processed real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
-    cell, state = MdnRnnCell(mdnrnn, len(z)), mdnrnn.initial_state(len(z))
+    cell, state = make_cell(mdnrnn, len(z)), mdnrnn.initial_state(len(z))
     for step in range(actions.shape[1]):
         state = cell.step(z[:, step], actions[:, step], state)
     return InitialStates(z[:, -1], state, low, high)
@@ -53,13 +53,18 @@ class Dreams:
     are computed in `dtype`."""
 
     def __init__(
-        self, mdnrnn: MdnRnn, initial: InitialStates, temperature: float, seed: int, dtype: torch.dtype = torch.float32
+        self,
+        mdnrnn: Predictor,
+        initial: InitialStates,
+        temperature: float,
+        seed: int,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.temperature = temperature
-        self._cell = MdnRnnCell(mdnrnn, len(initial), dtype)
+        self._cell = make_cell(mdnrnn, len(initial), dtype)
         self._random = torch.Generator().manual_seed(seed)
         self.z, self.state = initial.z, initial.state
-        self._low, self._high = initial.low, initial.high
+        self._bounds = initial.low, initial.high
 
     @property
     def hidden(self) -> Tensor:
@@ -68,21 +73,29 @@ class Dreams:
 
     def keep(self, rows: Tensor) -> None:
         """Drop all dreams but these, (N,) bool."""
-        self.z, self.state = self.z[rows], (self.state[0][rows], self.state[1][rows])
+        self.z, self.state = self.z[rows], tuple(part[rows] for part in self.state)
 
     def restart(self, rows: NDArray[np.int64], initial: InitialStates) -> None:
         """Restart the dreams of these rows, one initial state each."""
-        z, h, c = self.z.clone(), self.state[0].clone(), self.state[1].clone()
-        z[rows], h[rows], c[rows] = initial.z, *initial.state
-        self.z, self.state = z, (h, c)
+        z, *state = (part.clone() for part in (self.z, *self.state))
+        for part, start in zip((z, *state), (initial.z, *initial.state), strict=True):
+            part[rows] = start
+        self.z, self.state = z, tuple(state)
+
+    def advance(self, actions: Tensor) -> Sample:
+        """Encoded actions (N, A) -> the next z, the expected reward and the probability that the episode ends here.
+        Updates `z`."""
+        sample, self.state = self._cell.advance(
+            self.z, actions, self.state, self.temperature, self._random, self._bounds
+        )
+        self.z = sample.z
+        return sample
 
     @torch.inference_mode()
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded actions (N, A) -> rewards (N,), and whether the episode ends here, (N,) bool. Updates `z`."""
-        self.state = self._cell.step(self.z, actions, self.state)
-        z, reward, end = self._cell.sample(self.z, self.hidden, self.temperature, self._random)
-        self.z = torch.clamp(z, self._low, self._high)
-        return reward, torch.rand(len(end), generator=self._random) < end
+        sample = self.advance(actions)
+        return sample.reward, torch.rand(len(sample.end), generator=self._random) < sample.end
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class DreamConfig:
     """What the dreams of an environment have in common: M, the initial states, the encoding of actions, the
     temperature, and the steps after which a dream is truncated."""
 
-    mdnrnn: MdnRnn
+    mdnrnn: Predictor
     initial_states: InitialStates
     space: ActionSpace
     temperature: float

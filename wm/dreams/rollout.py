@@ -9,7 +9,7 @@ from torch import Tensor
 
 from wm.dreams.env import Dreams, InitialStates
 from wm.models.controller import SERVE_STEPS, Controller
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
 from wm.seeding import integer
 
 
@@ -27,7 +27,7 @@ class DreamReturns:
 
 @torch.inference_mode()
 def rollout_dreams(
-    mdnrnn: MdnRnn,
+    mdnrnn: Predictor,
     controller: Controller,
     weights: Tensor,
     initial: InitialStates,

@@ -23,8 +23,8 @@ from wm.evaluation.baselines import (
     reward_recall,
 )
 from wm.evaluation.linear_probe import fit_and_score
-from wm.models.mdnrnn.inference import MdnRnnCell
-from wm.models.mdnrnn.network import MdnRnn, expected, log_likelihood
+from wm.models.mdnrnn.cell import make_cell
+from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import grouped_half_width, rank_correlation
 
 MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
@@ -56,7 +56,11 @@ class Predictions:
 
 
 def evaluate_predictions(
-    model: MdnRnn, untrained: MdnRnn, latents: Latents, validation: NDArray[np.bool_], velocities: Mapping[str, Array]
+    model: Predictor,
+    untrained: Predictor,
+    latents: Latents,
+    validation: NDArray[np.bool_],
+    velocities: Mapping[str, Array],
 ) -> dict[str, Any]:
     """Figures by name; None where there are too few events. `validation` says which episodes are held out; without any,
     all are evaluated. `velocities` (rows,) are probed from [z, h]."""
@@ -131,7 +135,7 @@ def _transitions(latents: Latents, rows: NDArray[np.int64]) -> tuple[Array, Arra
 
 
 @torch.inference_mode()
-def _predict(model: MdnRnn, untrained: MdnRnn, latents: Latents, mask: NDArray[np.bool_]) -> Predictions:
+def _predict(model: Predictor, untrained: Predictor, latents: Latents, mask: NDArray[np.bool_]) -> Predictions:
     """Predictions along the episodes of `mask`, the first that have `MAX_ROWS` steps."""
     lengths = latents.ends - latents.starts - 1
     episodes = np.flatnonzero(mask & (lengths > 0))
@@ -145,31 +149,29 @@ def _predict(model: MdnRnn, untrained: MdnRnn, latents: Latents, mask: NDArray[n
 
 
 def _predict_batch(
-    model: MdnRnn, untrained: MdnRnn, latents: Latents, episodes: NDArray[np.int64], batch: WindowBatch
+    model: Predictor, untrained: Predictor, latents: Latents, episodes: NDArray[np.int64], batch: WindowBatch
 ) -> tuple[Array, ...]:
     z, following, actions = (
         torch.from_numpy(part) for part in (batch.means[:, :-1], batch.means[:, 1:], batch.actions)
     )
-    inputs = torch.cat([z, actions], -1)
-    hidden, untrained_hidden = model.lstm(inputs)[0], untrained.lstm(inputs)[0]
-    prediction = model.predict(z, hidden)
+    prediction, untrained_hidden = model.one_step(z, actions, following), untrained.hidden_states(z, actions)
     exists = batch.mask.astype(bool)
     rows = latents.starts[episodes][:, None] + np.arange(exists.shape[1])
     columns = (
         rows,
         np.broadcast_to(episodes[:, None], exists.shape),
-        -log_likelihood(prediction, following).mean(-1).numpy(),
-        (expected(prediction) - following).square().mean(-1).numpy(),
+        prediction.nll.numpy(),
+        (prediction.z - following).square().mean(-1).numpy(),
         prediction.reward.numpy(),
-        model.end_probability(prediction).numpy(),
-        *(np.pad(part.numpy()[:, :-1], ((0, 0), (1, 0), (0, 0))) for part in (hidden, untrained_hidden)),
+        prediction.end.numpy(),
+        *(np.pad(part.numpy()[:, :-1], ((0, 0), (1, 0), (0, 0))) for part in (prediction.hidden, untrained_hidden)),
     )
     return tuple(np.asarray(column)[exists] for column in columns)
 
 
 @torch.inference_mode()
 def open_loop_errors(
-    model: MdnRnn, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
+    model: Predictor, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
 ) -> dict[str, dict[str, Any] | None]:
     """By horizon: squared error of M's open-loop prediction, the mean of 16 samples after 16 real steps, and of the
     baselines; the linear one has its own predictions as inputs. None where episodes are too short. `difference_ci95`
@@ -179,7 +181,7 @@ def open_loop_errors(
         return {str(horizon): None for horizon in HORIZONS}
     batch = Windows(latents, validation, CONTEXT + HORIZONS[-1], len(addresses), 0).cut(addresses)
     z, actions = (torch.from_numpy(part).repeat(SAMPLES, 1, 1) for part in (batch.means, batch.actions))
-    cell, state = MdnRnnCell(model, len(z)), model.initial_state(len(z))
+    cell, state = make_cell(model, len(z)), model.initial_state(len(z))
     for step in range(CONTEXT):
         state = cell.step(z[:, step], actions[:, step], state)
     random = torch.Generator().manual_seed(0)
@@ -188,8 +190,8 @@ def open_loop_errors(
     errors: dict[str, dict[str, Any] | None] = {}
     for horizon in range(1, HORIZONS[-1] + 1):
         step = CONTEXT + horizon - 1
-        state = cell.step(sample, actions[:, step], state)
-        sample = cell.sample(sample, state[0], 1.0, random).z
+        predicted, state = cell.advance(sample, actions[:, step], state, 1.0, random, None)
+        sample = predicted.z
         following = baselines.predict_linear(linear_previous, linear, batch.actions[:, step]).astype(np.float32)
         linear_previous, linear = linear, following
         if horizon in HORIZONS:

@@ -17,7 +17,7 @@ from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
 from wm.models.controller import Controller, ControllerConfig, controller_inputs
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
 from wm.pretrained import (
     TrainedController,
     TrainedMdnRnn,
@@ -119,7 +119,7 @@ def _check_transferable(source: TransferSource, mdnrnn: TrainedMdnRnn, controlle
         )
 
 
-def _inputs_of(memory: MdnRnn | None, latents: Latents) -> NDArray[np.float64]:
+def _inputs_of(memory: Predictor | None, latents: Latents) -> NDArray[np.float64]:
     """C's inputs over equally spaced episodes, one below the other."""
     inputs = []
     for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from wm.actions import ActionSpace
 from wm.errors import UsageProblem
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
 
 THRESHOLD = 0.3
 # Scale of the hidden layer times the root of its units: 12.0, 12.7 and 12.8 in the three searches that were tuned.
@@ -122,10 +122,10 @@ def pick_head(name: str, space: ActionSpace, suggested: str) -> str:
 
 
 @torch.inference_mode()
-def controller_inputs(memory: MdnRnn | None, z: NDArray[np.float32], actions: Tensor) -> NDArray[np.float64]:
+def controller_inputs(memory: Predictor | None, z: NDArray[np.float32], actions: Tensor) -> NDArray[np.float64]:
     """C's inputs [z, h] (T, Z + H) along an episode, for z (T, Z) and encoded actions (T, A). h is the one before the
     step; without a memory they are z alone."""
     if memory is None:
         return z.astype(np.float64)
-    hidden = memory.lstm(torch.cat([torch.from_numpy(z), actions], -1)[None])[0][0].numpy()
+    hidden = memory.hidden_states(torch.from_numpy(z)[None], actions[None])[0].numpy()
     return np.concatenate([z, np.pad(hidden[:-1], ((1, 0), (0, 0)))], -1).astype(np.float64)

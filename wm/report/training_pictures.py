@@ -11,6 +11,10 @@ from wm.report.film_strip import error_map, film_strip
 from wm.report.plots import Curve, draw
 from wm.telemetry import metrics_log
 
+MDNRNN_LOSSES = {
+    "paper": ("nll", "NLL of the next z, per dimension (nats)"),
+    "rollout": ("rollout", "Huber loss of z along M's rollouts, in deviations of a step's change"),
+}
 COLUMNS = 5  # typical frames, and as many of those with the largest error
 
 
@@ -52,7 +56,8 @@ def save_vae_pictures(
     durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: V", "loss (nats)"))
 
 
-def save_mdnrnn_picture(folder: Path, env: str) -> None:
-    """Write loss.png with the curves of M's negative log-likelihoods."""
-    axis, columns = "NLL of the next z, per dimension (nats)", {"training": "nll", "validation": "validation_nll"}
+def save_mdnrnn_picture(folder: Path, env: str, network: str) -> None:
+    """Write loss.png with the curves of M's negative log-likelihoods, or of the losses of its rollouts."""
+    column, axis = MDNRNN_LOSSES[network]
+    columns = {"training": column, "validation": f"validation_{column}"}
     durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: M", axis))

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.dreamer.agent import Dreamer
-from wm.models.mdnrnn.inference import MdnRnnCell
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.cell import make_cell
+from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import Vae
 from wm.rollouts.loop import EpisodeJob
@@ -59,7 +59,7 @@ class VmcAgent:
     def __init__(
         self,
         vae: Vae | None,
-        mdnrnn: MdnRnn | None,
+        mdnrnn: Predictor | None,
         controller: Controller,
         candidates: NDArray[np.float32],
         num_envs: int,
@@ -67,10 +67,10 @@ class VmcAgent:
         self.num_envs = num_envs
         self.controller = controller
         self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
-        self._cell = None if mdnrnn is None else MdnRnnCell(mdnrnn, num_envs)
+        self._cell = None if mdnrnn is None else make_cell(mdnrnn, num_envs)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         self._weights = torch.zeros(num_envs, controller.parameters)
-        self._h, self._c = torch.zeros(2, num_envs, 0 if mdnrnn is None else mdnrnn.hidden)
+        self._state = (torch.zeros(num_envs, 0),) if mdnrnn is None else mdnrnn.initial_state(num_envs)
         self._auto_fire = auto_fire_for(controller.serve, num_envs)
 
     @property
@@ -79,11 +79,11 @@ class VmcAgent:
         return self.controller.space
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
-        """A new episode: h starts at zero."""
+        """A new episode: M's state starts at zero."""
         with torch.inference_mode():
             self._weights[env_index] = self._candidates[job.candidate]
-            self._h[env_index] = 0
-            self._c[env_index] = 0
+            for part in self._state:
+                part[env_index] = 0
         if self._auto_fire is not None:
             self._auto_fire.begin(env_index)
 
@@ -92,14 +92,13 @@ class VmcAgent:
         """Actions for (num_envs, S, S, C) uint8 frames, or (num_envs, Z) latents."""
         observations = torch.from_numpy(frames)
         z = observations if self._encoder is None else self._encoder.encode(observations)
-        actions = self.controller.act(self._weights, torch.cat([z, self._h], 1))
+        actions = self.controller.act(self._weights, torch.cat([z, self._state[0]], 1))
         if self._auto_fire is not None:
             self._auto_fire.serve(actions, infos)
         if self._cell is not None:
             encoded = torch.from_numpy(self.controller.space.encode(actions))
-            h, c = self._cell.step(z, encoded, (self._h, self._c))
-            self._h.copy_(h)
-            self._c.copy_(c)
+            for part, new in zip(self._state, self._cell.step(z, encoded, self._state), strict=True):
+                part.copy_(new)
         return actions
 
 

@@ -9,7 +9,8 @@ import torch
 
 from wm.actions import ActionSpace
 from wm.envs.registry import EnvConfig
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.cell import make_cell
+from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import Vae
 from wm.rollouts.players import NUM_ENVS
@@ -30,14 +31,18 @@ class PlayingSpeed:
     longest: int
     seconds: float
 
-    def with_models(self, vae: Vae, mdnrnn: MdnRnn, clock: Clock) -> "PlayingSpeed":
+    def with_models(self, vae: Vae, mdnrnn: Predictor, clock: Clock) -> "PlayingSpeed":
         """The speed with V and M in the loop, as the controller runs them: a batch of NUM_ENVS episodes."""
         frames = torch.zeros(NUM_ENVS, vae.size, vae.size, vae.channels, dtype=torch.uint8)
-        inputs = torch.zeros(NUM_ENVS, 1, mdnrnn.lstm.input_size)
-        encoder = InferenceEncoder(vae, NUM_ENVS)
+        z, actions = torch.zeros(NUM_ENVS, mdnrnn.latent), torch.zeros(NUM_ENVS, self.space.width)
+        encoder, cell, state = (
+            InferenceEncoder(vae, NUM_ENVS),
+            make_cell(mdnrnn, NUM_ENVS),
+            mdnrnn.initial_state(NUM_ENVS),
+        )
         with torch.inference_mode():
             encoding = _median_seconds(lambda: encoder.encode(frames), clock)
-            predicting = _median_seconds(lambda: mdnrnn.lstm(inputs), clock)
+            predicting = _median_seconds(lambda: cell.step(z, actions, state), clock)
         return replace(self, seconds=self.seconds + (encoding + predicting) / NUM_ENVS)
 
     def duration(self, steps: float, workers: int) -> tuple[float, float]:

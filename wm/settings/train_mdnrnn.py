@@ -1,19 +1,43 @@
 """Settings of `wm train-mdnrnn`."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
-from wm.settings.base import setting
+from wm.errors import UsageProblem
+from wm.settings.base import option_name, setting
 from wm.settings.gradient import GradientSettings
+
+_OF_NETWORK = {
+    "paper": ("mixtures", "seq_len", "noise_anneal", "end_weight"),
+    "rollout": ("units", "warm_up", "rollout_steps"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MdnRnnSettings(GradientSettings):
-    """`wm train-mdnrnn`: an LSTM with a mixture density head, and heads for reward and end of episode."""
+    """`wm train-mdnrnn`: M, which predicts latents, rewards and the ends of episodes."""
 
-    hidden: int = setting(256, "LSTM units.", low=1, high=8192, section="Model")
+    network: str = setting(
+        "paper",
+        "paper: LSTM and mixtures of Gaussians, trained on real latents; rollout: trained on its own predictions, many "
+        "steps in a row.",
+        choices=("paper", "rollout"),
+        section="Model",
+    )
+    hidden: int = setting(
+        256,
+        "LSTM units; the rollout network without any sees the last three latents and two actions.",
+        low=0,
+        high=8192,
+        section="Model",
+    )
+    units: int = setting(384, "Units of the rollout network's two layers.", low=1, high=8192)
     mixtures: int = setting(5, "Gaussians per latent dimension.", low=1, high=64, section="Model")
-    seq_len: int = setting(64, "Steps per training window.", low=2, section="Training")
+    seq_len: int = setting(64, "Steps per training window of the paper's network.", low=2, section="Training")
     batch: int = setting(32, "Windows per batch.", low=1, section="Training")
+    rollout_steps: int = setting(15, "Steps that the rollout network predicts from its own predictions.", low=1)
+    warm_up: int = setting(8, "Real steps before each rollout.", low=0)
     noise_anneal: float = setting(
         0.4,
         "Last share of the steps over which the noise of the input z is annealed to 0; C and dreams give M the mean "
@@ -22,3 +46,21 @@ class MdnRnnSettings(GradientSettings):
         high=1,
     )
     end_weight: float = setting(10.0, "Weight of the rare ends of episodes in the end head's loss.", low=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.network == "paper" and not self.hidden:
+            raise UsageProblem("--hidden is 0; expected at least 1 unit, or --network rollout.")
+        for network, names in _OF_NETWORK.items():
+            for item in dataclasses.fields(self):
+                if item.name in names and network != self.network and getattr(self, item.name) != item.default:
+                    name = option_name(item) if item.metadata["section"] else f"--set {item.name}"
+                    raise UsageProblem(
+                        f"{name} is {getattr(self, item.name)}, a setting of --network {network}; leave it out, or "
+                        f"give --network {network} instead of {self.network}."
+                    )
+
+    def result_settings(self) -> dict[str, Any]:
+        """The settings that enter a fingerprint: those of this network."""
+        others = {name for network, names in _OF_NETWORK.items() if network != self.network for name in names}
+        return {name: value for name, value in super().result_settings().items() if name not in others}

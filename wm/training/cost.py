@@ -7,9 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wm.actions import ActionSpace
+from wm.episodes.windows import WindowBatch
 from wm.settings import MdnRnnSettings, VaeSettings
 from wm.training.fit import seconds_per_step
-from wm.training.mdnrnn import new_mdnrnn
+from wm.training.mdnrnn import loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import cache_bytes, new_vae, new_vae_loss
 
 # Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
@@ -71,20 +73,22 @@ def mdnrnn_cost(
     clock: Callable[[], float],
     settings: MdnRnnSettings,
     latent: int,
-    width: int,
+    space: ActionSpace,
     rows: int,
     seed: int,
     device: torch.device,
 ) -> TrainingCost:
-    """Of encoding so many frames as `latent` numbers and of a training of M on them, with actions `width` wide. The
-    frames need not exist yet."""
-    model = new_mdnrnn(settings, latent, width, seed).to(device)
-    z = torch.zeros(settings.batch, settings.seq_len, latent, device=device)
-    actions = torch.zeros(settings.batch, settings.seq_len, width, device=device)
-    flat = torch.zeros(settings.batch, settings.seq_len, device=device)
+    """Of encoding so many frames as `latent` numbers and of a training of M on them, with these actions. The frames
+    need not exist yet."""
+    model = new_mdnrnn(mdnrnn_config(settings, latent, space), seed).to(device)
+    length = window_length(settings)
+    z = np.zeros((settings.batch, length + 1, latent), np.float32)
+    flat = np.zeros((settings.batch, length), np.float32)
+    batch = WindowBatch(z, z, np.zeros((settings.batch, length, space.width), np.float32), flat, flat, flat + 1)
+    arguments = [part.to(device) for part in loss_arguments(settings, batch, 0.0, torch.Generator())]
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return model.loss(z, actions, z, flat, flat, flat + 1).total, {}
+        return model.loss(*arguments).total, {}
 
     seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,11 +49,13 @@ def compile_if_asked(function: F, settings: GradientSettings) -> F:
     return guarded  # type: ignore[return-value]
 
 
-def make_trainer(model: nn.Module, loss: Loss, precision: Precision, settings: GradientSettings) -> Trainer:
-    """A Trainer with these settings."""
+def make_trainer(
+    model: nn.Module, loss: Loss, precision: Precision, settings: GradientSettings, parts: Sequence[nn.Module] = ()
+) -> Trainer:
+    """A Trainer with these settings, which clips the gradients of each part by themselves."""
     return Trainer(
         model, loss, precision, steps=settings.steps, learning_rate=settings.learning_rate, clip=settings.clip,
-        accumulate=settings.accumulate,
+        accumulate=settings.accumulate, parts=parts,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ Nothing waits for the device until `take_skipped` is called.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ class Trainer:
     """Adam on a model. `loss(number)` returns the scalar to minimise, and metrics, of the batch with this number.
 
     `accumulate` batches are a step. `rate` is a factor of the learning rate, 1 unless training returned to a
-    checkpoint.
+    checkpoint. Gradients are clipped by their norm, that of each of `parts` apart.
     """
 
     def __init__(
@@ -38,9 +38,11 @@ class Trainer:
         learning_rate: float,
         clip: float,
         accumulate: int = 1,
+        parts: Sequence[nn.Module] = (),
     ) -> None:
         self.model, self.steps, self.learning_rate = model, steps, learning_rate
         self.rate = 1.0
+        self._parts = [list(part.parameters()) for part in parts or [model]]
         self._loss, self._precision, self._clip, self.accumulate = loss, precision, clip, accumulate
         self.optimizer = torch.optim.Adam(model.parameters(), learning_rate, fused=True)
         self._scaler = torch.amp.GradScaler(precision.device.type, enabled=precision.scaled)
@@ -64,7 +66,7 @@ class Trainer:
 
     def _update(self, step: int, total: Tensor) -> None:
         self._scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
+        norm = torch.stack([nn.utils.clip_grad_norm_(part, self._clip) for part in self._parts]).sum()
         # The scaler lets a gradient overflow now and then to find its scale; that is no fault of the model.
         bad = ~torch.isfinite(total if self._precision.scaled else total + norm)
         self._first_skipped = torch.where(bad & (self._skipped == 0), step, self._first_skipped)

@@ -8,32 +8,75 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.episodes.mixture import WindowMixture
 from wm.episodes.split import validation_mask
 from wm.episodes.windows import WindowBatch, Windows
 from wm.models.initialization import seeded_initialization
+from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
+from wm.models.mdnrnn.rollout_network import RolloutNetwork
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
 from wm.training.fit import compile_if_asked, fit, make_trainer
 from wm.training.precision import Precision
 
-VALIDATION_WINDOWS = 64
+VALIDATION_WINDOWS, VALIDATION_ROLLOUTS = 64, 512  # of the paper's network; rollouts are shorter
 MIN_REWARD_STD = 1e-3
+MIN_STD = 0.02  # of latents and of their standardised differences, where frames are constant
+# Of V's deviation: the mean of a latent that V does not use moves by less, and in units of that it would be all of the
+# loss.
+MIN_CHANGE = 0.25
+INPUT_NOISE = 0.5  # of V's deviation, in the inputs of the rollout network
 
 
-def new_mdnrnn(settings: MdnRnnSettings, latent: int, width: int, seed: int) -> MdnRnn:
-    """M with the initial weights of this seed, for so many latents and actions `width` wide."""
+def mdnrnn_config(settings: MdnRnnSettings, latent: int, space: ActionSpace) -> MdnRnnConfig:
+    """The sizes of M for so many latents and these actions."""
+    return MdnRnnConfig(
+        latent,
+        space.as_json(),
+        settings.hidden,
+        settings.mixtures,
+        settings.end_weight,
+        settings.network,
+        settings.units if settings.network == "rollout" else 0,
+    )
+
+
+def new_mdnrnn(config: MdnRnnConfig, seed: int) -> Predictor:
+    """M with the initial weights of this seed."""
     with seeded_initialization(seed, "mdnrnn", "init"):
-        return MdnRnn(latent, width, settings.hidden, settings.mixtures, settings.end_weight)
+        return config.build()
 
 
-def fit_reward_normalization(model: MdnRnn, latents: Latents) -> None:
-    """Set the constants by which M standardises rewards."""
-    model.reward_mean.fill_(float(latents.rewards.mean()))
-    model.reward_std.fill_(max(float(latents.rewards.std()), MIN_REWARD_STD))
+def fit_normalization(model: Predictor, latents: Latents) -> None:
+    """Set the constants of the data by which M standardises rewards, and latents."""
+    if isinstance(model, MdnRnn):
+        model.reward_mean.fill_(float(latents.rewards.mean()))
+        model.reward_std.fill_(max(float(latents.rewards.std()), MIN_REWARD_STD))
+        return
+    assert isinstance(model, RolloutNetwork)
+    within = np.ones(latents.rows - 1, bool)
+    within[latents.ends[:-1] - 1] = False
+    noise = np.sqrt(np.exp(latents.logvars).mean(axis=0, dtype=np.float64))
+    std = np.maximum(np.sqrt(latents.means.var(axis=0, dtype=np.float64) + noise**2), MIN_STD)
+    difference = (np.diff(latents.means, axis=0)[within] / std).std(axis=0, dtype=np.float64)
+    paid = np.abs(latents.rewards[latents.rewards != 0])
+    for buffer, value in (
+        (model.z_mean, latents.means.mean(axis=0, dtype=np.float64)),
+        (model.z_std, std),
+        (model.difference_std, np.maximum(difference, np.maximum(MIN_CHANGE * noise / std, MIN_STD))),
+        (model.reward_unit, np.median(paid) if len(paid) else 1.0),
+    ):
+        buffer.copy_(torch.as_tensor(value))
+
+
+def window_length(settings: MdnRnnSettings) -> int:
+    """Steps of a training window."""
+    return settings.seq_len if settings.network == "paper" else settings.warm_up + settings.rollout_steps
 
 
 def training_windows(
@@ -42,7 +85,7 @@ def training_windows(
     """Batches of windows with so many from each part, without the validation episodes."""
     return WindowMixture(
         [
-            Windows(part, ~validation_mask(part.seeds, settings.validation_share), settings.seq_len, size, seed)
+            _windows(settings, part, ~validation_mask(part.seeds, settings.validation_share), size, seed)
             for part, size in zip(parts, sizes, strict=True)
         ]
     )
@@ -51,7 +94,13 @@ def training_windows(
 def validation_windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], seed: int) -> WindowBatch:
     """The windows that every validation uses, from the episodes of `mask`, or from all if it is empty."""
     episodes, number = mask if mask.any() else ~mask, integer(seed, "validation")
-    return Windows(latents, episodes, settings.seq_len, VALIDATION_WINDOWS, number).at(0)
+    count = VALIDATION_WINDOWS if settings.network == "paper" else VALIDATION_ROLLOUTS
+    return _windows(settings, latents, episodes, count, number).at(0)
+
+
+def _windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], batch: int, seed: int) -> Windows:
+    context = None if settings.network == "paper" else settings.warm_up
+    return Windows(latents, mask, window_length(settings), batch, seed, context)
 
 
 def fit_mdnrnn(
@@ -61,17 +110,20 @@ def fit_mdnrnn(
     settings: MdnRnnSettings,
     windows: WindowMixture,
     validation: WindowBatch,
-    model: MdnRnn,
+    model: Predictor,
     seed: int,
     precision: Precision,
 ) -> dict[str, float]:
-    """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores."""
+    """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
+    is over rollouts where M is trained on them."""
     run_loss = compile_if_asked(model.loss, settings)
 
     def batch_loss(batch: WindowBatch, noise: float, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
         random = torch.Generator().manual_seed(integer(seed, "mdnrnn", *path))
-        losses = run_loss(*(tensor.to(precision.device) for tensor in loss_arguments(batch, noise, random)))
-        return losses.total, {"loss": losses.total, "nll": losses.nll, "reward": losses.reward, "end": losses.end}
+        arguments = loss_arguments(settings, batch, noise, random)
+        losses = run_loss(*(tensor.to(precision.device) for tensor in arguments))._asdict()
+        total = losses.pop("total")
+        return total, {"loss": total, **losses}
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
@@ -83,20 +135,43 @@ def fit_mdnrnn(
         noise = input_noise(number // settings.accumulate, settings)
         return batch_loss(windows.at(number), noise, "noise", number)
 
-    trainer = make_trainer(model, loss, precision, settings)
+    trainer = make_trainer(model, loss, precision, settings, model.clipped_apart())
     return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
 def input_noise(step: int, settings: MdnRnnSettings) -> float:
-    """The factor of q(z|frame)'s deviation in the input z at a step: 1, then falling to 0 over the last steps."""
+    """The factor of q(z|frame)'s deviation in the input z at a step: 1, then falling to 0 over the last steps. That of
+    the rollout network does not fall."""
+    if settings.network == "rollout":
+        return INPUT_NOISE
     left = 1 - step / settings.steps
     return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
 
 
-def loss_arguments(batch: WindowBatch, noise: float, random: torch.Generator) -> list[Tensor]:
-    """Arguments of the loss: the input z is a new sample of q(z|frame), its deviation times `noise`; the target is the
-    mean, which C observes."""
-    mean, logvar = torch.from_numpy(batch.means[:, :-1]), torch.from_numpy(batch.logvars[:, :-1])
-    z = mean + noise * torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=random)
-    others = (batch.actions, batch.means[:, 1:], batch.rewards, batch.ends, batch.mask)
-    return [z, *(torch.from_numpy(array) for array in others)]
+def loss_arguments(settings: MdnRnnSettings, batch: WindowBatch, noise: float, random: torch.Generator) -> list[Tensor]:
+    """Arguments of the loss. The inputs are new samples of q(z|frame), its deviation times `noise`; the targets are the
+    means, which C observes."""
+    inputs = slice(None, -1 if settings.network == "paper" else settings.warm_up + 1)
+    mean, logvar = torch.from_numpy(batch.means[:, inputs]), torch.from_numpy(batch.logvars[:, inputs])
+    drawn = noise * torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=random)
+    others = [torch.from_numpy(array) for array in (batch.rewards, batch.ends, batch.mask)]
+    means, actions = torch.from_numpy(batch.means), torch.from_numpy(batch.actions)
+    if settings.network == "paper":
+        return [mean + drawn, actions, means[:, 1:], *others]
+    return [means, drawn, actions, *others]
+
+
+@torch.inference_mode()
+def fit_residuals(model: Predictor, validation: WindowBatch, settings: MdnRnnSettings) -> None:
+    """Measure the deviation of the rollout network's one-step predictions on held-out windows, which is the scale of
+    the noise in dreams."""
+    if not isinstance(model, RolloutNetwork):
+        return
+    z = model.standardise(torch.from_numpy(validation.means[:, : settings.warm_up + 2]))
+    state, actions = model.initial_state(len(z)), torch.from_numpy(validation.actions)
+    for step in range(settings.warm_up + 1):
+        inputs, context, state = model.remember(z[:, step], actions[:, step], state)
+        if step < settings.warm_up:
+            state = tuple(part * torch.from_numpy(validation.mask[:, step, None]) for part in state)
+    residuals = model.predict(inputs, context) - z[:, settings.warm_up + 1]
+    model.residual_std.copy_(residuals.square().mean(0).sqrt().clamp(min=MIN_STD * model.difference_std))

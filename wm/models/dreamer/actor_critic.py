@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wm.models.dreamer.config import DreamerConfig
-from wm.models.dreamer.layers import TwoHot, mlp
+from wm.models.dreamer.layers import mlp, two_hot_head
 from wm.models.dreamer.rssm import State, sample_categories, unimix
 from wm.models.dreamer.world_model import WorldModel
 
@@ -79,9 +79,7 @@ class ActorCritic(nn.Module):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
         self.actor = Actor(config)
-        self.critic, self.slow_critic = (
-            TwoHot(config.feature_width, config.units, config.layers, config.bins) for _ in range(2)
-        )
+        self.critic, self.slow_critic = (two_hot_head(config) for _ in range(2))
         self.slow_critic.load_state_dict(self.critic.state_dict())
         self.slow_critic.requires_grad_(False)
         self.register_buffer("return_low", torch.zeros(()))

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.dreamer.frame_norm import PLAIN, ReconstructionWeights, RunningFrameNorm
-from wm.models.dreamer.layers import Decoder, Encoder, TwoHot, mlp
+from wm.models.dreamer.layers import Decoder, Encoder, mlp, two_hot_head
 from wm.models.dreamer.rssm import Rssm, State
 
 FREE_NATS = 1.0  # of KL without a cost, as in DreamerV3
@@ -36,7 +36,7 @@ class WorldModel(nn.Module):
         self.encoder = Encoder(config)
         self.rssm = Rssm(config, self.encoder.width)
         self.decoder = Decoder(config)
-        self.reward_head = TwoHot(config.feature_width, config.units, config.layers, config.bins)
+        self.reward_head = two_hot_head(config)
         self.continue_head = mlp(config.feature_width, config.units, config.layers, 1)
 
     def loss(

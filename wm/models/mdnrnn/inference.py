@@ -10,22 +10,14 @@ Shapes: N dreams, Z latents, A encoded action width, K mixtures, H hidden.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from wm.models.mdnrnn.mixture_nll import LOG_SIGMA
-from wm.models.mdnrnn.network import MdnRnn, State
+from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Bounds, Sample, State
 from wm.models.onednn import linear
-
-
-class MdnRnnSample(NamedTuple):
-    """A sample of the next step: `z` (N, Z), `reward` (N,), `end` (N,) the probability that the episode ended."""
-
-    z: Tensor
-    reward: Tensor
-    end: Tensor
 
 
 class MdnRnnCell:
@@ -52,8 +44,16 @@ class MdnRnnCell:
         c = torch.addcmul(forget_gate * state[1], input_gate, candidate.mul_(2).sub_(1))
         return output_gate * torch.sigmoid(2 * c).mul_(2).sub_(1), c
 
+    def advance(
+        self, z: Tensor, action: Tensor, state: State, temperature: float, random: torch.Generator, bounds: Bounds
+    ) -> tuple[Sample, State]:
+        """A step, and a sample of the next one with latents within the bounds."""
+        state = self.step(z, action, state)
+        sample = self.sample(z, state[0], temperature, random)
+        return (sample._replace(z=torch.clamp(sample.z, *bounds)) if bounds else sample), state
+
     @torch.inference_mode()
-    def sample(self, z: Tensor, h: Tensor, temperature: float, generator: torch.Generator) -> MdnRnnSample:
+    def sample(self, z: Tensor, h: Tensor, temperature: float, generator: torch.Generator) -> Sample:
         """A sample of the next step, z being the latent and h the hidden state after it: logits / temperature, sigma *
         sqrt(temperature) (Ha & Schmidhuber, A.2)."""
         model = self.model
@@ -69,4 +69,4 @@ class MdnRnnCell:
         sigma = log_sigma.clamp(*LOG_SIGMA).exp() * math.sqrt(temperature)
         reward, end_logit = rest.float().unbind(1)
         end = torch.sigmoid(end_logit - math.log(model.end_weight))
-        return MdnRnnSample(z + mean + sigma * noise, reward * model.reward_std + model.reward_mean, end)
+        return Sample(z + mean + sigma * noise, reward * model.reward_std + model.reward_mean, end)

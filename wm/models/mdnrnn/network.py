@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wm.models.mdnrnn.mixture_nll import LOG_SIGMA, PIECE, MixtureNll
+from wm.models.mdnrnn.predictor import OneStep, Predictor, State
 
 
 class Prediction(NamedTuple):
@@ -40,11 +41,8 @@ class MdnRnnLoss(NamedTuple):
     end: Tensor
 
 
-State = tuple[Tensor, Tensor]
-
-
-class MdnRnn(nn.Module):
-    """M. The recurrent state (h, c), each (B, H), is a value that is passed in and returned."""
+class MdnRnn(Predictor):
+    """The paper's M. The recurrent state (h, c), each (B, H), is a value that is passed in and returned."""
 
     reward_mean: Tensor
     reward_std: Tensor
@@ -77,8 +75,19 @@ class MdnRnn(nn.Module):
 
     def forward(self, z: Tensor, action: Tensor) -> Prediction:
         """Predictions for every step of sequences: z (B, L, Z), action (B, L, A)."""
-        h, _ = self.lstm(torch.cat([z, action], -1))
-        return self.predict(z, h)
+        return self.predict(z, self.hidden_states(z, action))
+
+    def hidden_states(self, z: Tensor, action: Tensor) -> Tensor:
+        """h (B, L, H) after every step of sequences from their start: z (B, L, Z), action (B, L, A)."""
+        h: Tensor = self.lstm(torch.cat([z, action], -1))[0]
+        return h
+
+    def one_step(self, z: Tensor, action: Tensor, following: Tensor) -> OneStep:
+        """Predictions of the latents `following` z (B, L, Z) along sequences from their start."""
+        hidden = self.hidden_states(z, action)
+        prediction = self.predict(z, hidden)
+        nll = -log_likelihood(prediction, following).mean(-1)
+        return OneStep(expected(prediction), nll, prediction.reward, self.end_probability(prediction), hidden)
 
     def component_order(self) -> Tensor:
         """The order of the heads' outputs in which each component's latents are contiguous; reward and end stay
