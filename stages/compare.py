@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stages import console
+from stages.options import strict_option, tell_damaged
 
 
 @click.command(name="compare")
@@ -14,28 +15,31 @@ from stages import console
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("compare.png"), show_default=True, help="The plot."
 )
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
+def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> None:
     """Put runs side by side: a table, the settings in which they differ, and a plot of their searches.
 
     Example: wm compare runs/Pong runs/Pong.round2
     """
     from wm.artifacts import durable
     from wm.report.comparison import compare, different_settings, plot_searches
-    from wm.report.run_summary import find_runs
+    from wm.report.run_summary import RunSummary, find_runs
 
-    runs = find_runs(paths)
-    facts = compare(runs)
+    summaries = [RunSummary.of(run) for run in find_runs(paths)]
+    damaged = [sentence for summary in summaries for sentence in summary.damaged]
+    facts = compare(summaries)
     durable.make_folder(out.parent)
-    durable.write_bytes(out, plot_searches(runs))
+    durable.write_bytes(out, plot_searches(summaries))
     if as_json:
-        console.print_json({"runs": facts, "plot": str(out)})
-        return
-    console.echo(_table(facts))
-    if rows := different_settings(facts):
-        console.echo(f"\nsettings, {facts[0]['name']} -> other run")
-        console.echo(console.table(["run and stage", "settings"], rows))
-    console.echo(f"\nplot: {out}")
+        console.print_json({"runs": facts, "plot": str(out), "damaged": damaged})
+    else:
+        console.echo(_table(facts))
+        if rows := different_settings(facts):
+            console.echo(f"\nsettings, {facts[0]['name']} -> other run")
+            console.echo(console.table(["run and stage", "settings"], rows))
+        console.echo(f"\nplot: {out}")
+    tell_damaged(damaged, strict)
 
 
 def _table(facts: Sequence[dict[str, Any]]) -> str:

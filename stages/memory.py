@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stages import console
+from stages.options import strict_option, tell_damaged
 from wm.units import format_size
 
 VERDICTS = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "flat": "good"}
@@ -14,19 +15,23 @@ VERDICTS = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "f
 
 @click.command(name="memory")
 @click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(paths: tuple[Path, ...], as_json: bool) -> None:
+def command(paths: tuple[Path, ...], strict: bool, as_json: bool) -> None:
     """Show whether the memory of a training grew, where and why, with a plot beside its metrics  [default: runs].
 
     Example: wm memory runs/Pong
     """
     from wm.report.memory import memory_facts
 
-    facts = [fact for path in paths or (Path("runs"),) for fact in memory_facts(path)]
+    judged = [memory_facts(path) for path in paths or (Path("runs"),)]
+    facts = [fact for one, _ in judged for fact in one]
+    damaged = [sentence for _, one in judged for sentence in one]
     if as_json:
-        console.print_json({"trainings": facts})
+        console.print_json({"trainings": facts, "damaged": damaged})
     else:
         console.echo("\n\n".join(map(_text, facts)))
+    tell_damaged(damaged, strict)
 
 
 def _text(training: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wm.errors import UsageProblem
+from stages import console
+from wm.errors import BadData, UsageProblem
 from wm.runtime import WORKER_TIMEOUT
 from wm.settings import CURRICULA, Settings
 from wm.settings.base import Field, default_text, option_name, suggestion, value_type
@@ -53,6 +54,17 @@ class SectionCommand(click.Command):
         formatter.write_paragraph()
         line = f"{COMMON}: {' '.join(common)}; see `wm help options`. Words are explained in docs/glossary.md."
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
+
+
+strict_option = click.option("--strict", is_flag=True, help="Exit with 65 if something damaged was left out.")
+
+
+def tell_damaged(damaged: Sequence[str], strict: bool) -> None:
+    """Name on stderr what a command has left out because it is damaged. Raises BadData with `strict`."""
+    for sentence in damaged:
+        console.say(f"warning: left out: {sentence}")
+    if strict and damaged:
+        raise BadData(f"{len(damaged)} damaged {'file was' if len(damaged) == 1 else 'files were'} left out.")
 
 
 def preset_names(command: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
-from wm.artifacts.runs import SCRATCH, Artifact, Builder, Run
+from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
 from wm.dreamer.online import OnlineTraining
 from wm.dreamer.training import final_metrics, save_pictures, train
@@ -139,7 +139,7 @@ def _train(
     with locks.exclusive(path):
         writer = _writer(session, settings, env, buffer, resumed=builder.resumed)
         training = OnlineTraining(
-            trainer, settings, env, writer, folder / SCRATCH, session.seed, device, runtime.raise_if_stopped
+            trainer, settings, env, writer, folder, session.seed, device, runtime.raise_if_stopped
         )
         label = f"train-dreamer {session.env}"
         train(runtime, label, training, settings, folder, collected if session.data else None)

@@ -11,6 +11,7 @@ from stages.curriculum.estimate import estimate_curriculum
 from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
 from stages.curriculum.parallel import exit_with, read_share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
+from stages.options import tell_damaged
 from stages.report import report
 from stages.session import Session
 from stages.stage import CREATED, UP_TO_DATE
@@ -67,8 +68,8 @@ def curriculum(
     if (jobs := min(settings.jobs, len(pipelines))) > 1:
         return run_in_parallel(session, jobs, settings.strict, words, pipelines)
     total, number, outcomes = sum(len(pipeline.steps) for pipeline in pipelines), 1, list[Outcome]()
-    for pipeline in pipelines:
-        outcome = None if pipeline.has_inputs else recorded_outcome(pipeline)
+    recorded = [None if pipeline.has_inputs else recorded_outcome(pipeline) for pipeline in pipelines]
+    for pipeline, outcome in zip(pipelines, recorded, strict=True):
         if outcome is not None:
             console.say(f"{pipeline.env}: up to date; its episodes or latents were removed")
         else:
@@ -87,10 +88,12 @@ def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
     """Write the report about all runs of these environments; returns its pages."""
     runs = tuple(run for outcome in outcomes for run in outcome.pipeline.runs if run.is_dir())
     try:
-        return report(runs, runs[0].parent / "report.html" if runs else None)
+        pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None)
     except WmError as error:
         console.say(f"no report: {error}")
         return ()
+    tell_damaged(damaged, strict=False)
+    return pages
 
 
 def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int) -> Outcome:

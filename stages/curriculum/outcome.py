@@ -1,5 +1,6 @@
 """The outcome of an environment in a curriculum: shown at the end, and kept in `runs/<Env>/curriculum.json`."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ from typing import Any
 from stages import console
 from stages.curriculum.pipeline import Pipeline
 from stages.stage import UP_TO_DATE, Result
-from wm.artifacts import durable, json_reader, manifest
+from wm.artifacts import durable, json_reader, manifest, runs
 from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
-from wm.errors import BadData, WmError
+from wm.errors import BadData, MissingInput, WmError
 from wm.report.run_summary import RunSummary
 from wm.report.verdicts import score_verdict
 from wm.settings import ControllerSettings, DreamerSettings
@@ -124,23 +125,25 @@ class Outcome:
     def record(self) -> None:
         """Write it next to the artifacts of the last round. Steps that were up to date keep their recorded usage."""
         path = durable.make_folder(self.pipeline.runs[-1]) / RECORD
-        values, previous = self.as_json(), _read(path)
+        values, previous = self.as_json(), dict[str, Any]()
+        with contextlib.suppress(BadData):  # a damaged one is replaced
+            previous = _read(path)
         if previous.get("fingerprint") == values["fingerprint"]:
             values["usage"] = previous.get("usage", {}) | values["usage"]
-        durable.write_json(path, values)
+        durable.write_bytes(path, manifest.sealed(values))
 
 
 def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
-    """The recorded outcome of the same pipeline if all its artifacts are unchanged; its episodes may be removed."""
+    """The recorded outcome of the same pipeline if all its artifacts are unchanged; its episodes may be removed. Raises
+    BadData if the record was changed, or an artifact is damaged."""
     record = _read(pipeline.runs[-1] / RECORD)
+    if not record or record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
+        return None
+    results = [_result(values) for values in record["results"]]
+    if not all(results):
+        return None
     try:
-        if not record or record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
-            return None
-        results = [_result(values) for values in record["results"]]
-        for result in results:
-            if result.stage != "collect" and not _is_unchanged(result.path, result.fingerprint):
-                return None
-        outcome = Outcome(pipeline, results, record["seconds"])
+        outcome = Outcome(pipeline, [result for result in results if result is not None], record["seconds"])
         str(outcome), outcome.rows()  # with other metrics than ours they raise
         return outcome
     except (WmError, KeyError, TypeError, ValueError):
@@ -148,31 +151,27 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The record; empty if it is missing or none of ours, so that the stages are checked again."""
-    try:
-        record: dict[str, Any] = json_reader.read(path, SCHEMA)
-    except BadData:
+    """The record; empty if there is none. Raises BadData if it was changed."""
+    if not path.exists():
         return {}
-    return record
+    return manifest.read_sealed(path, SCHEMA, "remove it to run every stage again")
 
 
-def _is_unchanged(folder: Path, fingerprint: str) -> bool:
-    try:
-        return bool(manifest.read_json(folder / manifest.NAME)["fingerprint"] == fingerprint)
-    except (WmError, KeyError, TypeError):
-        return False
-
-
-def _result(values: dict[str, Any]) -> Result:
+def _result(values: dict[str, Any]) -> Result | None:
+    """The result of a recorded step, with the figures of its artifact; None if that is another one now. Of episodes,
+    which may be removed, the figures are the recorded ones."""
+    folder, metrics, seconds = Path(values["artifact"]), values["metrics"], values["wall_seconds"]
+    if values["stage"] != "collect":
+        try:
+            artifact = runs.read_whole(folder)
+        except MissingInput:
+            return None
+        if artifact.fingerprint != values["fingerprint"]:
+            return None
+        metrics, seconds = artifact.metrics, float(artifact.manifest["provenance"]["wall_seconds"])
+    pictures = [Path(path) for path in values["pictures"]]
     return Result(
-        values["stage"],
-        UP_TO_DATE,
-        Path(values["artifact"]),
-        values["fingerprint"],
-        values["metrics"],
-        values["summary"],
-        values["wall_seconds"],
-        [Path(path) for path in values["pictures"]],
+        values["stage"], UP_TO_DATE, folder, values["fingerprint"], metrics, values["summary"], seconds, pictures
     )
 
 

@@ -79,10 +79,3 @@ def test_bounds_and_choices_are_named() -> None:
         json_reader.parse(b'{"size": 8, "network": "small"}', "f", schema)
     with pytest.raises(BadData, match='f: network is "big"; expected small or paper'):
         json_reader.parse(b'{"size": 16, "network": "big"}', "f", schema)
-
-
-def test_lines_are_named_and_a_torn_last_one_is_left_out() -> None:
-    schema = table({"step": COUNT})
-    assert json_reader.parse_lines(b'{"step": 1}\n{"step": 2}\n{"st', "log", schema) == [{"step": 1}, {"step": 2}]
-    with pytest.raises(BadData, match='log, line 2: step is "x"; expected an integer'):
-        json_reader.parse_lines(b'{"step": 1}\n{"step": "x"}\n', "log", schema)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable
+from wm.artifacts import durable, manifest
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.episodes.writer import create
+from wm.errors import BadData
 from wm.telemetry.malloc import trim
 from wm.telemetry.usage import anonymous_memory
 
@@ -186,8 +187,6 @@ def test_a_replay_is_a_dataset_without_its_oldest_episodes(tmp_path: Path) -> No
 
 
 def test_another_dataset_with_its_first_episodes_missing_is_still_damaged(tmp_path: Path) -> None:
-    from wm.errors import BadData
-
     played(tmp_path / "r.zarr", 200)
     recipe = {name: value for name, value in RECIPE.items() if name != "evicts"}
     other = tmp_path / "other.zarr"
@@ -196,3 +195,32 @@ def test_another_dataset_with_its_first_episodes_missing_is_still_damaged(tmp_pa
         part.rename(other / part.name)
     with pytest.raises(BadData, match="has lost episodes 0 to"):
         Dataset.open(other)
+
+
+@pytest.mark.parametrize("edit", ["manifest", "metadata", "frames", "lost", "resealed"])
+def test_a_part_that_is_not_the_one_of_the_checkpoint_is_named(tmp_path: Path, edit: str) -> None:
+    writer = played(tmp_path / "r.zarr", 40)
+    writer.commit()
+    kept = writer.kept_parts()
+    assert len(kept) > 1
+    folder = tmp_path / "r.zarr" / max(kept)
+    if edit == "lost":
+        durable.remove(tmp_path / "r.zarr" / min(kept))  # as if it had been evicted
+    elif edit == "resealed":
+        manifest.write(folder, {"kind": "part", "format": 2, "name": folder.name, "by": "somebody else"})
+    else:
+        names = {"manifest": manifest.NAME, "metadata": "zarr.json", "frames": "frames/c.0.0.0.0"}
+        file = folder / names[edit]
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(bytes(data))
+    with pytest.raises(BadData, match=r"part-\d+-\d+"):
+        writer_at(tmp_path / "r.zarr").restore(writer.next_piece, writer.envs, kept)
+
+
+def test_a_part_that_a_kill_kept_from_eviction_is_removed(tmp_path: Path) -> None:
+    writer = played(tmp_path / "r.zarr", 40)
+    writer.commit()
+    kept = dict(list(writer.kept_parts().items())[1:])
+    writer_at(tmp_path / "r.zarr").restore(writer.next_piece, writer.envs, kept)
+    assert {path.name for path in (tmp_path / "r.zarr").glob("part-*")} == set(kept)

@@ -1,4 +1,3 @@
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -6,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wm.artifacts.chained_log import chain_all
 from wm.evolution.cma_es import Search, replay
 from wm.evolution.evolve import Evolution, logged
 from wm.evolution.stopping import LOG
@@ -16,9 +16,9 @@ from wm.settings import train_controller as settings_module
 
 def test_an_incomplete_last_line_is_cut_off_the_log(tmp_path: Path) -> None:
     line = {"generation": 1, "in": "real", "candidates": "c", "returns": [1.0], "env_steps": 10, "seconds": 1.0}
-    complete = json.dumps(line) + "\n"
+    complete = chain_all("", [line]).decode()
     (tmp_path / LOG).write_text(complete + '{"generation": 2, "cand')
-    assert [line["generation"] for line in logged(tmp_path)] == [1]
+    assert [line.value["generation"] for line in logged(tmp_path)] == [1]
     assert (tmp_path / LOG).read_text() == complete
     assert logged(tmp_path / "nowhere") == []
 

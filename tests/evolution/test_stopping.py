@@ -8,9 +8,10 @@ import pytest
 
 from tests.conftest import SLUG, arguments, run
 from wm.artifacts import manifest
+from wm.artifacts.chained_log import chain_all, start
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import RECIPE_FILE, Run
-from wm.evolution.stopping import LOG, resume_from_other_limits
+from wm.evolution.stopping import LOG, read_log, resume_from_other_limits
 from wm.settings import ControllerSettings
 
 SEARCH = ControllerSettings(popsize=6, max_generations=6, validate_every=2)
@@ -108,12 +109,13 @@ def test_the_longest_search_is_resumed_from_finished_or_not(tmp_path: Path) -> N
     unfinished.mkdir(parents=True)
     recipe = run_of(tmp_path, replace(SEARCH, max_generations=40)).recipe.as_json()
     (unfinished / RECIPE_FILE).write_text(json.dumps(recipe))
-    log = "".join(json.dumps(line) + "\n" for line in lines(9, {2, 4, 6, 8}))
+    log = chain_all(start(unfinished), lines(9, {2, 4, 6, 8})).decode()
     (unfinished / LOG).write_text(log + '{"generation": 10, "ret')
     wanted = replace(SEARCH, max_generations=60)
     assert resumed(tmp_path, wanted) == 9
-    (unfinished / LOG).write_text("{]\n" + log)
-    assert resumed(tmp_path, wanted) == 6
+    for changed in ("{]\n" + log, log.replace("1.0", "2.0", 1), chain_all("", lines(9, {2, 4, 6, 8})).decode()):
+        (unfinished / LOG).write_text(changed)
+        assert resumed(tmp_path, wanted) == 6
     for damaged in ("[1]", "{}", "{"):
         (unfinished / RECIPE_FILE).write_text(damaged)
         assert resumed(tmp_path, wanted) == 6
@@ -130,7 +132,7 @@ def digests(folder: Path, name: str) -> tuple[str, list[Any]]:
     place = folder / "runs" / SLUG / name
     log = [json.loads(line) for line in (place / LOG).read_text().splitlines()]
     files = json.loads((place / manifest.NAME).read_text())["files"]
-    return files["weights.safetensors"]["sha256"], [line | {"seconds": 0} for line in log]
+    return files["weights.safetensors"]["sha256"], [line | {"seconds": 0, "digest": ""} for line in log]
 
 
 def test_a_search_resumed_with_other_limits_equals_an_uninterrupted_one(chain: Path, tmp_path: Path) -> None:
@@ -154,9 +156,9 @@ def test_a_log_with_other_candidates_is_not_resumed_from(chain: Path, tmp_path: 
     finished = folder / "runs" / SLUG / "controller"
     recipe = json.loads((finished / manifest.NAME).read_text())["recipe"]
     (unfinished / RECIPE_FILE).write_text(json.dumps(recipe))
-    log = (finished / LOG).read_text()
-    digest = json.loads(log.splitlines()[2])["candidates"]
-    (unfinished / LOG).write_text(log.replace(digest, "0" * 16))
+    log = read_log(finished)
+    log[2]["candidates"] = "0" * 16
+    (unfinished / LOG).write_bytes(chain_all(start(unfinished), log))
     shutil.rmtree(finished)
     moved = run(folder, *words)
     assert "are those of" not in moved.stderr

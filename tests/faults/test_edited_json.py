@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import SLUG
 from wm.artifacts import durable, manifest
+from wm.artifacts.chained_log import chain
 from wm.errors import BadData, UsageProblem
 from wm.evolution.stopping import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
@@ -93,13 +94,16 @@ def test_a_manifest_with_other_types_is_refused(run: Path, change: dict[str, Any
 )
 def test_a_damaged_line_of_a_log_is_named(tmp_path: Path, line: str, sentence: str) -> None:
     good = {"generation": 0, "in": "none", "returns": [], "env_steps": 0, "seconds": 0.5, "validation": [1.0]}
-    (tmp_path / LOG).write_text(json.dumps(good) + "\n" + line + "\n")
+    first = chain("", good)
+    second = chain(first.digest, json.loads(line)).data if line.startswith("{") else line.encode() + b"\n"
+    (tmp_path / LOG).write_bytes(first.data + second)
     with pytest.raises(BadData, match=rf"{LOG}, line 2.*{sentence}"):
-        read_log(tmp_path / LOG)
+        read_log(tmp_path)
 
 
 def test_a_damaged_line_of_metrics_is_named_and_dropped_by_the_writer(tmp_path: Path) -> None:
-    (tmp_path / metrics_log.NAME).write_bytes(b'{"step": 1, "loss": NaN}\n\x00\x00\xff\n{"step": 3}\n')
+    first = chain("", {"step": 1, "loss": float("nan")}).data
+    (tmp_path / metrics_log.NAME).write_bytes(first + b'\x00\x00\xff\n{"step": 3}\n')
     with pytest.raises(BadData, match=r"metrics\.jsonl, line 2 is not JSON"):
         metrics_log.read(tmp_path)
     metrics_log.MetricsLog(tmp_path, 5).close()

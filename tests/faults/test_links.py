@@ -137,7 +137,7 @@ def build(root: Path, name: str = "vae") -> None:
     with Run(root, name, Recipe("vae", 1, {})).build(False, print) as builder:
         durable.write_bytes(builder.folder / "weights", b"w")
         durable.write_bytes(durable.make_folder(builder.folder / runs.SCRATCH) / "step", b"s")
-        durable.append_line(builder.folder / "metrics.jsonl", "{}")
+        durable.append(builder.folder / "metrics.jsonl", b"{}\n")
         builder.publish({}, PROVENANCE)
 
 
@@ -224,11 +224,11 @@ def test_a_report_embeds_only_pictures_that_a_manifest_lists(tmp_path: Path) -> 
     def pictures(files: list[str]) -> list[Path]:
         manifest.write(tmp_path, body, files)
         artifact = runs.load(tmp_path, "vae", "wm train-vae")
-        blocks = vae_section("X", artifact, tmp_path)
+        blocks = vae_section("X", artifact, [])
         return [block.path for block in blocks if isinstance(block, Picture)]
 
     assert pictures([]) == []
     assert pictures(["reconstructions.png"]) == [tmp_path / "reconstructions.png"]
     (tmp_path / "reconstructions.png").write_bytes(SECRET[::-1])
     with pytest.raises(BadData, match="does not match its checksum"):
-        list(vae_section("X", runs.load(tmp_path, "vae", ""), tmp_path))
+        list(vae_section("X", runs.load(tmp_path, "vae", ""), []))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SLUG, arguments, environment, run
 from wm.artifacts import manifest
-from wm.evolution.evolve import logged
+from wm.evolution.stopping import read_log
 from wm.telemetry import metrics_log as metrics
 
 KILLED_AT = """
@@ -70,7 +70,7 @@ def die(now):
     if now == generation:
         os.kill(os.getpid(), signal.SIGKILL)
 
-real, append = Fitness.real_returns, durable.append_line
+real, append = Fitness.real_returns, durable.append
 def play(self, candidates, number):
     if place == "before the episodes":
         die(number)
@@ -84,14 +84,14 @@ def log(path, line):
     if place == "before the log":
         die(number)
     if place == "in the log" and number == generation:
-        with open(path, "a") as file:
+        with open(path, "ab") as file:
             file.write(line[: len(line) // 2])
         die(number)
     append(path, line)
     if place == "after the log":
         die(number)
 
-Fitness.real_returns, durable.append_line = play, log
+Fitness.real_returns, durable.append = play, log
 from stages.cli import run
 sys.exit(run(sys.argv[3:]))
 """
@@ -119,6 +119,6 @@ def test_an_evolution_killed_twenty_five_times_ends_with_the_same_controller(cha
         json.loads((folder / "runs" / SLUG / "controller" / manifest.NAME).read_text())["files"] for folder in folders
     ]
     assert sums[0]["weights.safetensors"] == sums[1]["weights.safetensors"]
-    logs = [logged(folder / "runs" / SLUG / "controller") for folder in folders]
+    logs = [read_log(folder / "runs" / SLUG / "controller") for folder in folders]
     untimed = [[{name: line[name] for name in line if name != "seconds"} for line in log] for log in logs]
     assert untimed[0] == untimed[1]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.conftest import SLUG
 from wm.report.comparison import compare, different_settings, short_names
+from wm.report.run_summary import RunSummary
 
 
 def test_runs_have_the_shortest_names_that_tell_them_apart() -> None:
@@ -19,7 +20,7 @@ def test_settings_that_differ_from_the_first_run_are_listed_by_stage(chain: Path
     path = runs[1] / "controller" / "manifest.json"
     body = json.loads(path.read_text())
     body["recipe"]["settings"]["popsize"] = 99
-    facts = compare(runs)
+    facts = compare([RunSummary.of(run) for run in runs])
     assert not different_settings(facts)
     facts[1]["recipes"]["controller"] = body["recipe"]
     (entry,) = different_settings(facts)

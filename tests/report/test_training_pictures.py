@@ -1,11 +1,11 @@
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from wm.artifacts.chained_log import chain_all
 from wm.report import training_pictures
 from wm.report.plots import Curve
 from wm.report.training_pictures import metric_curves, reconstruction_strip
@@ -13,7 +13,7 @@ from wm.report.training_pictures import metric_curves, reconstruction_strip
 
 def test_curves_have_the_lines_with_their_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [{"step": 0, "validation_loss": 3.0}, {"step": 50, "loss": 2.0}, {"step": 100, "loss": 1.0}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "metrics.jsonl").write_bytes(chain_all("", lines))
     drawn: list[Curve] = []
     monkeypatch.setattr(training_pictures, "draw", lambda curves, *labels: drawn.extend(curves) or b"png")
     assert metric_curves(tmp_path, {"training": "loss", "validation": "validation_loss"}, "V", "loss") == b"png"

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ import torch
 
 from stages import cli, curriculum
 from stages.curriculum import estimate as estimating
-from stages.curriculum.outcome import Outcome, table_of
+from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
 from stages.curriculum.pipeline import STAGES, Pipeline, pipelines_of, stage_settings
 from stages.options import read_sources
 from stages.session import Session
 from stages.stage import Plan, Result
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
+from wm.artifacts import durable, manifest
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
-from wm.evolution.evolve import logged
+from wm.evolution.stopping import read_log
 from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
 from wm.units import format_duration
@@ -193,7 +195,7 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
         "inputs"
     ]
     assert {"latents", f"latents-{SLUG}.round2", "vae", "init_from"} == set(inputs)
-    log = logged(tmp_path / "runs" / f"{SLUG}.round2" / "controller")
+    log = read_log(tmp_path / "runs" / f"{SLUG}.round2" / "controller")
     assert log[0]["generation"] == 0  # the controller it continues from is validated first
     assert len(log[0]["validation"]) == 3
     record = tmp_path / "runs" / f"{SLUG}.round2" / "curriculum.json"
@@ -395,3 +397,47 @@ def test_stages_after_a_change_are_not_estimated_as_up_to_date(chain: Path) -> N
 
     assert plans() == [True] * 6
     assert plans("--max-generations", "7") == [True, True, True, False, False, False]
+
+
+def test_the_recorded_outcome_is_that_of_the_artifacts_and_a_changed_record_is_named(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    (pipeline,) = pipelines_of(Session(""), CurriculumSettings(envs=TINY), read_sources("quick"))
+    results = []
+    for step in pipeline.steps:
+        folder = step.outputs[-1 if step.stage == "train-mdnrnn" else 0]
+        body = {"fingerprint": "f", "metrics": {}}
+        if step.stage != "collect":
+            body = json.loads((folder / "manifest.json").read_text())
+        results.append(Result(step.stage, "created", folder, body["fingerprint"], body["metrics"], "", 1.0))
+    Outcome(pipeline, results).record()
+    recorded = recorded_outcome(pipeline)
+    assert recorded is not None
+    evaluation = tmp_path / "runs" / SLUG / "evaluation" / "controller"
+    score = json.loads((evaluation / "manifest.json").read_text())["metrics"]
+    assert [result.metrics for result in recorded.results if result.stage == "evaluate"] == [score]
+
+    file = tmp_path / "runs" / SLUG / "curriculum.json"
+    record = json.loads(file.read_text())
+    record.pop("sha256")
+    record["results"][-1]["metrics"]["mean"] = 934.8
+    durable.write_json(file, record)
+    with pytest.raises(BadData, match=r"curriculum\.json has no checksum; remove it to run every stage again"):
+        recorded_outcome(pipeline)
+    forged = manifest.sealed(record)
+    file.write_bytes(forged.replace(b"934.8", b"934.9"))
+    with pytest.raises(BadData, match="does not match its own checksum"):
+        recorded_outcome(pipeline)
+    with pytest.raises(BadData, match="does not match its own checksum"):  # no episodes are there
+        curriculum.curriculum(Session(""), CurriculumSettings(envs=TINY), read_sources("quick"))
+    file.write_bytes(forged)
+    again = recorded_outcome(pipeline)
+    assert again is not None
+    assert again.rows() == recorded.rows()
+    scores = evaluation / "score.json"
+    scores.write_bytes(scores.read_bytes().replace(b"1", b"2"))
+    with pytest.raises(BadData, match=r"score\.json does not match its checksum"):
+        recorded_outcome(pipeline)
+    Outcome(pipeline, results).record()  # what was run replaces a damaged record

@@ -11,6 +11,7 @@ import pytest
 from stages.cli import run
 from tests.conftest import SLUG
 from tests.conftest import run as wm
+from tests.faults.test_edited_work import unfinish
 from wm.report.run_summary import RunSummary
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -37,7 +38,7 @@ def test_an_unfinished_run_is_reported_as_far_as_it_is(chain: Path, tmp_path: Pa
     shutil.copytree(chain / "runs" / SLUG, going)
     for name in ("dream", "evaluation"):
         shutil.rmtree(going / name)
-    (going / "controller").rename(going / "controller.partial")
+    unfinish(going / "controller")
     with open(going / "controller.partial" / "generations.jsonl", "a") as file:
         file.write('{"generation": 99, "ret')  # as a reader sees a line that is being written
     text = Path(json.loads(wm(tmp_path, "report", "--json").stdout)["html"])

@@ -1,9 +1,15 @@
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from wm.artifacts import durable, runs
+from wm.errors import BadData
 from wm.seeding import integer
+from wm.telemetry.metrics_log import MetricsLog
 from wm.training.checkpoint import Checkpoints
 from wm.training.loop import Trainer
 from wm.training.precision import Precision
@@ -61,19 +67,67 @@ def test_the_best_and_the_last_two_are_kept(tmp_path: Path) -> None:
         trainer.step(step)
         checkpoints.save(step, score(value))
     assert [checkpoint.step for checkpoint in checkpoints.all()] == [2, 4, 5]
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 6
     assert checkpoints.load_best().step == 2
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
-    trainer, checkpoints = setup(tmp_path)
-    trainer.step(0)
-    checkpoints.save(1, score(1.0))
-    checkpoints.save(2, score(1.0))
-    file = checkpoints.all()[-1].tensors
-    data = bytearray(file.read_bytes())
-    data[-3] ^= 4
-    file.write_bytes(bytes(data))
-    assert checkpoints.resume() == 1
-    file.unlink()
-    assert checkpoints.resume() == 1
+def saved(folder: Path) -> Checkpoints:
+    """Four checkpoints, of which the first one, which is the best, and the last two are kept."""
+    trainer, checkpoints = setup(folder)
+    log = MetricsLog(folder, -1)
+    for step, value in ((1, 1.0), (2, 4.0), (3, 3.0), (4, 2.0)):
+        trainer.step(step)
+        log.write(step, score(value))
+        checkpoints.save(step, score(value))
+    return checkpoints
+
+
+def edits(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file of a training, with one byte of it changed at each of some places, and removed."""
+    names = ["metrics.jsonl", *(f"checkpoints/{path.name}" for path in (folder / "checkpoints").iterdir())]
+    for name in sorted(names):
+        data = (folder / name).read_bytes()
+        digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
+        for place in digits[:: max(len(digits) // 25, 1)]:
+            yield name, data[:place] + (b"7" if data[place] != ord("7") else b"8") + data[place + 1 :]
+        yield name, b""
+
+
+def test_whatever_is_changed_in_a_checkpoint_or_the_metrics_before_it_is_named(tmp_path: Path) -> None:
+    kept = saved(tmp_path).all()
+    assert [checkpoint.step for checkpoint in kept] == [1, 3, 4]
+    for name, data in edits(tmp_path):
+        file = tmp_path / name
+        real = file.read_bytes()
+        file.write_bytes(data)
+        if not data:
+            file.unlink()
+        # Without the last one, the one before it names another that was removed meanwhile.
+        named = "step-00000002" if file == kept[-1].record and not data else file.stem
+        with pytest.raises(BadData, match=rf"{named}.*; restore it, or remove {tmp_path} to begin anew"):
+            setup(tmp_path)
+        file.write_bytes(real)
+    assert setup(tmp_path)[1].resume() == 4
+
+
+def test_a_checkpoint_of_another_training_is_named(tmp_path: Path) -> None:
+    for latent in (1, 2):
+        durable.make_folder(tmp_path / str(latent))
+        durable.write_json(tmp_path / str(latent) / runs.RECIPE_FILE, {"latent": latent})
+        saved(tmp_path / str(latent))
+    durable.remove(tmp_path / "1" / "checkpoints")
+    shutil.copytree(tmp_path / "2" / "checkpoints", tmp_path / "1" / "checkpoints")
+    with pytest.raises(BadData, match=r"step-00000004\.json is of another step or another training"):
+        setup(tmp_path / "1")
+
+
+def test_what_a_kill_leaves_is_no_damage(tmp_path: Path) -> None:
+    saved(tmp_path)
+    old = tmp_path / "checkpoints" / "step-00000002.json"
+    durable.write_json(old, {"of": "a checkpoint that was not removed yet"})
+    (tmp_path / "checkpoints" / "step-00000005.safetensors").write_bytes(b"without its JSON")
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"step": 5, "lo')
+    checkpoints = setup(tmp_path)[1]
+    assert checkpoints.resume() == 4
+    assert checkpoints.load_best().step == 1

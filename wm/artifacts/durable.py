@@ -90,10 +90,10 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, canonical_json(value))
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append one line and sync it. A kill can tear only the last line, which readers drop."""
+def append(path: Path, line: bytes) -> None:
+    """Append one line, with its line feed, and sync it. A kill can tear only the last line, which readers drop."""
     with _naming(path), open_file(path, "ab") as file:
-        file.write(line.encode() + b"\n")
+        file.write(line)
         file.flush()
         os.fsync(file.fileno())
 

@@ -136,13 +136,17 @@ TABLE: Schema = table_of(ANYTHING)
 
 def read(path: Path, schema: Schema, way_out: str = WAY_OUT) -> Any:
     """The JSON in a small file. Raises BadData naming path, key, value and what was expected."""
+    return parse(read_small(path, way_out), str(path), schema, way_out)
+
+
+def read_small(path: Path, way_out: str = WAY_OUT) -> bytes:
+    """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise BadData(f"{path} is a link or larger than {MAX_BYTES} bytes; {way_out}.")
-        data = durable.read_bytes(path)
+        return durable.read_bytes(path)
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
-    return parse(data, str(path), schema, way_out)
 
 
 def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, finite: bool = True) -> Any:
@@ -168,12 +172,6 @@ def validate(value: Any, source: str, schema: Schema, way_out: str = WAY_OUT) ->
         schema(value, "")
     except Mismatch as mismatch:
         raise BadData(f"{source}: {mismatch}, so {way_out}.") from None
-
-
-def parse_lines(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, finite: bool = True) -> list[Any]:
-    """The values of complete lines, one JSON value each. What follows the last line feed was torn by a kill."""
-    lines = data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]
-    return [parse(line, f"{source}, line {number}", schema, way_out, finite) for number, line in enumerate(lines, 1)]
 
 
 def _constant(name: str) -> Any:

@@ -1,6 +1,7 @@
 """`manifest.json`: the files of a folder, with size and sha256 of each, and of the manifest itself.
 
 Zarr reads a missing chunk as zeros, and most codecs let bit flips pass. So completeness and integrity come from here.
+Digests tell of damage and of edited values. They are no signatures: who edits a file can compute them again.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, json_reader, links
-from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, table, table_of
+from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, Schema, table, table_of
 from wm.errors import BadData, MissingInput
 
 NAME = "manifest.json"
@@ -41,7 +42,7 @@ def sha256_json(value: Any) -> str:
 def of(body: dict[str, Any], files: dict[str, bytes]) -> bytes:
     """The manifest of a folder that will hold these files, by relative name."""
     listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    return _sealed({**body, "files": listed})
+    return sealed({**body, "files": listed})
 
 
 def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) -> None:
@@ -52,11 +53,28 @@ def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) ->
     listed = {
         name: {"size": (folder / name).stat().st_size, "sha256": sha256_file(folder / name)} for name in sorted(files)
     }
-    durable.write_bytes(folder / NAME, _sealed({**body, "files": listed}))
+    durable.write_bytes(folder / NAME, sealed({**body, "files": listed}))
 
 
-def _sealed(manifest: dict[str, Any]) -> bytes:
-    return durable.canonical_json({**manifest, "sha256": sha256_json(manifest)})
+def sealed(value: dict[str, Any]) -> bytes:
+    """The canonical JSON of a table together with its own digest, `sha256`. `read_sealed` reads it."""
+    return durable.canonical_json({**value, "sha256": sha256_json(value)})
+
+
+def parse_sealed(data: bytes, source: str, schema: Schema, way_out: str) -> dict[str, Any]:
+    """The table in `data`, without its digest. Raises BadData naming `source` if the digest is missing or differs."""
+    value: dict[str, Any] = json_reader.parse(data, source, TABLE, way_out)
+    digest = value.pop("sha256", None)
+    # The bytes are compared, not the values, so that a single flipped bit is detected.
+    if digest is None or data != sealed(value):
+        raise BadData(f"{source} {'has no' if digest is None else 'does not match its own'} checksum; {way_out}.")
+    json_reader.validate(value, source, schema, way_out)
+    return value
+
+
+def read_sealed(path: Path, schema: Schema, way_out: str = json_reader.WAY_OUT) -> dict[str, Any]:
+    """The table in a file written with `sealed`, without its digest. Raises BadData if it was changed."""
+    return parse_sealed(json_reader.read_small(path, way_out), str(path), schema, way_out)
 
 
 def locate(folder: Path, name: str) -> Path:
@@ -81,19 +99,14 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     path = links.refuse(folder / NAME)
     if not path.is_file():
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
-    manifest = read_json(path)
-    digest = manifest.pop("sha256", None)
-    # The bytes are compared, not the values, so that a single flipped bit is detected.
-    if digest is None or path.read_bytes() != _sealed(manifest):
-        raise BadData(f"{path} does not match its own checksum; restore it or create the {kind} again.")
-    json_reader.validate(manifest, str(path), SCHEMA)
+    manifest = read_sealed(path, SCHEMA, f"restore it or create the {kind} again")
     if manifest["kind"] != kind:
         raise BadData(f"{folder} holds a {manifest['kind']!r}; expected a {kind!r}.")
     for name, entry in manifest["files"].items():
         file = locate(folder, name)
         if not _is_file_of(file, entry["size"]):
             raise BadData(f"{file} is missing or has another size than its manifest says; create the {kind} again.")
-    return {**manifest, "sha256": digest}
+    return {**manifest, "sha256": sha256_json(manifest)}
 
 
 def _is_file_of(path: Path, size: int) -> bool:

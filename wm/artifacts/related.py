@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import manifest
-from wm.artifacts.runs import RECIPE_FILE, Run, load
+from wm.artifacts.runs import RECIPE_FILE, Run, read_whole
 from wm.errors import BadData, MissingInput
 
 
@@ -31,10 +31,7 @@ def _read_recipe(folder: Path, kind: str) -> dict[str, Any] | None:
     """The recipe of the artifact in `folder`, as_json; None if it is damaged, missing or of another kind."""
     try:
         if (folder / manifest.NAME).exists():
-            artifact = load(folder, kind, "")
-            for name in artifact.manifest["files"]:
-                artifact.check(name)
-            return dict(artifact.manifest["recipe"])
+            return dict(read_whole(folder, kind).manifest["recipe"])
         recipe = manifest.read_json(folder / RECIPE_FILE)
         return recipe if isinstance(recipe, dict) and isinstance(recipe.get("settings"), dict) else None
     except (MissingInput, BadData):

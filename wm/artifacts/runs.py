@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, json_reader, links, locks, manifest
+from wm.artifacts.json_reader import TABLE
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
@@ -101,6 +102,22 @@ def read(folder: Path, kind: str) -> Artifact:
     body = manifest.read(folder, kind)
     json_reader.validate(body, str(folder / manifest.NAME), manifest.ARTIFACT)
     return Artifact(folder, body)
+
+
+def read_any(folder: Path) -> Artifact | None:
+    """The finished artifact at `folder`, of whatever kind; None if it is not finished. Raises what `read` raises."""
+    if not (folder / manifest.NAME).exists():
+        return None
+    return read(folder, _kind_in(folder))
+
+
+def read_whole(folder: Path, kind: str = "") -> Artifact:
+    """The finished artifact at `folder`, with every file checked against its digest: what a page or a table is made
+    from. Raises MissingInput if nothing is finished, and BadData naming the damaged file."""
+    artifact = read(folder, kind or _kind_in(folder))
+    for name in artifact.manifest["files"]:
+        artifact.check(name)
+    return artifact
 
 
 def copy(artifact: Artifact, folder: Path) -> None:
@@ -215,10 +232,10 @@ class Run:
     def _finish_publishing(self) -> None:
         if (self.partial / manifest.NAME).is_file():
             try:
-                manifest.read(self.partial, self.recipe.kind)
-            except BadData:
-                durable.remove(self.partial)
-                return
+                manifest.verify(self.partial, self.recipe.kind)
+            except BadData as error:
+                problem = str(error).partition(";")[0]
+                raise BadData(f"{problem}; {self._begin_anew(self.partial)}.") from None
             self.swap_in(self.partial)
 
     def swap_in(self, source: Path) -> None:
@@ -252,24 +269,33 @@ class Run:
         """Prepare `partial` for this recipe. Returns whether it holds unfinished work to resume."""
         wanted = self.recipe.as_json()
         if self.partial.exists():
-            try:
-                recipe = manifest.read_json(self.partial / RECIPE_FILE)
-            except BadData:
-                recipe = None
+            recipe = self._partial_recipe()
             if recipe == wanted:
                 return True
-            if recipe is None:
-                durable.remove(self.partial)
-            else:
+            if recipe:
                 self._move_to_archive(self.partial, self._archived(manifest.sha256_json(recipe), ".partial"))
         archived = self._archived(self.recipe.fingerprint, ".partial")
         durable.make_folder(self.partial.parent)
-        if archived.exists():
+        if archived.exists() and json_reader.read(archived / RECIPE_FILE, TABLE, self._begin_anew(archived)) == wanted:
+            durable.remove(self.partial)
             os.rename(archived, self.partial)
             return True
         durable.make_folder(self.partial)
         durable.write_json(self.partial / RECIPE_FILE, wanted)
         return False
+
+    def _partial_recipe(self) -> dict[str, Any]:
+        """The recipe of the unfinished work; empty if a kill came before it was written. Raises BadData for work whose
+        recipe is missing or cannot be read."""
+        durable.sweep(self.partial)
+        path = self.partial / RECIPE_FILE
+        if not any(self.partial.iterdir()):
+            return {}
+        return dict(json_reader.read(path, TABLE, self._begin_anew(self.partial)))
+
+    @staticmethod
+    def _begin_anew(folder: Path) -> str:
+        return f"restore it, or remove {folder} to begin anew"
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,12 @@ class OnlineTraining:
         settings: DreamerSettings,
         env: EnvConfig,
         writer: ReplayWriter,
-        checkpoints: Path,
+        folder: Path,
         seed: int,
         device: torch.device,
         heartbeat: Callable[[], None],
     ) -> None:
-        """`heartbeat` is called at every step of a validation and may raise Stopped."""
+        """`folder` gets the checkpoints. `heartbeat` is called at every step of a validation and may raise Stopped."""
         self.model: nn.Module = trainer.model
         self.optimizer = trainer.optimizer
         self.writer = writer
@@ -68,7 +68,7 @@ class OnlineTraining:
         self._settings, self._env, self._seed, self._heartbeat = settings, env, seed, heartbeat
         self._collector = Collector(trainer.model, env, writer, settings.num_envs, seed, device)
         self._update = ReplayUpdates(trainer, settings.batch, settings.seq_len, seed, device)
-        self._checkpoints = Checkpoints(checkpoints, self, keep_best=False)
+        self._checkpoints = Checkpoints(folder, self, keep_best=False)
 
     def state(self) -> dict[str, Any]:
         """The contents of a checkpoint besides weights and optimizer."""
@@ -78,7 +78,11 @@ class OnlineTraining:
             "episodes_started": self._collector.episodes_started,
             "returns": list(self.returns),
             "validation": self.validation,
-            "replay": {"next_piece": writer.next_piece, "envs": {str(k): env for k, env in writer.envs.items()}},
+            "replay": {
+                "next_piece": writer.next_piece,
+                "envs": {str(k): env for k, env in writer.envs.items()},
+                "parts": writer.kept_parts(),
+            },
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -87,8 +91,9 @@ class OnlineTraining:
         self._collector.episodes_started = state["episodes_started"]
         self.returns = deque(state["returns"], AVERAGED_EPISODES)
         self.validation = state["validation"]
-        envs = {int(index): env for index, env in state["replay"]["envs"].items()}
-        self.writer.restore(state["replay"]["next_piece"], envs)
+        replay = state["replay"]
+        envs = {int(index): env for index, env in replay["envs"].items()}
+        self.writer.restore(replay["next_piece"], envs, replay["parts"])
 
     def resume(self) -> bool:
         """Load the last checkpoint, if there is one."""

@@ -70,7 +70,7 @@ class Claim:
 
     def record(self, provenance: dict[str, Any]) -> None:
         """Append to the dataset's provenance."""
-        durable.append_line(self.path / PROVENANCE, json.dumps(provenance))
+        durable.append(self.path / PROVENANCE, json.dumps(provenance).encode() + b"\n")
 
 
 @contextmanager

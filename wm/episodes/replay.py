@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable
+from wm.artifacts import durable, manifest
 from wm.episodes.committed_parts import Part, committed_parts
 from wm.episodes.dataset import Dataset
+from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import STAGING, PartBuilder
 from wm.episodes.schema import Episode
+from wm.errors import BadData
 
 STEP_BYTES = 40  # at most, of a step without its frame: action, reward, flags and seed
 
@@ -203,15 +205,30 @@ class ReplayWriter:
 
     def evict(self) -> None:
         """Remove the oldest parts beyond `keep_rows`; call it after the checkpoint that needs them no more."""
-        while len(self.parts) > 1 and sum(rows for _, rows, _ in self.parts[1:]) >= self.keep_rows:
-            folder, _, end = self.parts.pop(0)
+        evicted = self.parts[: self._first_kept]
+        del self.parts[: self._first_kept]
+        for folder, _, end in evicted:
             durable.remove(folder)
             for index in [index for index in self.envs if index < end]:
                 del self.envs[index]
 
-    def restore(self, next_piece: int, envs: Mapping[int, int]) -> None:
+    @property
+    def _first_kept(self) -> int:
+        """The number of parts that `evict` removes."""
+        first = 0
+        while first < len(self.parts) - 1 and sum(rows for _, rows, _ in self.parts[first + 1 :]) >= self.keep_rows:
+            first += 1
+        return first
+
+    def kept_parts(self) -> dict[str, str]:
+        """The parts that stay after `evict`, with the digests of their manifests. They belong into a checkpoint."""
+        folders = [folder for folder, _, _ in self.parts[self._first_kept :]]
+        return {folder.name: manifest.sha256_file(folder / manifest.NAME) for folder in folders}
+
+    def restore(self, next_piece: int, envs: Mapping[int, int], kept: Mapping[str, str] | None = None) -> None:
         """Fill the buffer from the pieces before `next_piece`, and remove later ones. Every step is read once. Without
-        a replay on disk the buffer stays empty."""
+        a replay on disk the buffer stays empty. Raises BadData if one of the parts `kept` at the checkpoint was changed
+        or is missing."""
         self.next_piece = next_piece
         if not self.path.exists():
             return
@@ -221,9 +238,23 @@ class ReplayWriter:
             if part.first >= next_piece:
                 durable.remove(part.folder)
         dataset = Dataset.open(self.path)
+        if kept and dataset.parts:
+            self._check_parts({part.folder.name for part in dataset.parts}, kept)
+            dataset = Dataset.open(self.path)
         self.envs, self.parts = dict(envs), []
         for part in dataset.parts:
             self.parts.append((part.folder, load_part(self.buffer, dataset, part, self.envs), part.last))
+
+    def _check_parts(self, present: set[str], kept: Mapping[str, str]) -> None:
+        """Raise BadData unless every part of `kept` is whole, and remove those that a kill kept from eviction."""
+        way_out = f"restore it, or remove {self.path} to fill the replay again"
+        for name, digest in kept.items():
+            folder = self.path / name
+            if name not in present or manifest.sha256_file(folder / manifest.NAME) != digest:
+                raise BadData(f"{folder} is missing or not the part that the checkpoint names; {way_out}.")
+            manifest.verify(folder, PART)
+        for name in present - kept.keys():
+            durable.remove(self.path / name)
 
 
 def load_part(buffer: ReplayBuffer, dataset: Dataset, part: Part, envs: Mapping[int, int]) -> int:

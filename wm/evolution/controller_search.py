@@ -12,7 +12,7 @@ from wm.artifacts.runs import Builder
 from wm.artifacts.workspace import Workspace
 from wm.dreams.initial_states import early_initial_states, load_newest_latents
 from wm.evolution.cma_es import Search
-from wm.evolution.evolve import WHITENER, Evolution, load_whitener, save_whitener
+from wm.evolution.evolve import Evolution, load_whitener, logged, save_whitener
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.stopping import LOG, resume_from_other_limits
@@ -63,10 +63,11 @@ def evolve_controller(
 
 
 def _initial_whitener(workspace: Workspace, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path) -> Matrix:
-    """By the inputs in the episodes of the newest dataset. A resumed search loads it."""
-    if not (folder / WHITENER.format(0)).exists():
+    """By the inputs in the episodes of the newest dataset. A search that is resumed loads the one its log names."""
+    lines = logged(folder)
+    if not lines:
         save_whitener(folder, 0, fitness.initial_whitener(load_newest_latents(workspace, mdnrnn)))
-    return load_whitener(folder, 0)
+    return load_whitener(folder, 0, lines[0].value if lines else None)
 
 
 def search_figures(settings: ControllerSettings, history: History, fitness: Fitness) -> dict[str, Any]:

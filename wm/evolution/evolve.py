@@ -1,24 +1,32 @@
 """The evolution of C, generation by generation, with a log from which it resumes after a kill."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 
-from wm.artifacts import durable
+from wm.artifacts import chained_log, durable
+from wm.artifacts.chained_log import chain
 from wm.errors import BadData, MemoryProblem
 from wm.evolution.cma_es import Search, digest, replay
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.stopping import LOG, Line, read_log, stop_reason, validation_due
+from wm.evolution.stopping import (
+    LINE,
+    LOG,
+    WHITENER,
+    Line,
+    check_lines,
+    files_of,
+    stop_reason,
+    validation_due,
+    way_out,
+)
 from wm.evolution.whitening import Matrix
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
-
-WHITENER = "whitener-{}.npy"  # after this generation
 
 
 class Evolution:
@@ -52,7 +60,10 @@ class Evolution:
         return True
 
     def _replay(self, search: Search) -> None:
-        for line in logged(self.folder):
+        lines = logged(self.folder)
+        self._digest = lines[-1].digest if lines else chained_log.start(self.folder)
+        for chained in lines:
+            line = chained.value
             if line["generation"]:
                 replay(search, line["candidates"], line["returns"])
             self._update(line, search)
@@ -103,7 +114,10 @@ class Evolution:
             line["env_steps"] += steps
             save_whitener(self.folder, generation, whitener)  # before its line: a resumed search reads it
         line["seconds"] = round(self._runtime.clock() - began, 3)
-        durable.append_line(self.folder / LOG, json.dumps(line))
+        line |= files_of(self.settings, self.folder, generation, first=not self.history.lines)
+        chained = chain(self._digest, line)
+        durable.append(self.folder / LOG, chained.data)
+        self._digest = chained.digest
         trusted = self.trusts_dream
         self._update(line, search)
         if trusted and not self.trusts_dream:
@@ -126,7 +140,7 @@ class Evolution:
         """Everything here follows from the log's lines, so a resumed search decides as the interrupted one."""
         self.history.add(line, search.mean)
         if line["generation"] in self.settings.whitened_later:
-            search.restart_whitened(load_whitener(self.folder, line["generation"]))
+            search.restart_whitened(load_whitener(self.folder, line["generation"], line))
         ends = self.settings.restart_ends
         if line["generation"] in ends:
             if line["generation"] == ends[-1]:
@@ -153,23 +167,32 @@ def save_whitener(folder: Path, generation: int, whitener: Matrix) -> None:
     durable.write_bytes(folder / WHITENER.format(generation), file.getvalue())
 
 
-def load_whitener(folder: Path, generation: int) -> Matrix:
-    """What `save_whitener` wrote. Raises BadData for anything else than a finite square matrix."""
+def load_whitener(folder: Path, generation: int, line: Line | None) -> Matrix:
+    """What `save_whitener` wrote. Raises BadData for anything else than a finite square matrix, and unless the log's
+    `line` names the file."""
     path = folder / WHITENER.format(generation)
+    if line is not None and path.name not in line.get("files", {}):
+        raise BadData(f"no line of {folder / LOG} names {path.name}; {way_out(folder)}.")
     try:
         whitener: Matrix = np.load(path)
         valid = whitener.ndim == 2 and len(set(whitener.shape)) == 1 and bool(np.isfinite(whitener).all())
     except (ValueError, TypeError, EOFError):
         valid = False
     if not valid:
-        raise BadData(f"{path} is no finite square matrix; restore it, or remove {folder} to search again.")
+        raise BadData(f"{path} is no finite square matrix; {way_out(folder)}.")
     return whitener
 
 
-def logged(folder: Path) -> list[Line]:
-    """The complete lines of the log; an incomplete last line is cut off the file."""
+def logged(folder: Path) -> list[chained_log.Line]:
+    """The complete lines of an unfinished search's log; an incomplete last line is cut off the file. Raises BadData
+    naming the line or file that was changed."""
     path = folder / LOG
-    lines, complete = read_log(path)
-    if path.exists() and path.stat().st_size > len(complete):
+    if not path.exists():
+        return []
+    data = durable.read_bytes(path)
+    lines = chained_log.parse(data, str(path), chained_log.start(folder), LINE, way_out(folder))
+    check_lines(folder, [line.value for line in lines])
+    complete = b"".join(line.data for line in lines)
+    if data != complete:
         durable.write_bytes(path, complete)
     return lines

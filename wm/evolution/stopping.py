@@ -6,17 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from wm.artifacts import durable, json_reader
-from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, list_of, one_of, table
+from wm.artifacts import chained_log, durable
+from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, list_of, one_of, table, table_of
+from wm.artifacts.manifest import locate, sha256_file
 from wm.artifacts.related import differing_only_in
 from wm.artifacts.runs import Run
 from wm.errors import BadData
 from wm.evolution.history import History
+from wm.evolution.temperature import copy_choice
 from wm.settings import ControllerSettings
+from wm.telemetry import metrics_log
 
 LIMITS = ("max_generations", "max_hours", "max_env_steps", "target_return")
 LOG = "generations.jsonl"
-OTHER_FILES = ("metrics.jsonl", "temperature.json", "whitener-*.npy")  # that a resumed search reads besides its log
+WHITENER = "whitener-{}.npy"  # after this generation
 
 Line = dict[str, Any]
 LINE = table(
@@ -27,7 +30,7 @@ LINE = table(
         "env_steps": COUNT,
         "seconds": NUMBER,
     },
-    {"candidates": TEXT, "validation": list_of(NUMBER)},
+    {"candidates": TEXT, "validation": list_of(NUMBER), "files": table_of(TEXT)},
 )
 
 
@@ -52,44 +55,75 @@ def validation_due(settings: ControllerSettings, generation: int) -> bool:
     return regular or generation == settings.max_generations
 
 
-def read_log(path: Path) -> tuple[list[Line], bytes]:
-    """The complete lines of a log, none if it does not exist, and their bytes without an incomplete last line. Raises
-    BadData with the number of a damaged line."""
-    if not path.exists():
-        return [], b""
-    data = durable.read_bytes(path)
-    complete = data[: data.rfind(b"\n") + 1]
-    way_out = f"restore it, or remove {path.parent} to search again"
-    lines = json_reader.parse_lines(complete, str(path), LINE, way_out)
+def way_out(folder: Path) -> str:
+    """What to do about a damaged search."""
+    return f"restore it, or remove {folder} to search again"
+
+
+def read_log(folder: Path) -> list[Line]:
+    """The complete lines of a search's log, finished or not; none if it does not exist. Raises BadData naming the line
+    or file that was changed."""
+    lines = chained_log.read(folder, LOG, LINE)
+    check_lines(folder, lines)
+    return lines
+
+
+def check_lines(folder: Path, lines: list[Line]) -> None:
+    """Raise BadData for a line that lacks a value, or a file that is not the one its line names."""
+    path = folder / LOG
     for number, line in enumerate(lines, 1):
         lacking = "candidates" if line["generation"] and "candidates" not in line else ""
         lacking = lacking or ("returns" if line["generation"] and not line["returns"] else "")
         lacking = lacking or ("validation" if line.get("validation") == [] else "")
         if lacking:
-            raise BadData(f"{path}, line {number}: {lacking} is missing or empty; expected a value, so {way_out}.")
-    return lines, complete
+            raise BadData(
+                f"{path}, line {number}: {lacking} is missing or empty; expected a value, so {way_out(folder)}."
+            )
+        for name, digest in line.get("files", {}).items():
+            file = locate(folder, name)
+            if not file.is_file() or sha256_file(file) != digest:
+                raise BadData(f"{file} is missing or not the one that line {number} of {LOG} names; {way_out(folder)}.")
+
+
+def files_of(settings: ControllerSettings, folder: Path, generation: int, first: bool) -> dict[str, dict[str, str]]:
+    """What a line says of the files that the search reads from this generation on: their digests, as `files`."""
+    generations = [0] if first and settings.whitened_from_start else []
+    generations += [generation] if generation in settings.whitened_later else []
+    names = [WHITENER.format(number) for number in generations]
+    return {"files": {name: sha256_file(folder / name) for name in names}} if names else {}
 
 
 def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Path) -> tuple[int, Path | None]:
     """Copy into `folder`, unless it has a log, the longest prefix of generations that a search with other limits has
     played as this one would; that search may be finished or not. Returns the number of generations and the folder of
-    that search; (0, None) if there is none."""
+    that search; (0, None) if there is none. A search whose files were changed does not count."""
     if (folder / LOG).exists():
         return 0, None
-    longest, log, source = 0, b"", None
+    longest, lines, source = 0, list[Line](), None
     for other, other_settings in differing_only_in(LIMITS, run):
         try:
-            lines, complete = read_log(other / LOG)
+            others = read_log(other)
         except BadData:
-            continue  # an unfinished search has no checksums
+            continue
         limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
-        if (count := _common_prefix(lines, settings, replace(settings, **limits))) > longest:
-            longest, log, source = count, b"".join(complete.splitlines(keepends=True)[:count]), other
+        if (count := _common_prefix(others, settings, replace(settings, **limits))) > longest:
+            longest, lines, source = count, others[:count], other
     if source is not None:
-        for path in sorted(path for pattern in OTHER_FILES for path in source.glob(pattern)):
-            durable.write_bytes(folder / path.name, durable.read_bytes(path))
-        durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
+        _copy_search(source, lines, settings, folder)
     return longest, source
+
+
+def _copy_search(source: Path, lines: list[Line], settings: ControllerSettings, folder: Path) -> None:
+    """Copy the files of a search, and these lines of its log as those of the artifact in `folder`."""
+    for path in sorted(source.glob(WHITENER.format("*"))):
+        durable.write_bytes(folder / path.name, durable.read_bytes(path))
+    metrics_log.copy(source, folder)
+    copy_choice(source, folder)
+    own = [
+        line | files_of(settings, folder, line["generation"], first=number == 0) for number, line in enumerate(lines)
+    ]
+    log = chained_log.chain_all(chained_log.start(folder), own)
+    durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
 
 
 def _common_prefix(lines: list[Line], settings: ControllerSettings, earlier: ControllerSettings) -> int:

@@ -1,13 +1,15 @@
 """`--temperature auto`: the temperature whose dream returns correlate best with real returns."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.artifacts import durable, json_reader
-from wm.artifacts.json_reader import COUNT, NUMBER, table
+from wm.artifacts import chained_log, durable, manifest
+from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, table
+from wm.errors import BadData
 from wm.evolution.cma_es import Search
 from wm.evolution.fitness import Fitness
 from wm.runtime import Runtime
@@ -17,7 +19,9 @@ from wm.stats import rank_correlation
 TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
 GENERATIONS, DREAMS = 3, 16
 FILE = "temperature.json"
-SCHEMA = table({"rank_correlation": table({str(each): NUMBER for each in TEMPERATURES}), "env_steps": COUNT})
+SCHEMA = table(
+    {"rank_correlation": table({str(each): NUMBER for each in TEMPERATURES}), "env_steps": COUNT, "recipe": TEXT}
+)
 
 
 def choose_temperature(
@@ -37,13 +41,27 @@ def choose_temperature(
     path = folder / FILE
     if not path.exists():
         runtime.log(f"{label}: choosing the temperature of the dream")
-        durable.write_json(path, _compare_temperatures(runtime, settings, seed, fitness, start))
-    result = json_reader.read(path, SCHEMA, f"remove {path} to measure again")
+        save_choice(folder, _compare_temperatures(runtime, settings, seed, fitness, start))
+    way_out = f"remove {path} to measure again"
+    result = manifest.read_sealed(path, SCHEMA, way_out)
+    if result["recipe"] != chained_log.start(folder):
+        raise BadData(f"{path} is of another search; {way_out}.")
     correlation = {float(key): float(value) for key, value in result["rank_correlation"].items()}
     best = max(TEMPERATURES, key=lambda temperature: correlation[temperature])
     figures = ", ".join(f"{key:g}: {correlation[key]:.2f}" for key in sorted(correlation))
     runtime.log(f"{label}: temperature {best:g} (rank correlation of dream and real returns {figures})")
     return best, int(result["env_steps"])
+
+
+def save_choice(folder: Path, result: dict[str, Any]) -> None:
+    """Write the correlations of a sweep as those of the unfinished search in `folder`."""
+    durable.write_bytes(folder / FILE, manifest.sealed(result | {"recipe": chained_log.start(folder)}))
+
+
+def copy_choice(source: Path, folder: Path) -> None:
+    """Copy the sweep of another search; one that was changed is left out."""
+    with contextlib.suppress(BadData):
+        save_choice(folder, manifest.read_sealed(source / FILE, SCHEMA))
 
 
 def _compare_temperatures(

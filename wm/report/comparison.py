@@ -11,15 +11,14 @@ from wm.report.run_summary import RunSummary, format_score
 from wm.report.verdicts import prediction_summary, score_verdict
 
 
-def compare(folders: Sequence[Path]) -> list[dict[str, Any]]:
+def compare(summaries: Sequence[RunSummary]) -> list[dict[str, Any]]:
     """The figures and recipes of each run, under the shortest name that tells it from the others."""
-    return [_facts(RunSummary.of(folder), name) for folder, name in zip(folders, short_names(folders), strict=True)]
+    return [_facts(summary, name) for summary, name in zip(summaries, _names(summaries), strict=True)]
 
 
-def plot_searches(folders: Sequence[Path]) -> bytes:
+def plot_searches(summaries: Sequence[RunSummary]) -> bytes:
     """A PNG of the validation returns of the searches' means."""
-    summaries = [RunSummary.of(folder) for folder in folders]
-    curves = [s.validations(name) for s, name in zip(summaries, short_names(folders), strict=True)]
+    curves = [summary.validations(name) for summary, name in zip(summaries, _names(summaries), strict=True)]
     title = "validation of the search's mean"
     return draw([curve for curve in curves if curve is not None], title, "generation", "return")
 
@@ -33,6 +32,10 @@ def different_settings(facts: Sequence[dict[str, Any]]) -> list[tuple[str, str]]
             if differs := differences(first["recipes"][stage], other["recipes"][stage]):
                 lines.append((f"{other['name']} {stage}", ", ".join(differs)))
     return lines
+
+
+def _names(summaries: Sequence[RunSummary]) -> list[str]:
+    return short_names([summary.run for summary in summaries])
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

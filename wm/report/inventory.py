@@ -101,7 +101,7 @@ def describe(path: Path) -> dict[str, Any]:
     """Everything known of a dataset or an artifact, as plain values."""
     kind = _kind(path)
     if kind != EPISODES:
-        return {"path": str(path), "bytes": durable.folder_size(path), **runs.read(path, kind).manifest}
+        return {"path": str(path), "bytes": durable.folder_size(path), **runs.read_whole(path, kind).manifest}
     summary, dataset = summarize(path)
     returns = dataset.table["return"]
     counts, edges = np.histogram(returns, bins=BINS) if len(returns) else (np.zeros(0), np.zeros(0))

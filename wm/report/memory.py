@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, links
-from wm.errors import MissingInput
+from wm.artifacts import durable, links, manifest, runs
+from wm.errors import BadData, MissingInput
 from wm.report.plots import Curve, draw
 from wm.telemetry import heap_snapshot, metrics_log
 from wm.telemetry.trend import column_trend, judge, phases
@@ -13,17 +13,36 @@ from wm.telemetry.trend import column_trend, judge, phases
 PLOTTED = ("rss_anon_mb", "buffers_mb", "unexplained_mb", "cuda_allocated_mb", "cuda_reserved_mb")
 COLUMNS = (*PLOTTED, "children_mb", "cuda_blocks_small")
 PLOT = "memory.png"
+Log = list[dict[str, Any]]
+Growth = list[tuple[str, int, int]]  # what, bytes, count
 
 
-def memory_facts(folder: Path) -> list[dict[str, Any]]:
+def memory_facts(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Facts on every training below a run's folder, or on the one training at `folder`; writes its plot beside its
-    metrics. Raises MissingInput where there is none."""
-    measured = [part for part in _trainings(folder) if any("rss_anon_mb" in line for line in metrics_log.read(part))]
-    if not measured:
+    metrics. Also a sentence for each that was left out because it is damaged. Raises MissingInput where there is
+    none."""
+    facts, damaged = list[dict[str, Any]](), list[str]()
+    for training in _trainings(folder):
+        links.refuse_below(training)
+        try:
+            log, growth = _checked(training)
+        except BadData as error:
+            damaged.append(str(error))
+            continue
+        if any("rss_anon_mb" in line for line in log):
+            facts.append(_facts(training, log, growth))
+    if not facts and not damaged:
         raise MissingInput(
             f"{folder} has no {metrics_log.NAME}; expected a run such as runs/Pong, or a training in it."
         )
-    return [_facts(part) for part in measured]
+    return facts, damaged
+
+
+def _checked(training: Path) -> tuple[Log, Growth]:
+    """The metrics and the growth between heap snapshots. Raises BadData unless all digests agree."""
+    if (training / manifest.NAME).exists():
+        runs.read_whole(training)
+    return metrics_log.read(training), heap_snapshot.growth(training)[:10]
 
 
 def _trainings(folder: Path) -> list[Path]:
@@ -34,9 +53,7 @@ def _trainings(folder: Path) -> list[Path]:
     return [links.refuse(path) for path in trainings]
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    links.refuse_below(folder)
-    log = metrics_log.read(folder)
+def _facts(folder: Path, log: Log, growth: Growth) -> dict[str, Any]:
     verdict = judge(log)
     trends = [
         {"phase": phase, "column": key, **asdict(trend)}
@@ -50,7 +67,6 @@ def _facts(folder: Path) -> dict[str, Any]:
             name = key.removesuffix("_mb")
             curves.append(Curve(name, [line["step"] for line in lines], [line[key] for line in lines]))
     durable.write_bytes(folder / PLOT, draw(curves, f"{folder}: {verdict.word}", "step", "MB"))
-    growth = heap_snapshot.growth(folder)[:10]
     return {
         "training": str(folder),
         "verdict": verdict.word,

@@ -1,14 +1,15 @@
 """A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
-from wm.errors import MissingInput, WmError
-from wm.evolution.stopping import LOG, read_log
+from wm.errors import BadData, MissingInput
+from wm.evolution.stopping import read_log
 from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
@@ -20,6 +21,9 @@ from wm.telemetry import metrics_log
 from wm.telemetry.trend import after_trim
 from wm.units import format_duration, format_size
 
+R = TypeVar("R")
+
+TRAININGS = {"vae": "V", "mdnrnn": "M", "controller": "C", "dreamer": "Dreamer"}
 KINDS = {
     "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
     "dreamer": "dreamer", "dream-dreamer": "dream",
@@ -42,19 +46,45 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run's folder and its finished artifacts by name."""
+    """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
+    finished or not. `damaged` has a sentence for each thing that was left out because its digests do not agree."""
 
     run: Path
     artifacts: dict[str, Artifact]
+    metrics: dict[str, list[dict[str, Any]]]
+    generations: list[dict[str, Any]]
+    damaged: list[str]
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
-        """Everything that can be read; a damaged artifact counts as missing. Raises BadData for a link in the run."""
+        """Everything whose digests agree. Raises BadData for a link in the run."""
         links.refuse_below(run)
-        named = {name: _load(run / name, kind) for name, kind in KINDS.items()}
-        for folder in sorted(path.parent for path in run.glob("evaluation/[!.]*/manifest.json")):
-            named[f"evaluation/{folder.name}"] = _load(folder, "evaluation")
-        return cls(run, {name: artifact for name, artifact in named.items() if artifact is not None})
+        damaged = list[str]()
+
+        def checked(read: Callable[[], R], otherwise: R) -> R:
+            try:
+                return read()
+            except MissingInput:
+                return otherwise
+            except BadData as error:
+                damaged.append(str(error))
+                return otherwise
+
+        scores = sorted(path.parent.name for path in run.glob("evaluation/[!.]*/manifest.json"))
+        kinds = KINDS | {f"evaluation/{name}": "evaluation" for name in scores}
+        artifacts, folders = dict[str, Artifact](), dict[str, Path]()
+        for name, kind in kinds.items():
+            unfinished = run / f"{name}.partial"
+            artifact = checked(partial(runs.read_whole, run / name, kind), None)
+            if artifact is not None:
+                artifacts[name], folders[name] = artifact, run / name
+            elif unfinished.is_dir():
+                folders[name] = unfinished
+        none = list[dict[str, Any]]()
+        trainings = [name for name in TRAININGS if name in folders]
+        metrics = {name: checked(partial(metrics_log.read, folders[name]), none) for name in trainings}
+        generations = checked(partial(read_log, folders["controller"]), none) if "controller" in folders else none
+        return cls(run, artifacts, metrics, generations, damaged)
 
     @property
     def title(self) -> str:
@@ -79,31 +109,23 @@ class RunSummary:
         trained = [self.artifacts[name] for name in ("vae", "mdnrnn") if name in self.artifacts]
         return sum(float(artifact.metrics.get("collecting_seconds", 0.0)) for artifact in trained)
 
-    @property
-    def generations(self) -> list[dict[str, Any]]:
-        """The lines of C's search so far."""
-        return read_log(self.folder("controller") / LOG)[0]
-
     def validations(self, name: str) -> Curve | None:
         """The validation return of the search's mean with its 95 % interval, as a curve of this name."""
         return validation_curve(self.generations, name)
 
-    def folder(self, name: str) -> Path:
-        """The folder of an artifact, finished or unfinished."""
-        partial = self.run / f"{name}.partial"
-        return self.run / name if name in self.artifacts or not partial.is_dir() else partial
-
     def blocks(self) -> Iterator[Block]:
         """The chapter."""
-        finished = self.artifacts.get
+        finished, metrics = self.artifacts.get, self.metrics.get
         yield Heading(2, self.title)
+        if self.damaged:
+            yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
         yield from _scores(self)
         yield from _search(self)
-        yield from sections.vae_section(self.title, finished("vae"), self.folder("vae"))
-        yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), self.folder("mdnrnn"))
+        yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))
+        yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), metrics("mdnrnn", []))
         yield from sections.dream_section(self.title, finished("dream"))
-        dream, folder = finished("dream-dreamer"), self.folder("dreamer")
-        yield from sections.dreamer_section(self.title, finished("dreamer"), dream, folder)
+        dream = finished("dream-dreamer")
+        yield from sections.dreamer_section(self.title, finished("dreamer"), dream, metrics("dreamer", []))
         yield from _cost(self)
 
 
@@ -230,16 +252,9 @@ def _cost(summary: RunSummary) -> Iterator[Block]:
 
 def _over_time(summary: RunSummary, column: str) -> list[Curve]:
     curves = []
-    for name, label in (("vae", "V"), ("mdnrnn", "M"), ("controller", "C"), ("dreamer", "Dreamer")):
-        log = after_trim([line for line in metrics_log.read(summary.folder(name)) if column in line])
+    for name, label in TRAININGS.items():
+        log = after_trim([line for line in summary.metrics.get(name, []) if column in line])
         if log:
             last = log[-1]["step"] or 1
             curves.append(Curve(label, [line["step"] / last for line in log], [line[column] for line in log]))
     return curves
-
-
-def _load(folder: Path, kind: str) -> Artifact | None:
-    try:
-        return runs.load(folder, kind, "")
-    except WmError:
-        return None

@@ -20,7 +20,6 @@ from wm.report.verdicts import (
     prediction_word,
     ranking_verdict,
 )
-from wm.telemetry import metrics_log
 
 Log = Sequence[dict[str, Any]]
 
@@ -30,9 +29,8 @@ def _picture(artifact: Artifact, name: str) -> Path | None:
     return artifact.check(name) if name in artifact.manifest["files"] else None
 
 
-def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[Block]:
-    """The section on V, finished or in training; `folder` holds its log."""
-    log = metrics_log.read(folder)
+def vae_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block]:
+    """The section on V, finished or in training, with its metrics."""
     if not artifact and not log:
         return
     yield Heading(3, f"{run}: V, the autoencoder")
@@ -61,9 +59,8 @@ def vae_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[B
     yield _chart("step", "share of the first", curves, "The terms of V's loss, each relative to its first value.")
 
 
-def mdnrnn_section(run: str, artifact: Artifact | None, folder: Path) -> Iterator[Block]:
-    """The section on M, finished or in training; `folder` holds its log."""
-    log = metrics_log.read(folder)
+def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block]:
+    """The section on M, finished or in training, with its metrics."""
     if not artifact and not log:
         return
     yield Heading(3, f"{run}: M, the predictor")
@@ -124,9 +121,8 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
     yield Chart(to_svg(policies(fidelity)), caption)
 
 
-def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None, folder: Path) -> Iterator[Block]:
-    """The section on a Dreamer, finished or in training; `folder` holds its log."""
-    log = metrics_log.read(folder)
+def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None, log: Log) -> Iterator[Block]:
+    """The section on a Dreamer, finished or in training, with its metrics."""
     if not artifact and not log:
         return
     yield Heading(3, f"{run}: the Dreamer")

@@ -5,18 +5,19 @@ the leak.
 """
 
 import gc
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable
+from wm.artifacts import durable, manifest
+from wm.artifacts.json_reader import COUNT, list_of, table, table_of
 
 NAME = "memory-{:08d}.json"
 MAX_ENTRIES = 300
 MAX_CUDA_HISTORY = 100_000  # allocations that CUDA remembers; its own default is without bound
 STACK_DEPTH = 6  # frames of a stack that name it
 Snapshot = dict[str, list[int]]  # description: bytes, count
+_SNAPSHOT = table({"step": COUNT, "alive": table_of(list_of(COUNT, 2))})
 
 
 def record_allocations() -> None:
@@ -59,15 +60,16 @@ def _stack(block: dict[str, Any]) -> str:
 
 def save(folder: Path, step: int) -> None:
     """Write the snapshot of a step into a folder."""
-    durable.write_json(folder / NAME.format(step), {"step": step, "alive": take()})
+    durable.write_bytes(folder / NAME.format(step), manifest.sealed({"step": step, "alive": take()}))
 
 
 def growth(folder: Path) -> list[tuple[str, int, int]]:
-    """Description, bytes and count of what grew between the first and the last snapshot of a folder; largest first."""
+    """Description, bytes and count of what grew between the first and the last snapshot of a folder; largest first.
+    Raises BadData for a snapshot that was changed."""
     paths = sorted(folder.glob("memory-*.json"))
     if len(paths) < 2:
         return []
-    first, last = (json.loads(path.read_bytes())["alive"] for path in (paths[0], paths[-1]))
+    first, last = (manifest.read_sealed(path, _SNAPSHOT)["alive"] for path in (paths[0], paths[-1]))
     changes = [
         (name, size - first.get(name, (0, 0))[0], count - first.get(name, (0, 0))[1])
         for name, (size, count) in last.items()

@@ -1,9 +1,11 @@
-"""`metrics.jsonl`: one JSON object a line, with memory telemetry; also TensorBoard where it is installed."""
+"""`metrics.jsonl`: a log with memory telemetry, each line chained to those before; also TensorBoard where it is
+installed."""
 
+import contextlib
 import io
-import json
 import os
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,14 @@ import numpy as np
 from PIL import Image
 
 from wm import extras
-from wm.artifacts import durable, json_reader
-from wm.artifacts.json_reader import COUNT, FIGURE, Schema, table
+from wm.artifacts import chained_log, durable
+from wm.artifacts.chained_log import Line
+from wm.artifacts.json_reader import COUNT, FIGURE, table
 from wm.errors import BadData
 from wm.telemetry.usage import Meter
 
 NAME = "metrics.jsonl"
 LINE = table({"step": COUNT}, others=FIGURE)
-WAY_OUT = "restore the file, or remove it to go without"
 
 
 class TensorBoard:
@@ -66,7 +68,8 @@ def add_image(folder: Path, step: int, name: str, png: bytes) -> None:
 
 class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
-    step, it drops later lines and an incomplete last one, so that no step has two lines."""
+    step, it drops later lines and an incomplete last one, so that no step has two lines. Raises BadData for a line that
+    was changed."""
 
     def __init__(
         self,
@@ -76,46 +79,46 @@ class MetricsLog:
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._path = folder / NAME
-        lines = [line for line in _before_damage(folder) if line["step"] <= step]
-        durable.write_bytes(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        lines = list(takewhile(lambda line: line.value["step"] <= step, chained(folder)))
+        durable.write_bytes(self._path, b"".join(line.data for line in lines))
+        self._digest = lines[-1].digest if lines else chained_log.start(folder)
         self._board, self._meter, self._buffers = TensorBoard(folder, step, log), Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
         """Append one line, and return it: the step, the values, the memory in use, and the process."""
         line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
+        chained = chained_log.chain(self._digest, line)
         with durable.open_file(self._path, "ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
+            file.write(chained.data)
+        self._digest = chained.digest
         self._board.add_scalars(step, line)
         return line
 
     def close(self) -> None:
         """Make the file durable."""
-        with durable.open_file(self._path, "ab") as file:
-            os.fsync(file.fileno())
+        chained_log.sync(self._path)
         self._board.close()
 
 
-def read(folder: Path, name: str = NAME, line: Schema = LINE) -> list[dict[str, Any]]:
-    """All whole lines of a folder's metrics, or of another log that may be growing, each of the schema `line`. Raises
-    BadData with the number of a damaged line."""
-    path = folder / name
-    try:
-        data = durable.read_bytes(path)
-    except OSError:
-        return []
-    return json_reader.parse_lines(data, str(path), line, WAY_OUT, finite=False)
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All whole lines of the metrics in an artifact's folder, finished or growing; none without metrics. Raises BadData
+    for damaged ones."""
+    return chained_log.read(folder, NAME, LINE, finite=False)
 
 
-def _before_damage(folder: Path) -> list[dict[str, Any]]:
-    """The lines before the first damaged one: lines are not synced, so a power failure may leave zeros at the end."""
-    try:
-        data = durable.read_bytes(folder / NAME)
-    except OSError:
+def chained(folder: Path) -> list[Line]:
+    """The whole lines of an unfinished artifact's metrics, before the first zero byte: lines are not synced one by one,
+    so a power failure may leave zeros at the end. Raises BadData for a line that was changed."""
+    path = folder / NAME
+    if not path.exists():
         return []
-    lines: list[dict[str, Any]] = []
-    for text in data.splitlines(keepends=True):
-        try:
-            lines += json_reader.parse_lines(text, NAME, LINE, finite=False)
-        except BadData:
-            break
-    return lines
+    data = durable.read_bytes(path).partition(b"\0")[0]
+    way_out = f"restore it, or remove {folder} to begin anew"
+    return chained_log.parse(data, str(path), chained_log.start(folder), LINE, way_out, finite=False)
+
+
+def copy(source: Path, folder: Path) -> None:
+    """Copy the metrics of another artifact, as those of the unfinished one in `folder`; damaged ones are left out."""
+    with contextlib.suppress(BadData):
+        lines = read(source)
+        durable.write_bytes(folder / NAME, chained_log.chain_all(chained_log.start(folder), lines))

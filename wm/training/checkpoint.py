@@ -1,25 +1,42 @@
 """Checkpoints: everything needed to resume a training bit for bit, written whole or not at all.
 
-A checkpoint is one safetensors file (model, optimizer) and a JSON with its digest, written last; without a matching
-JSON the file does not count. The best and the last two are kept. Batches and noise are functions of (seed, step), so no
-generator has to be saved.
+A checkpoint is one safetensors file (model, optimizer) and a JSON, written last; without its JSON the file does not
+count. The best and the last two are kept. Batches and noise are functions of (seed, step), so no generator has to be
+saved.
+
+The JSON has a digest of itself, and those of the recipe, of its tensors, of the last line of metrics and of the other
+checkpoints that are kept. So the last one tells whether anything that a resumed training reads was changed.
 """
 
-from dataclasses import dataclass
+import hashlib
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from wm.artifacts import durable, json_reader
+from wm.artifacts import chained_log, durable, manifest
 from wm.artifacts.json_reader import COUNT, FIGURE, TABLE, TEXT, table, table_of
 from wm.artifacts.manifest import sha256_file
+from wm.artifacts.runs import SCRATCH
 from wm.errors import BadData
+from wm.telemetry import metrics_log
 from wm.training import weights
 
 KEEP_LAST = 2
-RECORD = table({"step": COUNT, "scores": table_of(FIGURE), "state": TABLE, "sha256": TEXT})
+RECORD = table(
+    {
+        "step": COUNT,
+        "scores": table_of(FIGURE),
+        "state": TABLE,
+        "recipe": TEXT,
+        "tensors": TEXT,
+        "metrics": TEXT,
+        "kept": table_of(TEXT),
+    }
+)
 
 
 class Resumable(Protocol):
@@ -42,12 +59,16 @@ class Resumable(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk. `state` is the trainer's."""
+    """A checkpoint on disk. `state` is the trainer's. `metrics_digest` is that of the last line of metrics before it;
+    `kept` are the JSON files of the other checkpoints with their digests."""
 
     folder: Path
     step: int
     scores: dict[str, float]
     state: dict[str, Any]
+    tensors_digest: str
+    metrics_digest: str
+    kept: dict[str, str]
 
     @property
     def score(self) -> float:
@@ -61,54 +82,106 @@ class Checkpoint:
 
     @property
     def record(self) -> Path:
-        """The JSON with its digest."""
+        """The JSON with the digests."""
         return self.folder / f"step-{self.step:08d}.json"
 
 
 class Checkpoints:
-    """Checkpoints of a training in a folder; the lowest `validation_loss` is the best, and stays if `keep_best`."""
+    """Checkpoints of the training in an artifact's folder; the lowest `validation_loss` is the best, and stays if
+    `keep_best`. Raises BadData if one of them was changed or is missing."""
 
-    def __init__(self, folder: Path, trainer: Resumable, keep_best: bool = True) -> None:
-        self.folder, self.trainer, self._keep_best = folder, trainer, keep_best
+    def __init__(self, artifact: Path, trainer: Resumable, keep_best: bool = True) -> None:
+        self.folder, self.trainer, self._keep_best = artifact / SCRATCH, trainer, keep_best
         self.model, self.optimizer = trainer.model, trainer.optimizer
-        durable.make_folder(folder)
-        durable.sweep(folder)
+        self._artifact, self._recipe = artifact, chained_log.start(artifact)
+        durable.make_folder(self.folder)
+        durable.sweep(self.folder)
+        self._checkpoints = self._read_all()
 
     def all(self) -> list[Checkpoint]:
-        """The checkpoints whose files are whole, oldest first."""
+        """The checkpoints that are kept, oldest first."""
+        return list(self._checkpoints)
+
+    def _read_all(self) -> list[Checkpoint]:
+        """The last checkpoint and those that it names; others are left by a kill that came before they were removed."""
+        records = sorted(self.folder.glob("step-*.json"))
+        if not records:
+            return []
+        last = self._read_record(records[-1])
         checkpoints = []
-        for path in sorted(self.folder.glob("step-*.json")):
-            try:
-                record = json_reader.parse(durable.read_bytes(path), str(path), RECORD)
-                checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"])
-                if sha256_file(checkpoint.tensors) == record["sha256"]:
-                    checkpoints.append(checkpoint)
-            except (OSError, BadData):
-                continue
-        return checkpoints
+        for name, digest in sorted(last.kept.items()):
+            path = manifest.locate(self.folder, name)
+            if not path.is_file() or sha256_file(path) != digest:
+                self._refuse(path, f"is missing or not the one that {last.record.name} names")
+            checkpoints.append(self._read_record(path))
+        lines = {line.digest for line in metrics_log.chained(self._artifact)}
+        if last.metrics_digest and last.metrics_digest not in lines:
+            self._refuse(self._artifact / metrics_log.NAME, f"lacks lines that were there before {last.record.name}")
+        return [*checkpoints, last]
+
+    def _read_record(self, path: Path) -> Checkpoint:
+        if not path.is_file():
+            self._refuse(path, "is no file")
+        record = manifest.parse_sealed(durable.read_bytes(path), str(path), RECORD, self._way_out)
+        digests = record["tensors"], record["metrics"], record["kept"]
+        checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"], *digests)
+        if checkpoint.record != path or record["recipe"] != self._recipe:
+            self._refuse(path, "is of another step or another training")
+        if not checkpoint.tensors.is_file() or sha256_file(checkpoint.tensors) != checkpoint.tensors_digest:
+            self._refuse(checkpoint.tensors, f"is missing or does not match its checksum in {path.name}")
+        return checkpoint
+
+    def _refuse(self, path: Path, problem: str) -> NoReturn:
+        raise BadData(f"{path} {problem}; {self._way_out}.")
+
+    @property
+    def _way_out(self) -> str:
+        return f"restore it, or remove {self._artifact} to begin anew"
 
     def save(self, step: int, scores: dict[str, float]) -> None:
         """Save the state after `step` steps and remove those that are neither the best nor among the last two."""
-        checkpoint = Checkpoint(self.folder, step, scores, self.trainer.state())
+        metrics = chained_log.sync(self._artifact / metrics_log.NAME)
+        checkpoint = Checkpoint(self.folder, step, scores, deepcopy(self.trainer.state()), "", metrics, {})
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
         weights.save(checkpoint.tensors, tensors)
-        digest = sha256_file(checkpoint.tensors)
-        record = {"step": step, "scores": scores, "state": checkpoint.state, "sha256": digest}
-        durable.write_json(checkpoint.record, record)
-        best = self.best().step if self._keep_best else -1
-        for old in self.all()[:-KEEP_LAST]:
-            if old.step != best:
+        earlier = [old for old in self._checkpoints if old.step != step]
+        kept = self._kept([*earlier, checkpoint])[:-1]
+        checkpoint = replace(
+            checkpoint,
+            tensors_digest=sha256_file(checkpoint.tensors),
+            kept={old.record.name: sha256_file(old.record) for old in kept},
+        )
+        self._write_record(checkpoint)
+        self._checkpoints = [*kept, checkpoint]
+        for old in earlier:
+            if old not in kept:
                 durable.remove(old.record)
                 durable.remove(old.tensors)
 
+    def _kept(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
+        best = [min(checkpoints, key=lambda checkpoint: checkpoint.score)] if self._keep_best else []
+        last = checkpoints[-KEEP_LAST:]
+        return [checkpoint for checkpoint in checkpoints if checkpoint in last or checkpoint in best]
+
+    def _write_record(self, checkpoint: Checkpoint) -> None:
+        record = {
+            "step": checkpoint.step,
+            "scores": checkpoint.scores,
+            "state": checkpoint.state,
+            "recipe": self._recipe,
+            "tensors": checkpoint.tensors_digest,
+            "metrics": checkpoint.metrics_digest,
+            "kept": checkpoint.kept,
+        }
+        durable.write_bytes(checkpoint.record, manifest.sealed(record))
+
     def resume(self) -> int:
-        """Load the last whole checkpoint. Returns its step, 0 without one."""
-        checkpoints = self.all()
-        if not checkpoints:
+        """Load the last checkpoint. Returns its step, 0 without one."""
+        if not self._checkpoints:
             return 0
-        last = checkpoints[-1]
+        last = self._checkpoints[-1]
         try:
             self._restore(last)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -133,7 +206,7 @@ class Checkpoints:
 
     def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""
-        return min(self.all(), key=lambda checkpoint: checkpoint.score)
+        return min(self._checkpoints, key=lambda checkpoint: checkpoint.score)
 
     def load_best(self) -> Checkpoint:
         """Put the weights of the best checkpoint into the model."""
@@ -142,7 +215,10 @@ class Checkpoints:
         return best
 
     def _read(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
-        return weights.load_tensors(durable.read_bytes(checkpoint.tensors), str(checkpoint.tensors))
+        data = durable.read_bytes(checkpoint.tensors)
+        if hashlib.sha256(data).hexdigest() != checkpoint.tensors_digest:
+            self._refuse(checkpoint.tensors, "does not match its checksum")
+        return weights.load_tensors(data, str(checkpoint.tensors))
 
     def _load_model(self, tensors: dict[str, Tensor], checkpoint: Checkpoint) -> None:
         prefix = "model."

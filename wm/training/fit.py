@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from wm.artifacts.runs import SCRATCH
 from wm.errors import BadData, MemoryProblem, UsageProblem
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
@@ -108,7 +107,7 @@ class _Fit:
         self._runtime, self._folder, self._label, self._trainer = runtime, folder, label, trainer
         self._validate, self._describe_batch, self._settings = validate, describe_batch, settings
         self._bytes = lambda: buffers() + optimizer_bytes(trainer.optimizer)
-        self._checkpoints = Checkpoints(folder / SCRATCH, trainer)
+        self._checkpoints = Checkpoints(folder, trainer)
         self._guard = MemoryGuard(runtime, folder, settings.steps)
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
