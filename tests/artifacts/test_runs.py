@@ -34,6 +34,14 @@ def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
     assert run(tmp_path, 64).why_stale() == "latent 32 -> 64"
 
 
+def test_an_artifact_that_is_read_whole_has_every_file_checked(tmp_path: Path) -> None:
+    make(tmp_path)
+    assert runs.read_whole(tmp_path / "vae").metrics == {"loss": 1.0}
+    (tmp_path / "vae" / "weights").write_bytes(b"w33")
+    with pytest.raises(BadData, match="weights does not match its checksum"):
+        runs.read_whole(tmp_path / "vae")
+
+
 def test_another_recipe_archives_the_finished_one_and_brings_it_back(tmp_path: Path) -> None:
     make(tmp_path, 32)
     assert "latent 32 -> 64" in make(tmp_path, 64)[0]

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from wm.artifacts.chained_log import DIGITS
+from wm.artifacts.runs import read_any
+from wm.envs.instances import Instances
+
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
@@ -21,6 +25,12 @@ def _first(value: Any, *_: Any, **__: Any) -> Any:
 
 def _plain_json(data: bytes, *_: Any, **__: Any) -> Any:
     return json.loads(data)
+
+
+def _unsealed(data: bytes, *_: Any) -> Any:
+    value = json.loads(data)
+    value.pop("sha256")
+    return value
 
 
 def _plain_table(folder: Path, data: bytes) -> Any:
@@ -76,7 +86,7 @@ WALLS = {
         "training/test_weights.py::test_weights_that_are_not_finite_are_refused_by_name",
     ),
     "rewards": Wall(
-        "wm.envs.checked_env.CheckedEnv._check",
+        "wm.envs.checked_env.CheckedEnv._check_reward",
         lambda _, reward: float(reward),
         "envs/test_checked_env.py::test_a_reward_that_is_no_finite_number_is_refused_with_step_seed_and_value",
     ),
@@ -87,6 +97,21 @@ WALLS = {
     ),
     "pictures": Wall(
         "wm.envs.rgb._to_bytes", _first, "envs/test_rgb.py::test_other_pictures_are_refused_with_what_they_are"
+    ),
+    "ends": Wall(
+        "wm.envs.checked_env.CheckedEnv._check_end",
+        lambda _, __, end: bool(end),
+        "envs/test_checked_env.py::test_an_end_that_is_neither_true_nor_false_is_refused",
+    ),
+    "limits of episodes": Wall(
+        "wm.envs.checked_env.CheckedEnv.step",
+        lambda self, action: self.env.step(action),
+        "envs/test_checked_env.py::test_an_episode_is_truncated_after_its_limit_and_the_next_one_counts_anew",
+    ),
+    "instances that share state": Wall(
+        "wm.rollouts.collection.compare_instances",
+        lambda *_: Instances(),
+        "test_odd_envs.py::test_instances_that_disturb_each_other_are_recorded_and_told",
     ),
     "names of environments": Wall(
         "wm.envs.registration.require_form",
@@ -108,6 +133,26 @@ WALLS = {
         "stages.console.visible",
         _first,
         "stages/test_console.py::test_control_characters_become_visible_for_a_terminal",
+    ),
+    "lines of a log": Wall(
+        "wm.artifacts.chained_log._digest",
+        lambda *_: "0" * DIGITS,
+        "artifacts/test_chained_log.py::test_every_changed_digit_is_named_with_its_line",
+    ),
+    "checkpoints": Wall(
+        "wm.artifacts.manifest.parse_sealed",
+        _unsealed,
+        "training/test_checkpoint.py::test_whatever_is_changed_in_a_checkpoint_or_the_metrics_before_it_is_named",
+    ),
+    "finished artifacts in pages": Wall(
+        "wm.artifacts.runs.read_whole",
+        lambda folder, kind="": read_any(folder),
+        "artifacts/test_runs.py::test_an_artifact_that_is_read_whole_has_every_file_checked",
+    ),
+    "verdicts": Wall(
+        "wm.report.verdicts.prediction_word",
+        lambda errors: "better" if errors["M"] < errors["linear"] else "worse",
+        "report/test_verdicts.py",
     ),
     "splits of seeds": Wall(
         "wm.seeding.SPLITS",
