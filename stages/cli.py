@@ -47,8 +47,8 @@ TABLE = {
         ("workers",), True, "Encodes the episodes with V first, where that is not done.",
     ),
     "train-controller": Entry(
-        "Train", "Evolve C, a small policy on z and M's memory h.", "--env Pong --max-generations 60", ("device",),
-        True,
+        "Train", "Evolve C, a small policy on z and M's h, or train it by gradient.",
+        "--env Pong --max-generations 60", ("device",), True,
     ),
     "train-dreamer": Entry(
         "Train", "Train a Dreamer: world model, actor and critic, while it plays.", "--env Catch --preset nano",

@@ -1,5 +1,7 @@
-"""`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both."""
+"""`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both, or trained by policy
+gradient in the real environment."""
 
+from dataclasses import replace
 from typing import Any
 
 from stages.session import Session, stage_name
@@ -9,7 +11,11 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.fitness import most_steps
 from wm.evolution.transfer import initial_parameters, load_transfer_source
-from wm.models.controller import ControllerConfig, pick_head
+from wm.models.controller import Controller, ControllerConfig, pick_head
+from wm.policy_gradient.cost import training_seconds
+from wm.policy_gradient.network import policy_config
+from wm.policy_gradient.real_rollouts import require_instances
+from wm.policy_gradient.training import train_policy
 from wm.pretrained import (
     TrainedMdnRnn,
     TrainedVae,
@@ -18,7 +24,7 @@ from wm.pretrained import (
     save_controller,
 )
 from wm.report.returns_plot import draw_returns
-from wm.rollouts.players import policy_spec
+from wm.rollouts.players import PolicySpec, policy_spec
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
@@ -37,8 +43,18 @@ def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn
 
 
 def _config(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> ControllerConfig:
+    if settings.policy_gradient:
+        require_instances(vae.env)
+        return policy_config(settings, mdnrnn.space, session.seed)
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
-    return ControllerConfig(head, settings.hidden, settings.memory, session.seed)
+    return ControllerConfig(head, settings.hidden, settings.memory_used, session.seed)
+
+
+def describe(settings: ControllerSettings) -> str:
+    """How long C is trained, for a plan."""
+    if settings.policy_gradient:
+        return f"{settings.step_limit:,} environment steps by policy gradient ({settings.in_})"
+    return f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
 
 
 def plan(session: Session, settings: ControllerSettings) -> Plan:
@@ -47,13 +63,17 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = _run(session, settings, vae, mdnrnn)
 
     def estimate() -> Plan:
-        controller = build_controller(mdnrnn, _config(session, settings, vae, mdnrnn), vae.env)
+        config = _config(session, settings, vae, mdnrnn)
+        controller = build_controller(mdnrnn, config, vae.env)
         workers, clock = session.processes, session.runtime.clock
-        speed = measure_env(vae.env, clock).with_models(vae.model, mdnrnn.model, clock)
-        what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
+        memory = None if config.memory == "none" else mdnrnn.model
+        speed = measure_env(vae.env, clock).with_models(vae.model, memory, clock)
         disk = (MEANS + 2) * controller.parameters * 4 + 200_000
-        seconds = speed.duration(most_steps(settings, speed.longest), workers)
-        return Plan("train-controller", run.folder, what, disk, playing_memory(workers), seconds)
+        if settings.policy_gradient:
+            seconds = training_seconds(clock, settings, controller, speed, vae.env.action_repeat, workers)
+        else:
+            seconds = speed.duration(most_steps(settings, speed.longest), workers)
+        return Plan("train-controller", run.folder, describe(settings), disk, playing_memory(workers), seconds)
 
     return plan_stage("train-controller", run, estimate)
 
@@ -67,6 +87,8 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     def work(builder: Builder) -> dict[str, Any]:
         policy = policy_spec(vae, mdnrnn, _config(session, settings, vae, mdnrnn))
         controller = build_controller(mdnrnn, policy.controller, policy.env)
+        if settings.policy_gradient:
+            return _train(session, settings, mdnrnn, policy, controller, builder)
         start, earlier_cost = initial_parameters(settings, workspace, mdnrnn, policy.controller, controller)
         evolution, figures = evolve_controller(
             session.runtime, workspace, settings, session.seed, mdnrnn, policy, start, builder
@@ -92,12 +114,42 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     return run_stage(session, "train-controller", run, (2_000_000, "evolving C"), _summary, work, vae.env)
 
 
+def _train(
+    session: Session,
+    settings: ControllerSettings,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    controller: Controller,
+    builder: Builder,
+) -> dict[str, Any]:
+    """Train by policy gradient, save, and return the metrics."""
+    label = f"train-controller {session.env}"
+    trained = train_policy(session.runtime, settings, session.seed, mdnrnn, policy, builder.folder, label)
+    config = replace(policy.controller, sampled=trained.sampled)
+    save_controller(builder.folder, config, controller, trained.parameters, trained.snapshots)
+    durable.write_bytes(builder.folder / "returns.png", draw_returns(trained.history, session.env, "real"))
+    return {
+        **trained.figures,
+        "env_steps_before": 0,
+        "seconds_before": 0.0,
+        "parameters": controller.parameters,
+        "head": controller.head,
+        "sampled": trained.sampled,
+        "means": trained.iterations,
+        "trusted": False,
+        "ended": trained.ended,
+    }
+
+
 def _summary(artifact: Artifact) -> str:
     metrics = artifact.metrics
     dream = f" (in the dream {metrics['dream_return']:.1f})" if "dream_return" in metrics else ""
     stopped = f"; {_STOPPED[metrics['ended']]}" if metrics["ended"] in _STOPPED else ""
+    by_gradient = artifact.settings["algo"] == "ppo"
+    acts = f", acting {'by samples' if metrics['sampled'] else 'likeliest'}" if by_gradient else ""
+    best = "policy at iteration" if by_gradient else "mean at generation"
     return (
-        f"best mean at generation {metrics['best_generation']} of {metrics['generations']}: validation return "
+        f"best {best} {metrics['best_generation']} of {metrics['generations']}{acts}: validation return "
         f"{metrics['validation_return']:.1f} over {metrics['validation_episodes']} episodes{dream}; "
         f"{metrics['env_steps']:,} env steps, {metrics['parameters']} parameters ({metrics['head']}){stopped}"
     )

@@ -49,6 +49,17 @@ ALLOWED = {
         "telemetry",
         "training",
     },
+    "policy_gradient": {
+        "artifacts",
+        "envs",
+        "evolution",
+        "models",
+        "pretrained",
+        "rollouts",
+        "settings",
+        "telemetry",
+        "training",
+    },
     "report": {
         "artifacts",
         "dreams",

@@ -63,19 +63,25 @@ _MDNRNN = table(
 _CONTROLLER = table(
     {
         "config": table(
-            {"head": one_of("argmax", "ordered", "tanh")},
+            {"head": one_of("argmax", "ordered", "tanh", "categorical", "beta")},
             {
                 "hidden": between(0, 8192),
                 "memory": one_of("trained", "untrained", "none"),
                 "memory_seed": json_reader.INTEGER,
+                "layers": list_of(_WIDTH),
+                "difference": FLAG,
+                "previous_action": FLAG,
+                "sampled": FLAG,
             },
         ),
         "inputs": _WIDTH,
         "action_space": _ACTIONS,
         "ordered": or_null(list_of(COUNT, 3)),
         "serve": or_null(COUNT),
-    }
+    },
+    {"opposed": list_of(between(0, 8191), 2)},
 )
+_BY_GRADIENT = ("layers", "difference", "previous_action", "sampled")  # keys of a config that an evolved C has not
 _DREAMER = table(
     {
         "config": table(
@@ -181,12 +187,14 @@ def save_controller(
     folder: Path, config: ControllerConfig, model: Controller, parameters: NDArray[Any], means: NDArray[Any]
 ) -> None:
     """Write C's parameters, those of the search's `means`, and its config into the folder of an artifact."""
+    described = asdict(config)
     description = {
-        "config": asdict(config),
+        "config": described if config.layers else {k: v for k, v in described.items() if k not in _BY_GRADIENT},
         "inputs": model.inputs,
         "action_space": model.space.as_json(),
         "ordered": model.ordered,
         "serve": model.serve,
+        **({"opposed": model.opposed} if model.opposed else {}),
     }
     _save(folder, description, {"mean": torch.from_numpy(parameters), "means": torch.from_numpy(means)})
 
@@ -194,10 +202,14 @@ def save_controller(
 def load_controller(folder: Path, command: str) -> TrainedController:
     """C from its artifact. Raises MissingInput naming the `command` that trains it."""
     artifact, description, tensors = _load(folder, "controller", command, _CONTROLLER)
-    config = ControllerConfig(**description["config"])
+    layers = tuple(description["config"].get("layers", ()))
+    config = ControllerConfig(**description["config"] | {"layers": layers})
     ordered = tuple(description["ordered"]) if description["ordered"] else None
+    opposed = tuple(description["opposed"]) if "opposed" in description else None
     space = ActionSpace.from_json(description["action_space"])
-    model = Controller(description["inputs"], space, config.head, ordered, config.hidden, description["serve"])
+    if opposed and not set(opposed) < set(range(space.width)):
+        raise BadData(f"{folder / MODEL_FILE}: opposed is {list(opposed)}; expected two dimensions of the action.")
+    model = _controller(config, description["inputs"], space, ordered, description["serve"], opposed)
     for name, shape in (("mean", (model.parameters,)), ("means", (-1, model.parameters))):
         if name not in tensors or tensors[name].ndim != len(shape) or tensors[name].shape[-1] != model.parameters:
             stored = list(tensors[name].shape) if name in tensors else "missing"
@@ -272,9 +284,30 @@ def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> Predic
 
 def build_controller(mdnrnn: TrainedMdnRnn, config: ControllerConfig, env: EnvConfig) -> Controller:
     """C for this M and environment."""
-    inputs = mdnrnn.model.latent + (0 if config.memory == "none" else mdnrnn.model.hidden)
-    spec = env.spec()
-    return Controller(inputs, mdnrnn.space, config.head, spec.ordered_actions, config.hidden, spec.fire_action)
+    return shape_controller(config, env, mdnrnn.space, mdnrnn.model.latent, mdnrnn.model.hidden)
+
+
+def shape_controller(
+    config: ControllerConfig, env: EnvConfig, space: ActionSpace, latent: int, hidden: int
+) -> Controller:
+    """C for a V of so many latents and an M of so many hidden units."""
+    inputs, spec = latent * (2 if config.difference else 1), env.spec()
+    inputs += space.width if config.previous_action else 0
+    inputs += 0 if config.memory == "none" else hidden
+    opposed = spec.opposed if config.head == "beta" else None
+    return _controller(config, inputs, space, spec.ordered_actions, spec.fire_action, opposed)
+
+
+def _controller(
+    config: ControllerConfig,
+    inputs: int,
+    space: ActionSpace,
+    ordered: tuple[int, int, int] | None,
+    serve: int | None,
+    opposed: tuple[int, int] | None,
+) -> Controller:
+    by_gradient = {name: getattr(config, name) for name in _BY_GRADIENT}
+    return Controller(inputs, space, config.head, ordered, config.hidden, serve, **by_gradient, opposed=opposed)
 
 
 def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:

@@ -99,7 +99,9 @@ def settings_page() -> str:
 def _setting(item: "dataclasses.Field[Any]") -> list[str]:
     name = f"`{public_name(item)}`" + ("" if item.metadata["result"] else "\\*")
     option = f", `{option_name(item)}`" if item.metadata["section"] else ""
-    return [name + option, default_text(item), _values(item), item.metadata["sentence"]]
+    algorithm = item.metadata["algorithm"]
+    only = f" Only with `algo={algorithm}`." if algorithm else ""
+    return [name + option, default_text(item), _values(item), item.metadata["sentence"] + only]
 
 
 def _values(item: "dataclasses.Field[Any]") -> str:

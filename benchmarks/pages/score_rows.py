@@ -59,10 +59,12 @@ def agent_of(run: Path, recipe: dict[str, Any], preset: str, env: str) -> str:
         return "dreamer"
     number = next((part.removeprefix(".") for part in run.suffixes if part.startswith(".round")), "round1")
     later = number != "round1"
-    expected = read_sources(preset).resolve("train-controller", ControllerSettings, env, later=later)[0].memory
+    algorithm = "ppo" if recipe["settings"].get("algo") == "ppo" else "cma"
+    chosen = {"algo": algorithm}
+    expected = read_sources(preset).resolve("train-controller", ControllerSettings, env, chosen, later)[0].memory_used
     rounds = read_sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
     memory, place = recipe["settings"]["memory"], recipe["settings"]["in_"]
-    parts = ["cma", memory if memory != expected else "", place if place != "real" else ""]
+    parts = [algorithm, memory if memory != expected else "", place if place != "real" else ""]
     return "-".join(filter(None, [*parts, number if number != f"round{rounds}" else ""]))
 
 

@@ -15,18 +15,22 @@ from typing import Any
 import psutil
 import torch
 
-from stages import console, train_mdnrnn, train_vae
+from stages import console, train_controller, train_mdnrnn, train_vae
 from stages.collect import env_config
 from stages.curriculum.outcome import recorded_outcome
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.session import Session
 from stages.stage import UP_TO_DATE, Plan
+from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
 from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import build
+from wm.policy_gradient.cost import training_seconds
+from wm.policy_gradient.network import policy_config
+from wm.pretrained import shape_controller
 from wm.rollouts.speed import PlayingSpeed, measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import (
@@ -220,7 +224,9 @@ class _UnmadeInputs:
     episode with V, M and C."""
 
     speed: PlayingSpeed
+    env: EnvConfig
     latent: int
+    hidden: int
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "_UnmadeInputs":
@@ -230,10 +236,11 @@ class _UnmadeInputs:
         assert isinstance(collect, CollectSettings)
         assert isinstance(vae, VaeSettings)
         assert isinstance(mdnrnn, MdnRnnSettings)
-        speed = measure_env(env_config(pipeline.env, collect), time.monotonic)
+        env = env_config(pipeline.env, collect)
+        speed = measure_env(env, time.monotonic)
         model = build(vae.network, collect.size, speed.frame_shape[2], vae.latent).requires_grad_(False)
         memory = MdnRnn(vae.latent, speed.space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
-        return cls(speed.with_models(model, memory, time.monotonic), vae.latent)
+        return cls(speed.with_models(model, memory, time.monotonic), env, vae.latent, mdnrnn.hidden)
 
     def estimate(self, step: Step, rows: int) -> Plan:
         """The plan of a stage that finds its inputs when it starts."""
@@ -248,8 +255,9 @@ class _UnmadeInputs:
             expected = min(rows, most)
             return replace(plan, rows=expected, disk=expected * BYTES_PER_FRAME)
         if isinstance(settings, ControllerSettings):
-            what = f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
-            return self._playing(step, most_steps(settings, longest), what, 200_000)
+            what = train_controller.describe(settings)
+            plan = self._playing(step, most_steps(settings, longest), what, 200_000)
+            return replace(plan, seconds=self._training_seconds(step, settings)) if settings.policy_gradient else plan
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings)
             most = episodes * min(settings.max_steps, longest)
@@ -259,6 +267,13 @@ class _UnmadeInputs:
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         plan = self._playing(step, 2 * settings.episodes * longest, what, 10_000)
         return replace(plan, seconds=(plan.seconds[0], GYMNASIUM_RENDERER * plan.seconds[1]))
+
+    def _training_seconds(self, step: Step, settings: ControllerSettings) -> tuple[float, float]:
+        controller = shape_controller(
+            policy_config(settings, self.speed.space, 0), self.env, self.speed.space, self.latent, self.hidden
+        )
+        workers, repeat = step.session.processes, self.env.action_repeat
+        return training_seconds(time.monotonic, settings, controller, self.speed, repeat, workers)
 
     def _playing(self, step: Step, most: int, what: str, disk: int) -> Plan:
         """A stage whose episodes have at most so many steps."""

@@ -26,7 +26,7 @@ def make(chain: Path, **values: Any) -> tuple[Fitness, int]:
     session = Session(TINY, run=chain / "runs" / SLUG)
     settings = ControllerSettings(**values)
     vae, mdnrnn = load_pair(session.workspace)
-    spec = policy_spec(vae, mdnrnn, ControllerConfig("argmax", memory=settings.memory))
+    spec = policy_spec(vae, mdnrnn, ControllerConfig("argmax", memory=settings.memory_used))
     initial = None
     if settings.in_ != "real":
         initial = early_initial_states(load_newest_latents(session.workspace, mdnrnn), mdnrnn)
@@ -144,13 +144,13 @@ def test_the_inputs_of_a_mean_are_those_the_agent_acted_on(chain: Path, monkeypa
     fitness, parameters = make(chain, validation_episodes=2)
     mean = np.random.default_rng(0).normal(size=parameters).astype(np.float32)
     features_seen: list[np.ndarray] = []
-    act = Controller.act
+    evaluate = Controller.evaluate
 
     def spy(self: Controller, weights: Any, features: Any) -> Any:
         features_seen.append(features.numpy().copy())
-        return act(self, weights, features)
+        return evaluate(self, weights, features)
 
-    monkeypatch.setattr(Controller, "act", spy)
+    monkeypatch.setattr(Controller, "evaluate", spy)
     inputs, steps = fitness.inputs_of(mean)
     assert len(inputs) == 2
     assert steps == sum(map(len, inputs)) == len(features_seen)

@@ -50,3 +50,48 @@ def test_a_head_that_does_not_fit_is_refused() -> None:
         Controller(1, DISCRETE, "tanh")
     assert pick_head("auto", CAR, "auto") == "tanh"
     assert pick_head("auto", DISCRETE, "ordered") == "ordered"
+
+
+def test_a_policy_with_layers_gives_the_same_packed_and_row_by_row() -> None:
+    controller = Controller(5, DISCRETE, "categorical", layers=(16, 16))
+    weights, features = torch.randn(1, controller.parameters) / 4, torch.randn(8, 5)
+    one, two, three = (part for part in weights[0].split([96, 272, 51]))
+    u = torch.nn.functional.silu(features @ one[:80].view(16, 5).T + one[80:])
+    u = torch.nn.functional.silu(u @ two[:256].view(16, 16).T + two[256:])
+    expected = u @ three[:48].view(3, 16).T + three[48:]
+    assert torch.allclose(controller.evaluate(weights.expand(8, -1), features), expected, atol=1e-5)
+    assert torch.allclose(controller.pack(weights[0], 8)(features), expected, atol=1e-5)
+
+
+def test_features_are_z_the_difference_the_action_before_and_h_as_far_as_they_are_taken() -> None:
+    z, before, action, h = (
+        torch.tensor([[5.0]]),
+        torch.tensor([[3.0]]),
+        torch.tensor([[0.0, 1.0]]),
+        torch.tensor([[9.0]]),
+    )
+
+    def features(inputs: int, **taken: bool) -> list[float]:
+        return Controller(inputs, DISCRETE, "argmax", **taken).features(z, before, action, h)[0].tolist()  # type: ignore[arg-type]
+
+    assert features(1) == [5]
+    assert features(2) == [5, 9]
+    assert features(2, difference=True) == [5, 2]
+    assert features(5, difference=True, previous_action=True) == [5, 2, 0, 1, 9]
+
+
+def test_gas_and_brake_are_one_axis_and_the_brake_does_not_lock_the_wheels() -> None:
+    controller = Controller(1, CAR, "beta", opposed=(1, 2))
+    assert controller.outputs == 4
+    points = torch.tensor([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
+    assert np.allclose(controller.actions(points), [[-1, 1, 0], [0, 0, 0], [1, 0, 0.8]])
+    alone = Controller(1, ActionSpace(low=(-2.0, 0.0), high=(2.0, 1.0)), "beta")
+    assert np.allclose(alone.actions(torch.tensor([[0.25, 0.75]])), [[-1, 0.75]])
+
+
+def test_a_categorical_head_chooses_among_the_ordered_actions() -> None:
+    controller = Controller(1, ActionSpace(count=6), "categorical", (3, 0, 2))
+    assert controller.outputs == 3
+    assert controller.actions(torch.tensor([0, 1, 2])).tolist() == [3, 0, 2]
+    with pytest.raises(UsageProblem, match="head=beta does not fit"):
+        Controller(1, DISCRETE, "beta")

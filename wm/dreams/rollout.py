@@ -10,7 +10,7 @@ from torch import Tensor
 from wm.dreams.env import Dreams, InitialStates
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.predictor import Predictor
-from wm.seeding import integer
+from wm.seeding import generator, integer
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,22 @@ def rollout_dreams(
     *seed_path: int | str,
     dtype: torch.dtype = torch.float32,
 ) -> DreamReturns:
-    """Play N controllers, weights (N, parameters), from N initial states, with matrix products in `dtype`. A controller
-    of Z inputs receives no h. Where the player serves, dreams begin with a serve, as real episodes do."""
+    """Play N controllers, weights (N, parameters), from N initial states, with matrix products in `dtype`. Where the
+    player serves, dreams begin with a serve, as real episodes do."""
     dreams = Dreams(mdnrnn, initial, temperature, integer(*seed_path), dtype)
     count = len(weights)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     terminated = torch.zeros(count, dtype=torch.bool)
     sums = torch.zeros(2, mdnrnn.latent, dtype=torch.float64)
     rows, alive = torch.arange(count), torch.ones(count, dtype=torch.bool)
+    z_before, encoded = dreams.z, torch.zeros(count, controller.space.width)
+    randoms = generator(*seed_path, "actions") if controller.sampled else None
     for step in range(max_steps):
-        actions = controller.act(weights, torch.cat([dreams.z, dreams.hidden], 1)[:, : controller.inputs])
+        actions = controller.act(weights, controller.features(dreams.z, z_before, encoded, dreams.hidden), randoms)
         if controller.serve is not None and step < SERVE_STEPS:
             actions[:] = controller.serve
-        reward, ended = dreams.step(torch.from_numpy(controller.space.encode(actions)))
+        z_before, encoded = dreams.z, torch.from_numpy(controller.space.encode(actions))
+        reward, ended = dreams.step(encoded)
         returns[rows] += torch.where(alive, reward.double(), 0.0)
         lengths[rows] += alive
         z = torch.where(alive[:, None], dreams.z, 0.0)
@@ -60,6 +63,7 @@ def rollout_dreams(
         if 2 * remaining <= len(rows):  # half of the batch has ended: compute the others alone
             terminated[rows] = ~alive
             dreams.keep(alive)
+            z_before, encoded = z_before[alive], encoded[alive]
             rows, weights, alive = rows[alive], weights[alive], alive[alive]
     terminated[rows] = ~alive
     mean, square = (sums / lengths.sum()).numpy()

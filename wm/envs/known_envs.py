@@ -10,7 +10,8 @@ class EnvSpec:
     """An environment: gymnasium's id of it, and the package and `pip install` argument it needs.
 
     `renderer` is our own one, as `module:class`; `has_fast_renderer` says whether it takes `fast`. `head` is C's, and
-    `ordered_actions` what an ordered head chooses from, least to most. `fire_action` starts play after a reset or a
+    `ordered_actions` what an ordered head chooses from, least to most; `opposed` are two dimensions of a box of which
+    only one is to be above 0, gas and brake. `fire_action` starts play after a reset or a
     lost life. `random_steps` is about how long an episode of random play lasts. `brownian_low` are lower bounds of the
     brownian policy where they differ from the action space's. A training episode is truncated after `max_idle` steps
     without a positive reward (0: never). `protocol` is quoted next to scores.
@@ -23,6 +24,7 @@ class EnvSpec:
     probe: labels.Probe | None = None
     head: str = "auto"
     ordered_actions: tuple[int, int, int] | None = None
+    opposed: tuple[int, int] | None = None
     fire_action: int | None = None
     renderer: str = ""
     has_fast_renderer: bool = False
@@ -103,6 +105,7 @@ KNOWN_ENVS = _by_name(
         probe=labels.car_racing,
         renderer="wm.envs.renderers.car_racing:CarRacingRenderer",
         has_fast_renderer=True,
+        opposed=(1, 2),
         random_steps=1001,
         max_idle=100,
         brownian_low=(

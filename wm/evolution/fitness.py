@@ -27,11 +27,13 @@ VALIDATION_DREAMS = 256  # in a validation without real episodes
 
 def most_steps(settings: ControllerSettings, longest: int) -> int:
     """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates,
-    within --max-env-steps."""
+    within --max-env-steps. By policy gradient those, and the validations at its end."""
+    if settings.policy_gradient:
+        return settings.step_limit + 2 * settings.validation_episodes * longest
     validations = (settings.max_generations // settings.validate_every + 1 + len(settings.restart_ends)) * longest
     validations *= settings.validation_episodes
     most = validations + _candidate_steps(settings, longest) if settings.in_ == "real" else validations
-    return min(most, settings.max_env_steps or most)
+    return min(most, settings.step_limit or most)
 
 
 def _candidate_steps(settings: ControllerSettings, longest: int) -> int:

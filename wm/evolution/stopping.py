@@ -30,20 +30,20 @@ LINE = table(
         "env_steps": COUNT,
         "seconds": NUMBER,
     },
-    {"candidates": TEXT, "validation": list_of(NUMBER), "files": table_of(TEXT)},
+    {"candidates": TEXT, "policy": TEXT, "validation": list_of(NUMBER), "files": table_of(TEXT)},
 )
 
 
 def stop_reason(
     settings: ControllerSettings, history: History, extra_seconds: float = 0.0, extra_steps: int = 0
 ) -> str:
-    """The stopping criterion that is met: generations, hours, steps or target; empty if none is. The extra seconds and
-    steps are those of the current generation."""
-    if history.generation >= settings.max_generations:
+    """The stopping criterion that is met: generations (but not by policy gradient), hours, steps or target; empty if
+    none is. The extra seconds and steps are those of the current generation."""
+    if not settings.policy_gradient and history.generation >= settings.max_generations:
         return "generations"
     if settings.max_hours and history.seconds + extra_seconds >= settings.max_hours * 3600:
         return "hours"
-    if settings.max_env_steps and history.env_steps + extra_steps >= settings.max_env_steps:
+    if settings.step_limit and history.env_steps + extra_steps >= settings.step_limit:
         return "steps"
     target = settings.target_return
     return "target" if target is not None and history.best_score >= target else ""
@@ -72,8 +72,9 @@ def check_lines(folder: Path, lines: list[Line]) -> None:
     """Raise BadData for a line that lacks a value, or a file that is not the one its line names."""
     path = folder / LOG
     for number, line in enumerate(lines, 1):
-        lacking = "candidates" if line["generation"] and "candidates" not in line else ""
-        lacking = lacking or ("returns" if line["generation"] and not line["returns"] else "")
+        evolved = line["generation"] and "policy" not in line  # by policy gradient, no episode may have ended
+        lacking = "candidates" if evolved and "candidates" not in line else ""
+        lacking = lacking or ("returns" if evolved and not line["returns"] else "")
         lacking = lacking or ("validation" if line.get("validation") == [] else "")
         if lacking:
             raise BadData(

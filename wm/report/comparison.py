@@ -7,6 +7,7 @@ from typing import Any
 
 from wm.artifacts.recipe import differences
 from wm.report.plots import draw
+from wm.report.returns_plot import time_unit
 from wm.report.run_summary import RunSummary, format_score
 from wm.report.verdicts import prediction_summary, score_verdict
 
@@ -17,10 +18,11 @@ def compare(summaries: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def plot_searches(summaries: Sequence[RunSummary]) -> bytes:
-    """A PNG of the validation returns of the searches' means."""
+    """A PNG of the validation returns of C along the trainings."""
     curves = [summary.validations(name) for summary, name in zip(summaries, _names(summaries), strict=True)]
-    title = "validation of the search's mean"
-    return draw([curve for curve in curves if curve is not None], title, "generation", "return")
+    units = dict.fromkeys(time_unit(summary.generations) for summary in summaries if summary.generations)
+    shown = [curve for curve in curves if curve is not None]
+    return draw(shown, "validation of C", " or ".join(units) or "generation", "return")
 
 
 def different_settings(facts: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -1,5 +1,5 @@
-"""Returns over the generations of a search. Episodes of different kinds have axes of their own: a training episode may
-be truncated, and a dream has rewards of its own."""
+"""Returns over the generations of a search, or the iterations of a policy gradient. Episodes of different kinds have
+axes of their own: a training episode may be truncated, and a dream has rewards of its own."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +14,11 @@ Lines = Sequence[dict[str, Any]]
 _PLACES = {"real": "the real environment", "dream": "the dream"}
 
 
+def time_unit(lines: Lines) -> str:
+    """What a line stands for: a generation of a search, or an iteration of a policy gradient."""
+    return "iteration" if any("policy" in line for line in lines) else "generation"
+
+
 def draw_returns(history: History, env: str, validated_in: str) -> bytes:
     """A PNG of the validated means, and of the candidates' returns. `validated_in` is real or dream."""
     return to_png(search_plots(history.lines, validated_in), f"{env}: C")
@@ -21,15 +26,16 @@ def draw_returns(history: History, env: str, validated_in: str) -> bytes:
 
 def search_plots(lines: Lines, validated_in: str, level: tuple[str, float] | None = None) -> list[Plot]:
     """A plot for each kind of episodes: the validated means, with `level` across, and the candidates by where they
-    played."""
-    plots = []
-    if curve := validation_curve(lines, "mean of the search, 95 % interval"):
+    played. A policy gradient has one policy instead of these."""
+    plots, unit = [], time_unit(lines)
+    validated, players = ("mean of the search", "candidates") if unit == "generation" else ("the policy", "policy")
+    if curve := validation_curve(lines, f"{validated}, 95 % interval"):
         title = f"validation in {_PLACES[validated_in]}, whole episodes"
-        plots.append(Plot("generation", "return of a validation episode", [curve], title, level))
+        plots.append(Plot(unit, "return of a validation episode", [curve], title, level))
     for place in ("real", "dream"):
-        if curve := _candidates(lines, place):
-            title = f"candidates in {_PLACES[place]}, training episodes"
-            plots.append(Plot("generation", "return of a training episode", [curve], title))
+        if curve := _training_curve(lines, place, "candidates" if unit == "generation" else "episodes that ended"):
+            title = f"{players} in {_PLACES[place]}, training episodes"
+            plots.append(Plot(unit, "return of a training episode", [curve], title))
     return plots
 
 
@@ -42,9 +48,9 @@ def validation_curve(lines: Lines, name: str) -> Curve | None:
     return Curve(name, generations, [score.mean for score in scores], low, high) if validated else None
 
 
-def _candidates(lines: Lines, place: str) -> Curve | None:
+def _training_curve(lines: Lines, place: str, whose: str) -> Curve | None:
     played = [line for line in lines if line["in"] == place and line["returns"]]
     if not played:
         return None
     mean, low, high = ([float(of(line["returns"])) for line in played] for of in (np.mean, np.min, np.max))
-    return Curve("mean and range of the candidates", [line["generation"] for line in played], mean, low, high)
+    return Curve(f"mean and range of the {whose}", [line["generation"] for line in played], mean, low, high)

@@ -14,7 +14,7 @@ from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
-from wm.report.returns_plot import search_plots, validation_curve
+from wm.report.returns_plot import search_plots, time_unit, validation_curve
 from wm.report.verdicts import prediction_summary, score_verdict
 from wm.stats import Score
 from wm.telemetry import metrics_log
@@ -110,7 +110,7 @@ class RunSummary:
         return sum(float(artifact.metrics.get("collecting_seconds", 0.0)) for artifact in trained)
 
     def validations(self, name: str) -> Curve | None:
-        """The validation return of the search's mean with its 95 % interval, as a curve of this name."""
+        """The validation return of C along its training with its 95 % interval, as a curve of this name."""
         return validation_curve(self.generations, name)
 
     def blocks(self) -> Iterator[Block]:
@@ -205,16 +205,18 @@ def _search(summary: RunSummary) -> Iterator[Block]:
         return
     yield Heading(3, f"{summary.title}: C, the controller")
     if artifact := summary.artifacts.get("controller"):
-        metrics = artifact.metrics
+        metrics, unit = artifact.metrics, time_unit(lines)
+        how, whose = ("evolved", "the mean") if unit == "generation" else ("trained by policy gradient", "the policy")
         yield Paragraph(
-            f"{metrics['parameters']:,} parameters ({metrics['head']}) on [mean z, h], evolved for "
-            f"{metrics['generations']} generations and {metrics['env_steps']:,} environment steps. C is the mean of "
-            f"generation {metrics['best_generation']}, whose return over {metrics['validation_episodes']} validation "
-            f"episodes is {metrics['validation_return']:.1f}."
+            f"{metrics['parameters']:,} parameters ({metrics['head']}), {how} for {metrics['generations']} {unit}s and "
+            f"{metrics['env_steps']:,} environment steps. C is {whose} of {unit} {metrics['best_generation']}, whose "
+            f"return over {metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}."
         )
+    truncated = "Training episodes may be truncated: these are other returns than those of validation."
     captions = {
-        "validation": "The search's mean on its fixed, whole validation episodes, with the 95 % interval.",
-        "candidates": "Training episodes may be truncated: these are other returns than those of validation.",
+        "validation": "On fixed, whole validation episodes, with the 95 % interval.",
+        "candidates": truncated,
+        "policy": truncated,
     }
     validated_in = "dream" if artifact and artifact.metrics["in"] == "dream" else "real"
     level = ("random policy", summary.score["random"]["mean"]) if summary.score and validated_in == "real" else None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from wm.actions import ActionSpace
 from wm.models.controller import SERVE_STEPS, Controller
@@ -19,6 +20,7 @@ from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import Vae
 from wm.rollouts.loop import EpisodeJob
+from wm.seeding import generator
 
 
 class AutoFire:
@@ -33,8 +35,9 @@ class AutoFire:
         """A new episode."""
         self._serving[env_index], self._lives[env_index] = SERVE_STEPS, None
 
-    def serve(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> None:
-        """Replace the actions of environments whose ball is not in play."""
+    def serve(self, actions: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
+        """Replace the actions of environments whose ball is not in play. Returns which, (num_envs,)."""
+        served = np.zeros(len(infos), bool)
         for env_index, info in enumerate(infos):
             lives, before = info.get("lives"), self._lives[env_index]
             if lives is not None and before is not None and lives < before:
@@ -43,6 +46,17 @@ class AutoFire:
             if self._serving[env_index] > 0:
                 self._serving[env_index] -= 1
                 actions[env_index] = self._action
+                served[env_index] = True
+        return served
+
+    def state(self, env_index: int) -> list[int | None]:
+        """What `restore` needs to go on with this environment's episode."""
+        return [self._serving[env_index], self._lives[env_index]]
+
+    def restore(self, env_index: int, state: Sequence[int | None]) -> None:
+        """Continue an episode from what `state` returned."""
+        serving, self._lives[env_index] = state
+        self._serving[env_index] = serving or 0
 
 
 def auto_fire_for(action: int | None, num_envs: int) -> AutoFire | None:
@@ -53,7 +67,9 @@ def auto_fire_for(action: int | None, num_envs: int) -> AutoFire | None:
 class VmcAgent:
     """Acts in `num_envs` environments, each with the parameters of its job's candidate.
 
-    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C has no memory.
+    `vae` is None when observations are latents already (in a dream), `mdnrnn` when C has no memory. A C that acts by
+    samples draws those of an episode from the seed of its job. After `decide`, `outputs`, `choices` and `served` hold
+    C's outputs, what it chose, and in which environments a serve replaced that.
     """
 
     def __init__(
@@ -69,9 +85,18 @@ class VmcAgent:
         self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
         self._cell = None if mdnrnn is None else make_cell(mdnrnn, num_envs)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
-        self._weights = torch.zeros(num_envs, controller.parameters)
+        single = controller.layers and len(candidates) == 1
+        self._network = controller.pack(self._candidates[0], num_envs) if single else None
+        self._weights = torch.zeros(num_envs, 0 if single else controller.parameters)
+        self._z: Tensor | None = None
+        self._z_before: Tensor | None = None
+        self._starts = torch.ones(num_envs, 1, dtype=torch.bool)  # no step before: the difference is zero
+        self._action_before = torch.zeros(num_envs, controller.space.width)
         self._state = (torch.zeros(num_envs, 0),) if mdnrnn is None else mdnrnn.initial_state(num_envs)
         self._auto_fire = auto_fire_for(controller.serve, num_envs)
+        self.randoms = [generator(0, "actions") for _ in range(num_envs)] if controller.sampled else None
+        self.outputs, self.choices = torch.zeros(2, num_envs, 0)
+        self.served = np.zeros(num_envs, bool)
 
     @property
     def space(self) -> ActionSpace:
@@ -81,25 +106,71 @@ class VmcAgent:
     def begin(self, env_index: int, job: EpisodeJob) -> None:
         """A new episode: M's state starts at zero."""
         with torch.inference_mode():
-            self._weights[env_index] = self._candidates[job.candidate]
+            if self._network is None:
+                self._weights[env_index] = self._candidates[job.candidate]
+            self._starts[env_index] = True
+            self._action_before[env_index] = 0
             for part in self._state:
                 part[env_index] = 0
         if self._auto_fire is not None:
             self._auto_fire.begin(env_index)
+        if self.randoms is not None:
+            self.randoms[env_index] = generator(job.seed, "actions")
 
-    @torch.inference_mode()
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
         """Actions for (num_envs, S, S, C) uint8 frames, or (num_envs, Z) latents."""
+        return self.decide(self.observe(frames), infos)
+
+    @torch.inference_mode()
+    def observe(self, frames: NDArray[Any]) -> Tensor:
+        """C's inputs (num_envs, inputs) for these frames or latents."""
         observations = torch.from_numpy(frames)
-        z = observations if self._encoder is None else self._encoder.encode(observations)
-        actions = self.controller.act(self._weights, torch.cat([z, self._state[0]], 1))
+        self._z = z = observations if self._encoder is None else self._encoder.encode(observations)
+        z_before = z if self._z_before is None else torch.where(self._starts, z, self._z_before)
+        return self.controller.features(z, z_before, self._action_before, self._state[0])
+
+    @torch.inference_mode()
+    def decide(self, features: Tensor, infos: Sequence[dict[str, Any]]) -> NDArray[Any]:
+        """Actions for the inputs that `observe` has returned last. M's state and the inputs of the next step follow."""
+        assert self._z is not None
+        self.outputs = self._network(features) if self._network else self.controller.evaluate(self._weights, features)
+        self.choices = self.controller.choose(self.outputs, self.randoms)
+        actions = self.controller.actions(self.choices)
         if self._auto_fire is not None:
-            self._auto_fire.serve(actions, infos)
+            self.served = self._auto_fire.serve(actions, infos)
+        encoded = torch.from_numpy(self.controller.space.encode(actions))
         if self._cell is not None:
-            encoded = torch.from_numpy(self.controller.space.encode(actions))
-            for part, new in zip(self._state, self._cell.step(z, encoded, self._state), strict=True):
+            for part, new in zip(self._state, self._cell.step(self._z, encoded, self._state), strict=True):
                 part.copy_(new)
+        self._z_before, self._action_before = self._z.clone(), encoded
+        self._starts[:] = False
         return actions
+
+    def episode_state(self, env_index: int) -> dict[str, Any]:
+        """What `restore_episode` needs to go on with this environment's episode, as plain values."""
+        state: dict[str, Any] = {
+            "action": self._action_before[env_index].tolist(),
+            "memory": [part[env_index].tolist() for part in self._state],
+        }
+        if not self._starts[env_index]:
+            assert self._z_before is not None
+            state["z"] = self._z_before[env_index].tolist()
+        return state if self._auto_fire is None else state | {"fire": self._auto_fire.state(env_index)}
+
+    @torch.inference_mode()
+    def restore_episode(self, env_index: int, state: dict[str, Any]) -> None:
+        """Continue an episode from what `episode_state` returned."""
+        self._action_before[env_index] = torch.tensor(state["action"])
+        for part, values in zip(self._state, state["memory"], strict=True):
+            part[env_index] = torch.tensor(values)
+        self._starts[env_index] = "z" not in state
+        if "z" in state:
+            z = torch.tensor(state["z"])
+            if self._z_before is None:
+                self._z_before = torch.zeros(self.num_envs, len(z))
+            self._z_before[env_index] = z
+        if self._auto_fire is not None:
+            self._auto_fire.restore(env_index, state["fire"])
 
 
 class DreamerAgent:

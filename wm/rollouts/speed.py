@@ -31,18 +31,17 @@ class PlayingSpeed:
     longest: int
     seconds: float
 
-    def with_models(self, vae: Vae, mdnrnn: Predictor, clock: Clock) -> "PlayingSpeed":
-        """The speed with V and M in the loop, as the controller runs them: a batch of NUM_ENVS episodes."""
+    def with_models(self, vae: Vae, mdnrnn: Predictor | None, clock: Clock) -> "PlayingSpeed":
+        """The speed with V, and M if C has a memory, in the loop, as the controller runs them: a batch of NUM_ENVS
+        episodes."""
         frames = torch.zeros(NUM_ENVS, vae.size, vae.size, vae.channels, dtype=torch.uint8)
-        z, actions = torch.zeros(NUM_ENVS, mdnrnn.latent), torch.zeros(NUM_ENVS, self.space.width)
-        encoder, cell, state = (
-            InferenceEncoder(vae, NUM_ENVS),
-            make_cell(mdnrnn, NUM_ENVS),
-            mdnrnn.initial_state(NUM_ENVS),
-        )
+        encoder, predicting = InferenceEncoder(vae, NUM_ENVS), 0.0
         with torch.inference_mode():
             encoding = _median_seconds(lambda: encoder.encode(frames), clock)
-            predicting = _median_seconds(lambda: cell.step(z, actions, state), clock)
+            if mdnrnn is not None:
+                z, actions = torch.zeros(NUM_ENVS, mdnrnn.latent), torch.zeros(NUM_ENVS, self.space.width)
+                cell, state = make_cell(mdnrnn, NUM_ENVS), mdnrnn.initial_state(NUM_ENVS)
+                predicting = _median_seconds(lambda: cell.step(z, actions, state), clock)
         return replace(self, seconds=self.seconds + (encoding + predicting) / NUM_ENVS)
 
     def duration(self, steps: float, workers: int) -> tuple[float, float]:

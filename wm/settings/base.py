@@ -8,7 +8,7 @@ fingerprints. This package imports nothing heavy: `wm --help` reads it.
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
@@ -28,10 +28,11 @@ def setting(
     section: str = "",
     result: bool = True,
     newer: bool = False,
+    algorithm: str = "",
 ) -> T:
     """Declare a setting: its default, a sentence for the help, its bounds, the help's section its option stands in
-    (empty: no option), and whether it can change the result. Earlier artifacts lack a `newer` setting: its default
-    means what they did."""
+    (empty: no option), whether it can change the result, and the only `algorithm` that it means something to. Earlier
+    artifacts lack a `newer` setting: its default means what they did."""
     metadata = {
         "sentence": sentence,
         "low": low,
@@ -40,6 +41,7 @@ def setting(
         "section": section,
         "result": result,
         "newer": newer,
+        "algorithm": algorithm,
     }
     declared: T = field(default=default, metadata=metadata)
     return declared
@@ -54,9 +56,21 @@ class Settings:
             check(item, getattr(self, item.name))
 
     def result_settings(self) -> dict[str, Any]:
-        """The settings that enter a fingerprint, as given. Newer ones at their defaults do not."""
-        values = [(item, getattr(self, item.name)) for item in dataclasses.fields(self) if item.metadata["result"]]
-        return {item.name: value for item, value in values if not item.metadata["newer"] or value != item.default}
+        """The settings that enter a fingerprint, as given: without newer ones at their defaults, and without those of
+        another algorithm."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        left_out = self.of_other_algorithms(values)
+        left_out |= {
+            item.name
+            for item in dataclasses.fields(self)
+            if not item.metadata["result"] or (item.metadata["newer"] and values[item.name] == item.default)
+        }
+        return {name: value for name, value in values.items() if name not in left_out}
+
+    @classmethod
+    def of_other_algorithms(cls, values: Mapping[str, Any]) -> set[str]:
+        """The names of settings that mean nothing to the algorithm these values choose."""
+        return set()
 
 
 def public_name(item: Field) -> str:
@@ -67,6 +81,11 @@ def public_name(item: Field) -> str:
 def option_name(item: Field) -> str:
     """`max_steps` -> `--max-steps`."""
     return "--" + public_name(item).replace("_", "-")
+
+
+def given_as(item: Field) -> str:
+    """How people give it: `--max-steps`, or `--set max_steps` without an option."""
+    return option_name(item) if item.metadata["section"] else f"--set {public_name(item)}"
 
 
 def value_type(item: Field) -> type:
@@ -96,7 +115,7 @@ def check(item: Field, value: Any) -> None:
     if value is None:
         return
     low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
-    name = option_name(item) if item.metadata["section"] else f"--set {public_name(item)}"
+    name = given_as(item)
     if choices is not None and value not in choices:
         raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:

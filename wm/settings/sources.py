@@ -18,7 +18,7 @@ from wm.settings import COMMANDS, STAGES_OF_AGENT, CurriculumSettings
 from wm.settings.base import Field, Settings, convert, find_setting, public_name, suggestion
 
 LATER = "later"  # the table of what differs in the rounds after the first
-DEFAULT, FLAG, ASSIGNED = "default", "flag", "--set"
+DEFAULT, FLAG, ASSIGNED, PRESET = "default", "flag", "--set", "preset "
 STAGES = tuple(name for name in COMMANDS if name != "curriculum")
 S = TypeVar("S", bound=Settings)
 
@@ -103,7 +103,7 @@ class Sources:
                 origin[item.name] = source
 
         if self.preset is not None:
-            take(_values_for(read_tables(self.preset), self.preset, command, env, later), f"preset {self.preset.stem}")
+            take(_values_for(read_tables(self.preset), self.preset, command, env, later), PRESET + self.preset.stem)
         if self.config is not None:
             take(_values_for(read_tables(self.config), self.config, command, env, later), str(self.config))
         for item in dataclasses.fields(group):
@@ -111,6 +111,10 @@ class Sources:
                 take({item.name: self.variables[variable]}, variable)
         take({each.name: each.text for each in self.assignments if each.command == command}, ASSIGNED)
         take({name: value for name, value in (flags or {}).items() if value is not None}, FLAG)
+        for name in group.of_other_algorithms(values):  # a preset has values for every algorithm
+            if origin[name].startswith(PRESET):
+                del values[name]
+                origin[name] = DEFAULT
         return group(**values), origin
 
 

@@ -1,17 +1,28 @@
 """Settings of `wm train-controller`."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wm.errors import UsageProblem
-from wm.settings.base import Settings, setting
+from wm.settings.base import Settings, given_as, setting
 
 GENERATIONS_PER_RESTART = 10  # enough to tell a car that drives from one that stays on the spot
+GROUP = 8  # environments that a process steps in lockstep; wm/rollouts/players.py says why it is fixed
+PPO_STEPS = 1_000_000  # real steps without --max-env-steps: Pong is played well after as many
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings(Settings):
-    """`wm train-controller`: CMA-ES over a small policy on [mean z, h]."""
+    """`wm train-controller`: CMA-ES over a small policy on [mean z, h], or PPO over a larger one."""
 
+    algo: str = setting(
+        "cma",
+        "Evolve a small C, or train one by gradient.",
+        choices=("cma", "sep-cma", "ppo"),
+        section="Search",
+    )
     in_: str = setting(
         "real",
         "Where candidates play; mixed: in the dream, selected by real returns.",
@@ -19,56 +30,108 @@ class ControllerSettings(Settings):
         section="Search",
     )
     memory: str = setting(
-        "trained",
-        "Second input of C: h of M, h of an untrained M, or none.",
-        choices=("trained", "untrained", "none"),
+        "auto",
+        "Last input of C: h of M, h of an untrained M, or none; auto: h of M, but none with ppo.",
+        choices=("auto", "trained", "untrained", "none"),
         section="Search",
     )
-    popsize: int = setting(16, "Candidates per generation.", low=4, section="Search")
-    episodes_per_eval: int = setting(1, "Episodes each candidate plays per generation.", low=1, section="Search")
+    popsize: int = setting(16, "Candidates per generation.", low=4, section="Search", algorithm="cma")
+    episodes_per_eval: int = setting(
+        1, "Episodes each candidate plays per generation.", low=1, section="Search", algorithm="cma"
+    )
     temperature: str = setting(
         "1.0",
         "Temperature of the dream; auto fits it to real returns.",
         section="Search",
+        algorithm="cma",
     )
-    init_from: str | None = setting(None, "Run to start from, such as runs/Pong.", section="Search", result=False)
-    max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits")
+    init_from: str | None = setting(
+        None, "Run to start from, such as runs/Pong.", section="Search", result=False, algorithm="cma"
+    )
+    max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits", algorithm="cma")
     max_hours: float = setting(0.0, "Hours, checked after each generation; 0: no limit.", low=0, section="Limits")
-    max_env_steps: int = setting(0, "Real environment steps, checked likewise; 0: no limit.", low=0, section="Limits")
+    max_env_steps: int = setting(
+        0,
+        f"Real environment steps; 0: no limit, ppo {PPO_STEPS:,}.",
+        low=0,
+        section="Limits",
+    )
     target_return: float | None = setting(None, "Stop when a validation reaches this return.", section="Limits")
-    algo: str = setting("cma", "cma has the full covariance matrix, sep-cma its diagonal.", choices=("cma", "sep-cma"))
     head: str = setting(
         "auto",
         "From C's output to an action: argmax, ordered (one output: down, stay, up), tanh (box).",
         choices=("auto", "argmax", "ordered", "tanh"),
+        algorithm="cma",
     )
-    hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256)
-    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6)
+    hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256, algorithm="cma")
+    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6, algorithm="cma")
     restarts: int = setting(
-        1, "Searches of ten generations from different seeds; the best by validation continues.", low=1, high=100
+        1,
+        "Searches of ten generations from different seeds; the best by validation continues.",
+        low=1,
+        high=100,
+        algorithm="cma",
     )
-    max_steps: int = setting(0, "Truncate training episodes after this many steps; 0: full episodes.", low=0)
+    max_steps: int = setting(
+        0, "Truncate training episodes after this many steps; 0: full episodes.", low=0, algorithm="cma"
+    )
     render: str = setting(
         "same",
         "Renderer for candidates (never for validations): the same as for V, or fast, where the environment has it.",
         choices=("same", "fast"),
     )
     final_phase_after: int = setting(
-        0, "Generations before the final phase, which evaluates candidates longer; 0: two thirds of all.", low=0
+        0,
+        "Generations before the final phase, which evaluates candidates longer; 0: two thirds of all.",
+        low=0,
+        algorithm="cma",
     )
-    final_phase_episodes: int = setting(1, "In the final phase, times as many episodes per candidate.", low=1)
-    final_phase_steps: int = setting(1, "In the final phase, times as many steps per training episode.", low=1)
+    final_phase_episodes: int = setting(
+        1, "In the final phase, times as many episodes per candidate.", low=1, algorithm="cma"
+    )
+    final_phase_steps: int = setting(
+        1, "In the final phase, times as many steps per training episode.", low=1, algorithm="cma"
+    )
     whiten_at: str = setting(
         "",
         "Generations, such as 30,60,90, after which the search restarts in whitened input coordinates; 0: whitened "
         "from the start. sigma is then a share of the initial weights, if any.",
+        algorithm="cma",
     )
-    validate_every: int = setting(5, "Generations between validations of the distribution's mean.", low=1)
+    validate_every: int = setting(
+        5, "Generations between validations of the distribution's mean.", low=1, algorithm="cma"
+    )
+    validate_steps: int = setting(200_000, "Training steps between validations of the policy.", low=1, algorithm="ppo")
     validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
+    difference: bool = setting(True, "C also receives the difference of z from the step before.", algorithm="ppo")
+    previous_action: bool = setting(False, "C also receives the action before.", algorithm="ppo")
+    units: int = setting(
+        128, "Units of each of the two layers of C, and of its critic.", low=1, high=1024, algorithm="ppo"
+    )
+    num_envs: int = setting(
+        16, f"Environments that play at a time, a multiple of {GROUP}.", low=GROUP, high=512, algorithm="ppo"
+    )
+    rollout_steps: int = setting(
+        128, "Steps that each environment plays between two updates.", low=8, high=4096, algorithm="ppo"
+    )
+    learning_rate: float = setting(
+        7e-4, "Adam's step size; it falls to zero with the steps.", low=1e-8, high=1, algorithm="ppo"
+    )
+    entropy: float = setting(0.01, "Weight of the policy's entropy.", low=0, algorithm="ppo")
+    gamma: float = setting(
+        0.99, "Discount of a reward for each step that it lies ahead.", low=0, high=1, algorithm="ppo"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._refuse_other_algorithms()
         check_temperature(self.temperature)
+        if self.policy_gradient and self.in_ != "real":
+            raise UsageProblem(
+                f"--algo ppo learns in the real environment; leave out --in {self.in_}, or use --algo cma."
+            )
+        if self.num_envs % GROUP:
+            raise UsageProblem(f"--set num_envs is {self.num_envs}; expected a multiple of {GROUP}.")
         if self.in_ != "real" and self.memory == "untrained":
             raise UsageProblem(f"--memory untrained cannot dream; leave out --in {self.in_}, or use --memory none.")
         if self.whitened_from_start and self.hidden:
@@ -93,6 +156,41 @@ class ControllerSettings(Settings):
                 raise UsageProblem(
                     f"--set whiten_at={self.whiten_at} restarts with a linear C, whitened by its inputs in real "
                     f"episodes; leave out {name}, or add --set whiten_at=."
+                )
+
+    @property
+    def policy_gradient(self) -> bool:
+        """Whether C is trained by policy gradient, not evolved."""
+        return self.algo == "ppo"
+
+    @property
+    def memory_used(self) -> str:
+        """The memory that `auto` stands for: trained, untrained or none."""
+        automatic = "none" if self.policy_gradient else "trained"
+        return automatic if self.memory == "auto" else self.memory
+
+    @property
+    def step_limit(self) -> int:
+        """Real environment steps; 0: no limit."""
+        return self.max_env_steps or (PPO_STEPS if self.policy_gradient else 0)
+
+    def result_settings(self) -> dict[str, Any]:
+        """As for every group; the memory is the one that is used."""
+        return super().result_settings() | {"memory": self.memory_used}
+
+    @classmethod
+    def of_other_algorithms(cls, values: Mapping[str, Any]) -> set[str]:
+        """The settings of ppo for cma, and the reverse."""
+        own = "ppo" if values.get("algo") == "ppo" else "cma"
+        return {item.name for item in dataclasses.fields(cls) if item.metadata["algorithm"] not in ("", own)}
+
+    def _refuse_other_algorithms(self) -> None:
+        others = self.of_other_algorithms(vars(self))
+        for item in dataclasses.fields(self):
+            if item.name in others and getattr(self, item.name) != item.default:
+                raise UsageProblem(
+                    f"{given_as(item)} is {getattr(self, item.name)}, which means nothing with --algo {self.algo}; "
+                    f"leave it out, or use --algo {item.metadata['algorithm']}."
                 )
 
     @property

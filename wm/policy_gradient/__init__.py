@@ -1,0 +1,1 @@
+"""C by policy gradient: rollouts, PPO, and the training loop."""

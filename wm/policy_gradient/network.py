@@ -1,0 +1,86 @@
+"""Actor and critic on C's inputs."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from wm.actions import ActionSpace
+from wm.models.controller import Controller, ControllerConfig
+from wm.models.initialization import seeded_initialization
+from wm.settings import ControllerSettings
+
+# Inputs that hardly vary, such as an action that is never taken, are not blown up.
+LEAST_STD = 0.05
+
+
+def policy_config(settings: ControllerSettings, space: ActionSpace, seed: int) -> ControllerConfig:
+    """The config of C that these settings describe."""
+    return ControllerConfig(
+        "categorical" if space.discrete else "beta",
+        memory=settings.memory_used,
+        memory_seed=seed,
+        layers=(settings.units, settings.units),
+        difference=settings.difference,
+        previous_action=settings.previous_action,
+        sampled=True,
+    )
+
+
+class ActorCritic(nn.Module):
+    """An actor with the layers of `controller`, and a critic of the same size, on standardised inputs."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, controller: Controller, seed: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(controller.inputs))
+        self.register_buffer("std", torch.ones(controller.inputs))
+        widths = controller.inputs, *controller.layers
+        with seeded_initialization(seed, "policy gradient"):
+            # A nearly uniform policy at first, so that no action is preferred before there is a reason.
+            self.actor = _perceptron(widths, controller.outputs, 0.01)
+            self.critic = _perceptron(widths, 1, 1.0)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs (B, F) -> the actor's outputs (B, O) and values (B,)."""
+        x = (features - self.mean) / self.std
+        return self.actor(x), self.critic(x)[:, 0]
+
+    def values(self, features: Tensor) -> Tensor:
+        """Inputs (B, F) -> values (B,), without a graph."""
+        with torch.no_grad():
+            values: Tensor = self.critic((features - self.mean) / self.std)[:, 0]
+        return values
+
+    def standardise(self, features: Tensor) -> None:
+        """Standardise from now on by the mean and deviation of these inputs (B, F)."""
+        self.mean.copy_(features.mean(0))
+        self.std.copy_(features.std(0).clamp(min=LEAST_STD))
+
+    @torch.no_grad()
+    def parameter_vector(self) -> NDArray[np.float32]:
+        """The actor as the flat vector of a Controller: standardisation is part of the first layer."""
+        first, *others = [layer for layer in self.actor if isinstance(layer, nn.Linear)]
+        weight = first.weight / self.std
+        parts = [weight, first.bias - weight @ self.mean]
+        parts += [part for layer in others for part in (layer.weight, layer.bias)]
+        return torch.cat([part.flatten() for part in parts]).numpy()
+
+
+def _perceptron(widths: tuple[int, ...], outputs: int, gain: float) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, units in pairwise(widths):
+        layers += [_linear(inputs, units, math.sqrt(2)), nn.SiLU()]
+    return nn.Sequential(*layers, _linear(widths[-1], outputs, gain))
+
+
+def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer

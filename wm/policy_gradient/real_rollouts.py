@@ -1,0 +1,266 @@
+"""Rollouts in the real environment, by worker processes.
+
+A `Slot` is a place in which one training episode after another is played. Between two iterations it is a plain value:
+the number of its episode, the actions played in it so far, and what the agent remembers of it. A worker keeps the
+environments of its slots as they are; one that lacks a slot's environment rebuilds it by playing the actions again. So
+a result depends neither on the number of workers, nor on those that were lost, nor on a kill.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from wm.envs.registry import EnvConfig
+from wm.errors import UsageProblem
+from wm.policy_gradient.ppo import Rollout
+from wm.rollouts.agents import VmcAgent
+from wm.rollouts.loop import EpisodeJob
+from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
+from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import Workers
+from wm.seeding import episode_seed, generator
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot between two iterations: its number, the number of its episode, the actions of the episode so far, and the
+    agent's state in it (None at its start)."""
+
+    number: int
+    episode: int = 0
+    actions: list[Any] = field(default_factory=list)
+    agent: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {"number": self.number, "episode": self.episode, "actions": self.actions, "agent": self.agent}
+
+
+@dataclass(frozen=True)
+class Played:
+    """What slots played, as arrays that a worker can send: `steps` are the fields of a Rollout besides its
+    `successors`; the returns of the episodes that ended, in their order; and environment steps."""
+
+    steps: dict[str, NDArray[Any]]
+    successors: NDArray[np.float32]
+    slots: list[Slot]
+    returns: list[float]
+    env_steps: int
+
+    @property
+    def rollout(self) -> Rollout:
+        """For the learner."""
+        tensors = {name: torch.from_numpy(column) for name, column in self.steps.items()}
+        return Rollout(**tensors, successors=torch.from_numpy(self.successors))
+
+
+class _Place:
+    """The live environment of a slot."""
+
+    def __init__(self, config: EnvConfig, number: int, seed: int) -> None:
+        self._env, self._number, self._seed = config.make(), number, seed
+        self._discrete = isinstance(self._env.action_space, gym.spaces.Discrete)
+        self._begin(0)
+
+    @property
+    def job(self) -> EpisodeJob:
+        """The episode."""
+        path = "controller", "slot", self._number, self.episode
+        return EpisodeJob(self._number, episode_seed("train", self._seed, *path))
+
+    def _begin(self, episode: int) -> None:
+        self.episode, self.actions = episode, list[Any]()
+        self.episode_return, self.idle = 0.0, 0
+        self.frame, self.info = self._env.reset(seed=self.job.seed)
+
+    def begin_next(self) -> None:
+        """The next episode."""
+        self._begin(self.episode + 1)
+
+    def bring_to(self, slot: Slot) -> bool:
+        """Put the environment where the slot is. False if it does not repeat itself: then a new episode begins."""
+        if (self.episode, self.actions) == (slot.episode, slot.actions):
+            return True
+        self._begin(slot.episode)
+        for action in slot.actions:
+            heartbeat()
+            _, terminated, truncated, _, _ = self.step(action if self._discrete else np.array(action, np.float32))
+            if terminated or truncated:
+                self.begin_next()
+                return False
+        return True
+
+    def step(self, action: Any) -> tuple[float, bool, bool, bool, int]:
+        """Reward, whether the episode terminated or was truncated, whether a life was lost, and environment steps."""
+        lives, before = self.info.get("lives"), self._env.steps
+        self.actions.append(int(action) if self._discrete else action.tolist())
+        self.frame, reward, terminated, truncated, self.info = self._env.step(action)
+        self.episode_return += reward
+        self.idle = 0 if reward > 0 else self.idle + 1
+        left = self.info.get("lives")
+        lost = lives is not None and left is not None and left < lives
+        return reward, bool(terminated), bool(truncated), bool(lost), self._env.steps - before
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+    def slot(self, agent: dict[str, Any] | None) -> Slot:
+        """The slot as a value."""
+        return Slot(self._number, self.episode, list(self.actions), agent if self.actions else None)
+
+
+def require_instances(config: EnvConfig) -> None:
+    """Raise UsageProblem if a process may not play a group of these environments in turn."""
+    if 0 < config.envs_per_process < NUM_ENVS:
+        raise UsageProblem(
+            f"--algo ppo plays {NUM_ENVS} instances of {config.name} in a process, but its dataset says "
+            f"envs_per_process={config.envs_per_process}; use --algo cma."
+        )
+
+
+_places: dict[tuple[EnvConfig, int, int], _Place] = {}  # of this process: those of a training's slots
+
+
+def play_slots(
+    spec: PolicySpec, parameters: NDArray[np.float32], groups: Sequence[Sequence[Slot]], steps: int, path: Sequence[Any]
+) -> list[Played]:
+    """Play `steps` steps in every slot of each group, with the policy of these parameters. `path` names the training
+    and the iteration: (seed, iteration). Runs in a worker."""
+    return [_play_group(spec, parameters, slots, steps, *path) for slots in groups]
+
+
+def _places_of(config: EnvConfig, slots: Sequence[Slot], seed: int) -> list[_Place]:
+    """The places of slots in this process; those of other trainings are closed."""
+    for key in [key for key in _places if key[0] != config or key[2] != seed]:
+        _places.pop(key).close()
+    for slot in slots:
+        key = config, slot.number, seed
+        if key not in _places:
+            _places[key] = _Place(config, slot.number, seed)
+    return [_places[config, slot.number, seed] for slot in slots]
+
+
+def _play_group(
+    spec: PolicySpec, parameters: NDArray[np.float32], slots: Sequence[Slot], steps: int, seed: int, iteration: int
+) -> Played:
+    places = _places_of(spec.env, slots, seed)
+    agent = make_agent(spec, NUM_ENVS, parameters[None])
+    assert isinstance(agent, VmcAgent)
+    for row, (slot, place) in enumerate(zip(slots, places, strict=True)):
+        there = place.bring_to(slot)
+        agent.begin(row, place.job)
+        if there and slot.agent is not None:
+            agent.restore_episode(row, slot.agent)
+    recorder = _Recorder(agent, places, [generator(seed, "ppo", iteration, slot.number) for slot in slots])
+    for _ in range(steps):
+        heartbeat()
+        recorder.step(spec.env.max_idle)
+    return recorder.finish()
+
+
+class _Recorder:
+    """Plays steps in places, and keeps what a learner needs of them."""
+
+    def __init__(self, agent: VmcAgent, places: list[_Place], randoms: list[np.random.Generator]) -> None:
+        self._agent, self._places, self._randoms = agent, places, randoms
+        self._frames = np.stack([place.frame for place in places])
+        self._steps: list[dict[str, Tensor]] = []
+        self._successors: dict[tuple[int, int], Tensor] = {}  # by step and row
+        self._returns: list[float] = []
+        self._env_steps = 0
+        agent.randoms = randoms
+
+    def step(self, max_idle: int) -> None:
+        """One action in every place."""
+        agent, places = self._agent, self._places
+        features = agent.observe(self._frames)
+        actions = agent.decide(features, [place.info for place in places])
+        distribution = agent.controller.distribution
+        assert distribution is not None
+        rewards, ended = np.zeros(len(places), np.float32), np.zeros(len(places), bool)
+        truncated, over = ended.copy(), ended.copy()
+        for row, place in enumerate(places):
+            rewards[row], terminated, out_of_time, lost, played = place.step(actions[row])
+            self._env_steps += played
+            self._frames[row] = place.frame
+            ended[row] = terminated or lost
+            over[row] = terminated or out_of_time or 0 < max_idle <= place.idle
+            truncated[row] = over[row] and not ended[row]
+        self._steps.append(
+            {
+                "features": features,
+                "choices": agent.choices,
+                "log_probs": distribution.log_prob(agent.outputs, agent.choices),
+                "rewards": torch.from_numpy(rewards),
+                "discounts": torch.from_numpy(1 - ended.astype(np.float32)),
+                "own": torch.from_numpy(~agent.served),
+                "cut": torch.from_numpy(truncated),
+            }
+        )
+        if truncated.any():
+            self._keep_successors(np.flatnonzero(truncated))
+        for number in np.flatnonzero(over):
+            self._begin_next(int(number))
+
+    def _keep_successors(self, rows: NDArray[np.int64]) -> None:
+        features = self._agent.observe(self._frames)
+        for row in rows:
+            self._successors[len(self._steps) - 1, int(row)] = features[row]
+
+    def _begin_next(self, row: int) -> None:
+        place = self._places[row]
+        self._returns.append(place.episode_return)
+        place.begin_next()
+        self._frames[row] = place.frame
+        self._agent.begin(row, place.job)
+        assert self._agent.randoms is not None
+        self._agent.randoms[row] = self._randoms[row]
+
+    def finish(self) -> Played:
+        """All that was played. The last step of every place is cut."""
+        last = self._steps[-1]["cut"]
+        self._keep_successors(np.flatnonzero(~last.numpy()))
+        last[:] = True
+        columns = {name: torch.stack([step[name] for step in self._steps]).numpy() for name in self._steps[0]}
+        successors = torch.stack([self._successors[key] for key in sorted(self._successors)]).numpy()
+        slots = [place.slot(self._agent.episode_state(row)) for row, place in enumerate(self._places)]
+        return Played(columns, successors, slots, self._returns, self._env_steps)
+
+
+def play_iteration(
+    workers: Workers,
+    spec: PolicySpec,
+    parameters: NDArray[np.float32],
+    slots: Sequence[Slot],
+    steps: int,
+    seed: int,
+    iteration: int,
+) -> Played:
+    """Play `steps` steps in every slot, in groups that the workers share. The same for any number of workers."""
+    groups = [slots[first : first + NUM_ENVS] for first in range(0, len(slots), NUM_ENVS)]
+    shares = [share.tolist() for share in np.array_split(np.arange(len(groups)), min(workers.count, len(groups)))]
+    tasks = [(spec, parameters, [groups[i] for i in share], steps, (seed, iteration)) for share in shares]
+    results = sorted(workers.map(play_slots, tasks), key=lambda result: result[0])
+    return _joined([played for _, share in results for played in share])
+
+
+def _joined(groups: list[Played]) -> Played:
+    """The groups side by side."""
+    columns = {name: np.concatenate([group.steps[name] for group in groups], 1) for name in groups[0].steps}
+    successors = np.zeros((*columns["cut"].shape, groups[0].successors.shape[-1]), np.float32)
+    for number, group in enumerate(groups):
+        successors[:, number * NUM_ENVS : (number + 1) * NUM_ENVS][group.steps["cut"]] = group.successors
+    return Played(
+        columns,
+        successors[columns["cut"]],
+        [slot for group in groups for slot in group.slots],
+        [value for group in groups for value in group.returns],
+        sum(group.env_steps for group in groups),
+    )

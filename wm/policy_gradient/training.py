@@ -1,0 +1,291 @@
+"""The training of C by PPO: iterations of rollouts and an update, validations, and checkpoints to resume from."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from wm.artifacts import chained_log, durable
+from wm.errors import BadData, MemoryProblem, Stopped
+from wm.evolution.cma_es import digest
+from wm.evolution.evolve import logged
+from wm.evolution.fitness import Fitness
+from wm.evolution.history import History
+from wm.evolution.stopping import LOG, Line, stop_reason, way_out
+from wm.models.controller import Controller
+from wm.policy_gradient.network import ActorCritic
+from wm.policy_gradient.ppo import RewardScale, make_optimizer, update
+from wm.policy_gradient.real_rollouts import Played, Slot, play_iteration
+from wm.pretrained import TrainedMdnRnn, build_controller
+from wm.rollouts.players import PolicySpec
+from wm.rollouts.workers import Workers, open_workers
+from wm.runtime import Runtime
+from wm.seeding import generator
+from wm.settings import ControllerSettings
+from wm.telemetry.memory_guard import MemoryGuard
+from wm.telemetry.metrics_log import MetricsLog
+from wm.telemetry.usage import optimizer_bytes
+from wm.training.checkpoint import Checkpoints
+
+CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
+SNAPSHOTS = 16  # policies along the training, for `wm dream`
+
+
+class _Weights(nn.Module):
+    """What a checkpoint saves as tensors: actor and critic, the best policy by validation, and policies on the way."""
+
+    best: Tensor
+    snapshots: Tensor
+
+    def __init__(self, network: ActorCritic, parameters: int) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("best", torch.zeros(parameters))
+        self.register_buffer("snapshots", torch.zeros(SNAPSHOTS, parameters))
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """The best policy by validation, whether it acts by samples, policies along the training with their iterations, why
+    the training ended, its history, and its figures."""
+
+    parameters: NDArray[np.float32]
+    sampled: bool
+    snapshots: NDArray[np.float32]
+    iterations: list[int]
+    ended: str
+    history: History
+    figures: dict[str, Any]
+
+
+def train_policy(
+    runtime: Runtime,
+    settings: ControllerSettings,
+    seed: int,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    folder: Path,
+    label: str,
+) -> TrainedPolicy:
+    """Train C in the real environment, with log and checkpoints in `folder`; after a kill it continues from there."""
+    with open_workers(runtime) as workers:
+        training = PolicyTraining(runtime, settings, seed, mdnrnn, policy, workers, folder, label)
+        training.run()
+        return training.result()
+
+
+class PolicyTraining:
+    """One training. Its state is that of a whole number of iterations, or of what a checkpoint holds."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ControllerSettings,
+        seed: int,
+        mdnrnn: TrainedMdnRnn,
+        policy: PolicySpec,
+        workers: Workers,
+        folder: Path,
+        label: str,
+    ) -> None:
+        self._runtime, self._settings, self._seed = runtime, settings, seed
+        self._workers, self._folder, self._label = workers, folder, label
+        env = replace(policy.env, render="fast") if settings.render == "fast" else policy.env
+        self._policy = replace(policy, env=env)
+        self._fitness = {
+            sampled: Fitness(
+                settings, seed, replace(policy, controller=replace(policy.controller, sampled=sampled)), mdnrnn, workers
+            )
+            for sampled in (True, False)
+        }
+        self._controller: Controller = build_controller(mdnrnn, policy.controller, policy.env)
+        self._network = ActorCritic(self._controller, seed)
+        self._weights = _Weights(self._network, self._controller.parameters)
+        self.model: nn.Module = self._weights
+        self.optimizer = make_optimizer(self._network, settings.learning_rate)
+        self.history = History()
+        self._slots = [Slot(number) for number in range(settings.num_envs)]
+        self._scale = RewardScale.of(settings.num_envs)
+        self._iterations: list[int] = []  # of the snapshots
+        self._spacing = 1  # iterations between snapshots
+        self._digest = chained_log.start(folder)  # of the log's last line
+        self._checkpoints = Checkpoints(folder, self, keep_best=False)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs besides weights and optimizer."""
+        return {
+            "slots": [slot.as_json() for slot in self._slots],
+            "scale": asdict(self._scale),
+            "snapshots": self._iterations,
+            "spacing": self._spacing,
+            "log": self._digest,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._slots = [Slot(**slot) for slot in state["slots"]]
+        self._scale = RewardScale(**state["scale"])
+        self._iterations, self._spacing = state["snapshots"], state["spacing"]
+        self._digest = state["log"]
+
+    @property
+    def _iteration(self) -> int:
+        return self.history.generation
+
+    def _stop_reason(self, extra_seconds: float = 0.0, extra_steps: int = 0) -> str:
+        return stop_reason(self._settings, self.history, extra_seconds, extra_steps)
+
+    def run(self) -> None:
+        """Continue from the last checkpoint, if there is one, to the end."""
+        self._resume()
+        limit = self._settings.step_limit
+        log = MetricsLog(self._folder, self._iteration, lambda: optimizer_bytes(self.optimizer), self._runtime.log)
+        guard = MemoryGuard(self._runtime, self._folder, limit)
+        with self._runtime.progress(self._label, limit, "environment steps", self.history.env_steps) as progress:
+            while not self._stop_reason():
+                try:
+                    self._runtime.raise_if_stopped()
+                    played, began = self._play()
+                except Stopped:
+                    self._save()
+                    raise
+                figures = self._learn(played)
+                line = self._finish(played, began)
+                alarm = guard.check(log.write(self._iteration, self._metrics(line, figures)))
+                if "validation" in line or self._iteration % CHECKPOINT_EVERY == 0 or alarm:
+                    self._save()
+                if alarm:
+                    log.close()
+                    raise MemoryProblem(f"{self._label}: {alarm}")
+                progress.update(min(self.history.env_steps, limit), **self._shown())
+        log.close()
+
+    def _resume(self) -> None:
+        """Load the checkpoint, and cut off the log what was played after it."""
+        lines, kept = logged(self._folder), list[chained_log.Line]()
+        if self._checkpoints.all():
+            step = self._checkpoints.resume()
+            kept = [line for line in lines if line.value["generation"] <= step]
+            if not kept or kept[-1].digest != self._digest:
+                path = self._folder / LOG
+                raise BadData(f"{path} lacks lines that were there at iteration {step}; {way_out(self._folder)}.")
+            self._runtime.log(f"{self._label}: resumes at iteration {step}")
+        if len(kept) < len(lines):
+            durable.write_bytes(self._folder / LOG, b"".join(line.data for line in kept))
+        for line in kept:
+            self._record(line.value)
+
+    def _save(self) -> None:
+        if self.history.lines:
+            self._checkpoints.save(self._iteration, {"validation_loss": 0.0})
+
+    def _play(self) -> tuple[Played, float]:
+        began, parameters = self._runtime.clock(), self._network.parameter_vector()
+        number = len(self.history.lines)
+        steps = self._settings.rollout_steps
+        return play_iteration(self._workers, self._policy, parameters, self._slots, steps, self._seed, number), began
+
+    def _learn(self, played: Played) -> dict[str, float]:
+        """One update; by the first rollout, of the nearly uniform policy, inputs are standardised."""
+        self._slots, rollout, settings = played.slots, played.rollout, self._settings
+        ends = (rollout.discounts == 0) | rollout.cut
+        ends[-1] = rollout.discounts[-1] == 0  # the last step is cut, but the episode goes on
+        scale = self._scale.update(rollout.rewards, ends, settings.gamma)
+        if not self.history.lines:
+            self._network.standardise(rollout.features.flatten(0, 1))
+            return {}
+        remaining = 1 - self.history.env_steps / settings.step_limit
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.learning_rate * remaining
+        distribution = self._controller.distribution
+        assert distribution is not None
+        random = generator(self._seed, "ppo minibatches", len(self.history.lines))
+        return update(
+            self._network, self.optimizer, distribution, rollout, rollout.rewards / scale, settings.gamma,
+            settings.entropy, random,
+        )  # fmt: skip
+
+    def _finish(self, played: Played, began: float) -> Line:
+        """Validate if it is due, and write the log's line."""
+        parameters = self._network.parameter_vector()
+        line: Line = {
+            "generation": len(self.history.lines),
+            "in": "real",
+            "returns": played.returns,
+            "env_steps": played.env_steps,
+            "policy": digest(parameters[None]),
+        }
+        reason = self._stop_reason(self._runtime.clock() - began, played.env_steps)
+        if reason or self._steps_since_validation() + played.env_steps >= self._settings.validate_steps:
+            returns, steps = self._fitness[True].validation_returns(parameters)
+            line["validation"] = returns.tolist()
+            line["env_steps"] += steps
+            if np.mean(returns) > self.history.best_score:
+                self._weights.best.copy_(torch.from_numpy(parameters))
+        line["seconds"] = round(self._runtime.clock() - began, 3)
+        self._keep_snapshot(line["generation"], parameters)
+        chained = chained_log.chain(self._digest, line)
+        durable.append(self._folder / LOG, chained.data)
+        self._digest = chained.digest
+        self._record(line)
+        return line
+
+    def _record(self, line: Line) -> None:
+        self.history.add(line, self._weights.best.numpy())
+
+    def _steps_since_validation(self) -> int:
+        steps = 0
+        for line in reversed(self.history.lines):
+            if "validation" in line:
+                break
+            steps += line["env_steps"]
+        return steps
+
+    def _keep_snapshot(self, iteration: int, parameters: NDArray[np.float32]) -> None:
+        """Keep this policy if its turn has come; where there are too many, every second one stays."""
+        if iteration % self._spacing:
+            return
+        if len(self._iterations) == SNAPSHOTS:
+            self._spacing *= 2
+            self._iterations = self._iterations[::2]
+            self._weights.snapshots[: SNAPSHOTS // 2] = self._weights.snapshots[::2].clone()
+            if iteration % self._spacing:
+                return
+        self._weights.snapshots[len(self._iterations)] = torch.from_numpy(parameters)
+        self._iterations = [*self._iterations, iteration]
+
+    def _metrics(self, line: Line, figures: dict[str, float]) -> dict[str, float]:
+        values = {"env_steps": float(self.history.env_steps), **figures}
+        for name in ("returns", "validation"):
+            if line.get(name):
+                values |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
+        return values
+
+    def _shown(self) -> dict[str, str]:
+        returns = [value for line in self.history.lines[-50:] for value in line["returns"]][-20:]
+        best = "none yet" if np.isinf(self.history.best_score) else f"{self.history.best_score:.1f}"
+        return {"best_validation": best, "last_returns": f"{np.mean(returns):.1f}" if returns else "none yet"}
+
+    def result(self) -> TrainedPolicy:
+        """The best policy, as it acts better: by samples, or likeliest. Both are validated on the same episodes."""
+        best, history = self._weights.best.numpy().copy(), self.history
+        returns, steps = self._fitness[False].validation_returns(best)
+        likeliest = float(np.mean(returns))
+        figures = {
+            "in": self._settings.in_,
+            "generations": history.generation,
+            "best_generation": history.best_generation,
+            "validation_return": max(history.best_score, likeliest),
+            "validation_return_sampled": history.best_score,
+            "validation_return_likeliest": likeliest,
+            "validation_episodes": self._settings.validation_episodes,
+            "env_steps": history.env_steps + steps,
+            "seconds": history.seconds,
+        }
+        snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
+        sampled = history.best_score >= likeliest
+        return TrainedPolicy(best, sampled, snapshots, self._iterations, self._stop_reason(), history, figures)
