@@ -31,7 +31,7 @@ from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import DreamSettings
 
-RECIPE = 4
+RECIPE = 5
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
 

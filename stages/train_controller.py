@@ -83,6 +83,8 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     workspace = session.workspace
     vae, mdnrnn = load_pair(workspace)
     run = _run(session, settings, vae, mdnrnn)
+    if settings.in_ != "real" and (warning := mdnrnn.artifact.metrics.get("events", {}).get("warning")):
+        session.runtime.log(f"warning: {warning}")
 
     def work(builder: Builder) -> dict[str, Any]:
         policy = policy_spec(vae, mdnrnn, _config(session, settings, vae, mdnrnn))

@@ -16,10 +16,11 @@ from wm.episodes.latents import join, read_latents
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.evaluation.linear_probe import velocities
+from wm.evaluation.position_probe import visible_positions
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
 from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import save_mdnrnn_picture
-from wm.report.verdicts import HELD_OUT, prediction_verdict
+from wm.report.verdicts import HELD_OUT, event_verdict, prediction_verdict
 from wm.settings import MdnRnnSettings
 from wm.training.cost import mdnrnn_cost, publishing_bytes
 from wm.training.device import pick_device
@@ -36,7 +37,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
-RECIPE = 4
+RECIPE = 5
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
@@ -93,7 +94,9 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         model.cpu().eval()
         fit_residuals(model, validation, settings)
         untrained = new_mdnrnn(config, seed)
-        predictions = evaluate_predictions(model, untrained, latents, mask, velocities(datasets))
+        predictions = evaluate_predictions(
+            model, untrained, latents, mask, velocities(datasets), visible_positions(datasets)
+        )
         save_mdnrnn(builder.folder, config, model)
         save_mdnrnn_picture(builder.folder, session.env, settings.network)
         collected = sum(dataset.env_steps for dataset in datasets)
@@ -102,7 +105,8 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
     run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
-    verdict = console.wrap(prediction_verdict(result.metrics["open_loop"], HELD_OUT))
+    verdicts = prediction_verdict(result.metrics["open_loop"], HELD_OUT), event_verdict(result.metrics)
+    verdict = console.wrap(" ".join(filter(None, verdicts)))
     seconds = result.seconds + sum(latents.seconds for latents in encoded)
     return replace(result, table=f"{format_predictions(result.metrics)}\n{verdict}".rstrip(), seconds=seconds)
 

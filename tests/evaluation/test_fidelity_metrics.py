@@ -18,6 +18,7 @@ def fidelity(rho: float | None = 0.5) -> dict[str, Any]:
         "real_ended": 1.0,
         "z_variance": {"dream": [1.0, 1.0, 3.0], "real": [4.0, 2.0, 1.0]},
         "open_loop": {"1": None},
+        "events": {"rates": {"end": {"dream": 11.0, "real": 12.5, "events": 25.0}}, "warning": ""},
         "rho": rho,
         "rho_ci95": interval,
         "rho_last_third": None,

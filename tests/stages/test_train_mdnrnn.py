@@ -32,7 +32,14 @@ def model() -> MdnRnn:
 def test_the_baselines_are_what_their_names_say() -> None:
     latents, validation = world(), np.arange(8) >= 4
     speed = np.full(400, 0.5)
-    metrics = evaluate_predictions(model(), model(), latents, validation, {"speed": speed + latents.means[:, 0]})
+    metrics = evaluate_predictions(
+        model(),
+        model(),
+        latents,
+        validation,
+        {"speed": speed + latents.means[:, 0]},
+        {"place": latents.means[:, 0] * 10},
+    )
     assert abs(metrics["error_persistence"] - 0.5**2 / 2) < 1e-4  # one of two dimensions moves by a half
     assert metrics["error_linear"] < 1e-4
     assert metrics["error_mean"] > 100 * metrics["error_persistence"]
@@ -50,6 +57,6 @@ def test_the_baselines_are_what_their_names_say() -> None:
 
 
 def test_without_held_out_episodes_all_are_evaluated() -> None:
-    metrics = evaluate_predictions(model(), model(), world(), np.zeros(8, bool), {})
+    metrics = evaluate_predictions(model(), model(), world(), np.zeros(8, bool), {}, {})
     assert np.isfinite(metrics["nll"])
     assert metrics["velocity"] == {}

@@ -1,6 +1,7 @@
 """M trained on its own rollouts, in a world that no linear prediction can follow: what an action does depends on z."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
+from wm.envs.catch import CELLS, Catch
 from wm.episodes.latents import Latents
 from wm.errors import Stopped, UsageProblem
+from wm.evaluation.event_rates import event_rates, event_warning
 from wm.evaluation.prediction import evaluate_predictions
 from wm.models.mdnrnn.predictor import Predictor
 from wm.runtime import Runtime
@@ -81,27 +84,64 @@ def train(folder: Path, settings: MdnRnnSettings, latents: Latents, stop_at: flo
     model = new_mdnrnn(mdnrnn_config(settings, 4, latents.space), 0)
     fit_normalization(model, latents)
     windows = training_windows(settings, [latents], [settings.batch], 0)
-    validation = validation_windows(settings, latents, held_out(), 0)
+    validation = validation_windows(settings, latents, held_out(len(latents.ends)), 0)
     precision = Precision("fp32", torch.device("cpu"))
     fit_mdnrnn(runtime, folder, "M", settings, windows, validation, model, 0, precision)
     fit_residuals(model.eval().requires_grad_(False), validation, settings)
     return model
 
 
-def held_out() -> NDArray[np.bool_]:
-    return np.arange(EPISODES) % 5 == 0
+def held_out(episodes: int = EPISODES) -> NDArray[np.bool_]:
+    return np.arange(episodes) % 5 == 0
 
 
 def test_its_rollouts_hold_where_the_baselines_do_not(tmp_path: Path) -> None:
     latents = world()
     model = train(tmp_path, SETTINGS, latents)
-    metrics = evaluate_predictions(model, model, latents, held_out(), {})
+    metrics = evaluate_predictions(model, model, latents, held_out(), {}, {"place": 10 * latents.means[:, 2]})
     errors = metrics["open_loop"]["15"]
     assert errors["M"] < 0.05 * min(errors["linear"], errors["persistence"], errors["mean"])
     assert metrics["nll"] < metrics["nll_linear"]
+    place = metrics["positions"]["place"]
+    assert place["V"] < place["M"]["15"] < 0.3 * place["persistence"]["15"]
+    assert metrics["events"]["warning"] == ""
+    assert metrics["events"]["rates"]["positive"]["real"] > 100
+    assert metrics["events"]["rates"]["end"]["events"] > 10
     assert metrics["reward"]["recall"] > 0.9
     assert 0.5 < metrics["end"]["expected"] / metrics["end"]["observed"] < 2
     assert metrics["end"]["brier"] < 0.5 * metrics["end"]["brier_rate"]
+
+
+def catch(episodes: int) -> Latents:
+    """Random play, with the ball's column and row and the paddle's column as z."""
+    env, random = Catch(), np.random.default_rng(0)
+    means, actions, rewards = [], random.integers(0, 3, (episodes, CELLS)), np.zeros((episodes, CELLS), np.float32)
+    for episode in range(episodes):
+        env.reset(seed=episode)
+        for step in range(CELLS):
+            means.append([env.ball / 4 - 1, env.row / 4 - 1, env.paddle / 4 - 1, 0.0])
+            if step < CELLS - 1:
+                rewards[episode, step] = env.step(actions[episode, step])[1]
+    z = np.array(means, np.float32)
+    return Latents(
+        means=z,
+        logvars=np.full_like(z, -8.0),
+        actions=actions.ravel().astype(np.int32),
+        rewards=rewards.ravel(),
+        ends=np.arange(CELLS, len(z) + 1, CELLS),
+        terminated=np.ones(episodes, bool),
+        seeds=np.arange(episodes),
+        space=ActionSpace(count=3),
+    )
+
+
+def test_dreams_with_the_actions_of_catch_have_its_events(tmp_path: Path) -> None:
+    latents = catch(400)
+    model = train(tmp_path, replace(SETTINGS, steps=300), latents)
+    rates = event_rates(model, latents, held_out(len(latents.ends)))
+    assert event_warning(rates) == ""
+    assert {name: rate["events"] > 50 for name, rate in rates.items()} == dict.fromkeys(rates, True)
+    assert abs(rates["end"]["dream"] / rates["end"]["real"] - 1) < 0.05
 
 
 @pytest.mark.parametrize("hidden", [0, 8])

@@ -20,6 +20,7 @@ from wm.dreams.initial_states import early_initial_states
 from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
+from wm.evaluation.event_rates import judge_events
 from wm.evaluation.prediction import fit_baselines, open_loop_errors
 from wm.models.controller import ControllerConfig, pick_head
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae, build_controller
@@ -108,6 +109,7 @@ def measure_fidelity(
         "dream_ended": float(policy_dreams.terminated.mean()),
         "z_variance": {"dream": policy_dreams.z_var[moving].tolist(), "real": variance[moving].tolist()},
         "open_loop": open_loop_errors(mdnrnn.model, baselines, encoded, np.ones(len(encoded.ends), bool)),
+        "events": judge_events(mdnrnn.model, encoded, np.ones(len(encoded.ends), bool)),
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wm.evaluation.event_rates import EVENTS
 from wm.stats import Score
 
 _PLACES = ("dream", "real")
@@ -29,6 +30,7 @@ def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
         "real_ended": fidelity["real_ended"],
         "z_variance_ratio": np.percentile(ratio, [0, 50, 100]).round(3).tolist() if len(ratio) else None,
         "open_loop": fidelity["open_loop"],
+        "events": fidelity["events"],
     }
 
 
@@ -45,6 +47,7 @@ def format_fidelity(metrics: dict[str, Any]) -> str:
         f"  {'':30}{'dream':>14}  {'real':>14}",
         *(f"  {name:30}{dream:>14}  {real:>14}" for name, (dream, real) in rows.items()),
         f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
+        *(f"  {name:30}{dream:>14}  {real:>14}" for name, dream, real in _events(metrics["events"]["rates"])),
         f"  {'variance of z, dream / real':30}{_ratio(metrics['z_variance_ratio'])}",
         f"  {'rank correlation of returns':30}{_correlation(metrics['rho'], metrics['rho_ci95'])}",
         f"    over {metrics['policies']} policies: {metrics['agent']}",
@@ -59,6 +62,13 @@ def _intervals(metrics: dict[str, Any], name: str, digits: int) -> tuple[str, st
         f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}" for place in _PLACES
     )
     return dream, real
+
+
+def _events(rates: dict[str, dict[str, float]]) -> list[tuple[str, str, str]]:
+    """Rates per 1,000 steps, of dreams along the real episodes."""
+    return [
+        (f"{EVENTS[name]} / 1,000 steps", f"{rate['dream']:.1f}", f"{rate['real']:.1f}") for name, rate in rates.items()
+    ]
 
 
 def _ratio(quantiles: Sequence[float] | None) -> str:

@@ -53,7 +53,7 @@ def probe_vae(
     names = dataset.label_names
     if not names or not validation.any():
         return {}
-    labels = _labels_within_limits(dataset)
+    labels = labels_within_limits(dataset)
     fitted = evenly_spaced_rows(dataset, ~validation, FITTED_FRAMES)
     scored = evenly_spaced_rows(dataset, validation, SCORED_FRAMES)
     random = generator(seed, "probe")
@@ -113,7 +113,7 @@ def _velocities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
     return motions
 
 
-def _labels_within_limits(dataset: Dataset) -> NDArray[np.float32]:
+def labels_within_limits(dataset: Dataset) -> NDArray[np.float32]:
     """The labels, NaN where an object is absent or outside the limits of the environment's probe."""
     labels = np.array(dataset.column("labels"), np.float32)
     spec = EnvConfig.of_recipe(dataset.recipe).spec().probe

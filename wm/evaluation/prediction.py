@@ -4,7 +4,7 @@ All on held-out episodes, from their start, with the mean z that C observes.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +22,16 @@ from wm.evaluation.baselines import (
     common_reward,
     reward_recall,
 )
+from wm.evaluation.event_rates import format_event_rates, judge_events
 from wm.evaluation.linear_probe import fit_and_score
+from wm.evaluation.position_probe import fit_position_probe, mean_error
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import grouped_half_width, rank_correlation
 
 MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
 EPISODES_PER_BATCH = 8
-HORIZONS = (1, 5, 15, 50)
+HORIZONS = (1, 5, 15, 30, 50)
 CONTEXT = 16  # real steps before an open loop
 OPEN_LOOPS = 256
 SAMPLES = (
@@ -61,16 +63,20 @@ def evaluate_predictions(
     latents: Latents,
     validation: NDArray[np.bool_],
     velocities: Mapping[str, Array],
+    positions: Mapping[str, Array],
 ) -> dict[str, Any]:
     """Figures by name; None where there are too few events. `validation` says which episodes are held out; without any,
-    all are evaluated. `velocities` (rows,) are probed from [z, h]."""
+    all are evaluated. `velocities` (rows,) are probed from [z, h], `positions` (rows,) from open-loop predictions."""
     training = _predict(model, untrained, latents, ~validation)
     validation = validation if validation.any() else ~validation
     held_out = _predict(model, untrained, latents, validation)
     baselines = Baselines.fit(*_transitions(latents, training.rows))
+    loops = list(_open_loops(model, baselines, latents, validation))
     return {
         **_one_step(baselines, latents, held_out),
-        "open_loop": open_loop_errors(model, baselines, latents, validation),
+        "open_loop": _latent_errors(latents, loops),
+        "positions": _position_errors(latents, positions, validation, loops),
+        "events": judge_events(model, latents, validation),
         "reward": _reward(latents, training, held_out),
         "end": _end(latents, training, held_out),
         "velocity": _velocity(latents, velocities, training, held_out),
@@ -169,16 +175,33 @@ def _predict_batch(
     return tuple(np.asarray(column)[exists] for column in columns)
 
 
-@torch.inference_mode()
 def open_loop_errors(
     model: Predictor, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
 ) -> dict[str, dict[str, Any] | None]:
     """By horizon: squared error of M's open-loop prediction, the mean of 16 samples after 16 real steps, and of the
     baselines; the linear one has its own predictions as inputs. None where episodes are too short. `difference_ci95`
     has, by baseline, the half-width of the 95 % interval of M's error minus the baseline's."""
+    return _latent_errors(latents, list(_open_loops(model, baselines, latents, validation)))
+
+
+@dataclass(frozen=True)
+class _OpenLoops:
+    """Predictions of the latents in `rows` (N,) by predictor, (samples, N, Z), and the episode of each."""
+
+    horizon: int
+    rows: NDArray[np.int64]
+    episodes: NDArray[np.int64]
+    predictions: dict[str, Array]
+
+
+@torch.inference_mode()
+def _open_loops(
+    model: Predictor, baselines: Baselines, latents: Latents, validation: NDArray[np.bool_]
+) -> Iterator[_OpenLoops]:
+    """The predictions of every horizon, from the same starts."""
     addresses = _open_loop_addresses(latents, validation)
     if not len(addresses):
-        return {str(horizon): None for horizon in HORIZONS}
+        return
     batch = Windows(latents, validation, CONTEXT + HORIZONS[-1], len(addresses), 0).cut(addresses)
     z, actions = (torch.from_numpy(part).repeat(SAMPLES, 1, 1) for part in (batch.means, batch.actions))
     cell, state = make_cell(model, len(z)), model.initial_state(len(z))
@@ -187,7 +210,6 @@ def open_loop_errors(
     random = torch.Generator().manual_seed(0)
     last = batch.means[:, CONTEXT]
     linear, linear_previous, sample = last, batch.means[:, CONTEXT - 1], z[:, CONTEXT]
-    errors: dict[str, dict[str, Any] | None] = {}
     for horizon in range(1, HORIZONS[-1] + 1):
         step = CONTEXT + horizon - 1
         predicted, state = cell.advance(sample, actions[:, step], state, 1.0, random, None)
@@ -196,11 +218,47 @@ def open_loop_errors(
         linear_previous, linear = linear, following
         if horizon in HORIZONS:
             exists = batch.mask[:, step].astype(bool)
-            mean = sample.view(SAMPLES, *last.shape).mean(0).numpy()
-            predictions = {"M": mean, "persistence": last, "mean": baselines.mean[None], "linear": linear}
-            squares = {name: np.square(value - batch.means[:, step + 1])[exists] for name, value in predictions.items()}
-            enough = exists.sum() >= MIN_EVENTS
-            errors[str(horizon)] = _with_intervals(squares, addresses[exists, 0]) if enough else None
+            mean = np.broadcast_to(baselines.mean, last.shape)
+            predictions = {"persistence": last[None], "mean": mean[None], "linear": linear[None]}
+            predictions = {"M": sample.view(SAMPLES, *last.shape).numpy(), **predictions}
+            rows = latents.starts[addresses[:, 0]] + addresses[:, 1] + step + 1
+            yield _OpenLoops(
+                horizon, rows[exists], addresses[exists, 0], {name: p[:, exists] for name, p in predictions.items()}
+            )
+
+
+def _latent_errors(latents: Latents, loops: Sequence[_OpenLoops]) -> dict[str, dict[str, Any] | None]:
+    errors: dict[str, dict[str, Any] | None] = {str(horizon): None for horizon in HORIZONS}
+    for loop in loops:
+        real = latents.means[loop.rows]
+        if len(real) >= MIN_EVENTS:
+            squares = {name: np.square(p.mean(0, p.dtype) - real) for name, p in loop.predictions.items()}
+            errors[str(loop.horizon)] = _with_intervals(squares, loop.episodes)
+    return errors
+
+
+def _position_errors(
+    latents: Latents, positions: Mapping[str, Array], validation: NDArray[np.bool_], loops: Sequence[_OpenLoops]
+) -> dict[str, dict[str, Any]]:
+    """By visible object: root mean squared error, in the units of its label, of what a network fitted on the other
+    episodes reads from V's z (`V`), and from the open-loop predictions by horizon."""
+    held_out = np.repeat(validation, latents.ends - latents.starts)
+    fitted = np.flatnonzero(~held_out if not held_out.all() else held_out)
+    fitted = fitted[:: max(len(fitted) // MAX_ROWS, 1)]
+    probe = fit_position_probe(latents.means[fitted], {name: p[fitted] for name, p in positions.items()}, 0)
+    if probe is None:
+        return {}
+    real = np.stack([positions[name] for name in probe.names], 1)
+    scored = np.flatnonzero(held_out)
+    errors: dict[str, dict[str, Any]] = {
+        name: {"V": error}
+        for name, error in mean_error(probe.names, probe(latents.means[scored]), real[scored]).items()
+    }
+    for loop in loops:
+        for predictor, prediction in loop.predictions.items():
+            read = probe(prediction.astype(np.float32)).mean(0)
+            for name, error in mean_error(probe.names, read, real[loop.rows]).items():
+                errors[name].setdefault(predictor, {})[str(loop.horizon)] = error
     return errors
 
 
@@ -267,6 +325,8 @@ def format_predictions(metrics: dict[str, Any]) -> str:
         if errors := metrics["open_loop"][str(horizon)]:
             parts = ", ".join(f"{name} {errors[name]:.4f}" for name in ("M", "linear", "persistence", "mean"))
             lines.append(f"  open loop, {horizon:>2} steps: {parts}")
+    lines += [_position_line(name, errors) for name, errors in metrics["positions"].items()]
+    lines.append(f"  {format_event_rates(metrics['events']['rates'])}")
     reward, end = metrics["reward"], metrics["end"]
     if reward["rank_correlation"] is not None:
         recall = "" if reward["recall"] is None else f", recall of rare rewards {reward['recall']:.2f} at precision 0.5"
@@ -281,6 +341,13 @@ def format_predictions(metrics: dict[str, Any]) -> str:
         for name, r2 in metrics["velocity"].items()
     ]
     return "\n".join(lines)
+
+
+def _position_line(name: str, errors: dict[str, Any]) -> str:
+    steps = [step for step, error in errors.get("M", {}).items() if error is not None]
+    parts = (f"{who} {', '.join(f'{errors[who][step]:.3g}' for step in steps)}" for who in ("M", "persistence"))
+    ahead = f"; {', '.join(steps)} steps ahead {'; '.join(parts)}" if steps else ""
+    return f"  error of {name}: V {_score(errors['V'])}{ahead}"
 
 
 def _score(value: float | None) -> str:

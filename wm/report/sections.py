@@ -15,6 +15,7 @@ from wm.report.verdicts import (
     HELD_OUT,
     OWN_PLAY,
     PREDICTORS,
+    event_verdict,
     prediction_ratio,
     prediction_verdict,
     prediction_word,
@@ -88,7 +89,26 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
             ]
             yield Table(["linear probe (R2)", "from z", "from [z, untrained h]", "from [z, h]"], rows)
         yield from _open_loop(metrics["open_loop"], HELD_OUT)
+        yield from _positions(metrics.get("positions") or {})
+        if verdict := event_verdict(metrics):
+            yield Paragraph(verdict, "Verdict")
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
+
+
+def _positions(errors: dict[str, Any]) -> Iterator[Block]:
+    """A table of what predictions mean in the environment's own units."""
+    steps = [step for error in errors.values() for step, value in error.get("M", {}).items() if value is not None]
+    if steps := list(dict.fromkeys(steps)):
+        heads = [f"{name}, {step} steps" for name in ("M", "persistence") for step in steps]
+        rows = [
+            [
+                name,
+                _number(error["V"], ".3g"),
+                *(_number(error[who].get(step), ".3g") for who in ("M", "persistence") for step in steps),
+            ]
+            for name, error in errors.items()
+        ]
+        yield Table(["error of positions", "V", *heads], rows)
 
 
 def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
@@ -97,7 +117,7 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         return
     metrics = artifact.metrics
     yield Heading(3, f"{run}: the dream and the real environment")
-    if verdict := ranking_verdict(metrics):
+    if verdict := event_verdict(metrics):
         yield Paragraph(verdict, "Verdict")
     returns = [f"{metrics[f'{name}_return']:.1f} ± {metrics[f'{name}_return_ci95']:.1f}" for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
@@ -106,7 +126,7 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         f"The rank correlation of returns in the dream and in the real environment is {format_correlation(metrics)} "
         f"over {metrics['policies']} policies: {metrics['agent']}. The controller's return is {returns[0]} in the "
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
-        f"{metrics['real_length']:.0f} steps. {variance}".rstrip()
+        f"{metrics['real_length']:.0f} steps. {variance} {ranking_verdict(metrics)}".rstrip()
     )
     yield from _open_loop(metrics["open_loop"], OWN_PLAY)
     if animation := _picture(artifact, "dream.gif"):

@@ -1,0 +1,36 @@
+import numpy as np
+import torch
+
+from tests.stages.test_train_mdnrnn import model, world
+from wm.evaluation.event_rates import STARTS, event_rates, event_warning, format_event_rates
+
+
+def test_the_real_rates_are_those_of_the_episodes() -> None:
+    rates = event_rates(model(), world(), np.ones(8, bool))
+    assert rates["end"]["events"] == STARTS  # every episode ends within the steps of a dream
+    assert 1000 / 30 < rates["end"]["real"] < 1000 / 20
+    assert 1000 / 49 < rates["positive"]["real"] < 1000 / 30  # not after every start
+    assert rates["negative"]["real"] == 0
+
+
+def test_dreams_that_end_at_once_are_warned_of() -> None:
+    network = model()
+    with torch.no_grad():
+        network.heads.bias[-1] = 60.0
+    warning = event_warning(event_rates(network, world(), np.ones(8, bool)))
+    assert "ends 1e+03 instead of " in warning
+    assert warning.endswith("train M longer, or on more episodes, before a policy learns in them.")
+
+
+def test_a_factor_of_two_and_few_events_are_let_pass() -> None:
+    rates = {
+        "positive": {"dream": 6.0, "real": 10.0, "events": 250.0},
+        "negative": {"dream": 4.0, "real": 1.0, "events": 9.0},
+        "end": {"dream": 0.0, "real": 0.0, "events": 0.0},
+    }
+    assert event_warning(rates) == ""
+    assert format_event_rates(rates) == (
+        "per 1,000 steps of dreams: positive rewards 6 (real 10), negative rewards 4 (real 1)"
+    )
+    rates["positive"]["dream"] = 4.9
+    assert "Dreams have positive rewards 4.9 instead of 10 per 1,000 steps" in event_warning(rates)

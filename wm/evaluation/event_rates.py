@@ -1,0 +1,93 @@
+"""How often M's dreams pay and end, beside what really followed the same starts and actions.
+
+A policy learns the game that it is shown: where rewards or ends are too rare or too frequent, it learns another one.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wm.dreams.initial_states import BOUNDS, CONTEXT
+from wm.episodes.latents import Latents
+from wm.episodes.windows import Windows
+from wm.evaluation.baselines import MIN_EVENTS
+from wm.models.mdnrnn.cell import make_cell
+from wm.models.mdnrnn.predictor import Predictor
+
+STARTS, STEPS = 512, 50  # dreams, and their steps
+FACTOR = 2.0  # between the rates, above which dreams are another game
+EVENTS = {"positive": "positive rewards", "negative": "negative rewards", "end": "ends"}
+
+
+def judge_events(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]) -> dict[str, Any]:
+    """The rates of events, `rates`, and a `warning` where they are another game's; empty where they are not."""
+    rates = event_rates(model, latents, episodes)
+    return {"rates": rates, "warning": event_warning(rates)}
+
+
+@torch.inference_mode()
+def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+    """By event its rate per 1,000 steps in the `dream` and in the `real` continuation, and the `events` that a rate is
+    based on, the more of both. Dreams start anywhere in the episodes of the mask, and are given their actions.
+
+    A reward counts from half of the usual one, the median of those that are not 0.
+    """
+    batch = Windows(latents, episodes, CONTEXT + STEPS, STARTS, 0, CONTEXT).at(0)
+    z, actions, mask = (torch.from_numpy(part) for part in (batch.means, batch.actions, batch.mask))
+    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
+    cell, state, random = make_cell(model, len(z)), model.initial_state(len(z)), torch.Generator().manual_seed(0)
+    for step in range(CONTEXT):
+        state = tuple(part * mask[:, step, None] for part in cell.step(z[:, step], actions[:, step], state))
+    current, rewards, ends = z[:, CONTEXT], [], []
+    for step in range(CONTEXT, CONTEXT + STEPS):
+        sample, state = cell.advance(current, actions[:, step], state, 1.0, random, (low, high))
+        current = sample.z
+        rewards.append(sample.reward)
+        ends.append(sample.end)
+    real = mask[:, CONTEXT:].double()
+    end = torch.stack(ends, 1).double()
+    dreamt = real * torch.cat([torch.ones(len(z), 1), torch.cumprod(1 - end, 1)[:, :-1]], 1)  # those not ended before
+    paid = np.abs(latents.rewards[latents.rewards != 0])
+    usual = float(np.median(paid)) / 2 if len(paid) else 0.5
+    dream_reward, real_reward = torch.stack(rewards, 1), torch.from_numpy(batch.rewards[:, CONTEXT:])
+    counts = {
+        "positive": ((dream_reward > usual) * dreamt, (real_reward > usual) * real),
+        "negative": ((dream_reward < -usual) * dreamt, (real_reward < -usual) * real),
+        "end": (end * dreamt, torch.from_numpy(batch.ends[:, CONTEXT:]) * real),
+    }
+    return {
+        name: {
+            "dream": 1000 * float(dream.sum() / dreamt.sum()),
+            "real": 1000 * float(happened.sum() / real.sum()),
+            "events": float(max(dream.sum(), happened.sum())),
+        }
+        for name, (dream, happened) in counts.items()
+    }
+
+
+def format_event_rates(rates: dict[str, dict[str, float]]) -> str:
+    """The rates in one line; events that neither happened nor were dreamt are left out."""
+    parts = [
+        f"{EVENTS[name]} {rate['dream']:.3g} (real {rate['real']:.3g})"
+        for name, rate in rates.items()
+        if max(rate["dream"], rate["real"]) > 0.05
+    ]
+    return "per 1,000 steps of dreams: " + (", ".join(parts) or "neither rewards nor ends")
+
+
+def event_warning(rates: dict[str, Any]) -> str:
+    """A sentence about the events whose rate in dreams is not within a factor of two of the real one; empty without
+    any. Fewer than ten events say nothing."""
+    wrong = [
+        f"{EVENTS[name]} {rate['dream']:.3g} instead of {rate['real']:.3g}"
+        for name, rate in rates.items()
+        if rate["events"] >= MIN_EVENTS and not 1 / FACTOR <= rate["dream"] / max(rate["real"], 1e-9) <= FACTOR
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"Dreams have {' and '.join(wrong)} per 1,000 steps; train M longer, or on more episodes, before a policy "
+        "learns in them."
+    )
