@@ -31,7 +31,7 @@ def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
 
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
     """Encode every frame once and publish mean and log-variance with actions, rewards and episode ends."""
-    vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
+    vae.require_dataset(dataset)
 
     def work(builder: Builder) -> dict[str, float]:
         start = session.runtime.clock()

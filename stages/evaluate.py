@@ -24,13 +24,16 @@ SCORES = "score.json"
 
 def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) -> Run:
     if agent.kind == "random":
+        name = "evaluation/random"
         env: dict[str, Any] = {"env": agent.env.name, "action_space": agent.env.action_space}
         if agent.env.max_steps:
             env["max_steps"] = agent.env.max_steps * agent.env.action_repeat  # the random policy repeats nothing
         recipe: dict[str, Any] = {"episodes": settings.episodes, "agent": "random", **env}
-        return session.make_run("evaluation/random", "evaluation", RECIPE, recipe, {}, seeded=False)
-    name = "evaluation/" + check_name("--agent", settings.agent)
-    return session.make_run(name, "evaluation", RECIPE, settings.result_settings(), agent.inputs, seeded=False)
+    else:
+        name, recipe = "evaluation/" + check_name("--agent", settings.agent), settings.result_settings()
+    code = agent.env.code
+    recipe, inputs = {**recipe, "packages": code.packages}, {**agent.inputs, **code.sources}
+    return session.make_run(name, "evaluation", RECIPE, recipe, inputs, seeded=False)
 
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:

@@ -62,11 +62,11 @@ def _dataset(facts: dict[str, Any]) -> str:
     from wm.episodes.summary import Summary
 
     summary = Summary(**{name: facts[name] for name in Summary.__dataclass_fields__})
-    packages = facts["recipe"].get("packages", {})
+    code = facts["recipe"].get("packages", {}) | facts["recipe"].get("sources", {})
     rows = [[name, value[:DIGITS] if name == "fingerprint" else value] for name, value in summary.facts()]
     rows += [
         ["labels", ", ".join(facts["recipe"]["labels"]) or "none"],
-        ["packages", ", ".join(f"{name} {number}" for name, number in packages.items())],
+        ["code", ", ".join(f"{name} {number}" for name, number in code.items())],
     ]
     rows += [
         ["collected", f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]

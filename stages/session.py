@@ -103,7 +103,11 @@ class Session:
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
     ) -> Run:
-        """The run of an artifact of this environment; the seed counts as a setting."""
+        """The run of an artifact of this environment; the seed counts as a setting. Raises RecipeMismatch if the folder
+        is the run of another environment."""
+        from wm.pretrained import require_run_of
+
+        require_run_of(self.workspace)
         recipe = Recipe(kind, version_, {"seed": self.seed, **settings} if seeded else settings, inputs)
         return Run(self.run_path, name, recipe, _DEPENDENTS.get(kind, ()))
 

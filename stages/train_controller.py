@@ -35,7 +35,7 @@ _STOPPED = {"hours": "time limit reached", "steps": "step limit reached", "targe
 
 
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
-    inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint}
+    inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint, **vae.env.code.sources}
     if settings.init_from:
         inputs["init_from"] = load_transfer_source(settings.init_from).controller.artifact.fingerprint
     name = stage_name(session, "controller")

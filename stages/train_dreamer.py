@@ -39,6 +39,7 @@ def replay_path(session: Session) -> Path:
 
 def _run(session: Session, settings: DreamerSettings) -> Run:
     inputs = {f"data-{number}": Dataset.open(path).fingerprint for number, path in enumerate(session.data)}
+    inputs |= EnvConfig(session.env, settings.size, settings.gray).code.sources
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
 
 
@@ -112,17 +113,24 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
     env, space = env_config(session, settings)
     config = updates.dreamer_config(settings, space)
+    datasets = replay_store.open_collected(session.data, env, config, space)
     replay_store.require_memory(settings.capacity, config)
     replay = replay_store.disk_bound(settings.capacity, settings.part_rows, config)
     session.budget(replay_path(session)).require(replay, 0, f"a replay of {settings.capacity} steps")
     model = updates.new_dreamer(config, session.seed)
     need = (CHECKPOINTS + 1) * updates.weight_bytes(model), "a Dreamer's checkpoints"
-    work = partial(_train, session, settings, env, space, model)
+    work = partial(_train, session, settings, env, space, model, datasets)
     return run_stage(session, "train-dreamer", run, need, _summary, work, env)
 
 
 def _train(
-    session: Session, settings: DreamerSettings, env: EnvConfig, space: ActionSpace, model: Dreamer, builder: Builder
+    session: Session,
+    settings: DreamerSettings,
+    env: EnvConfig,
+    space: ActionSpace,
+    model: Dreamer,
+    datasets: list[Dataset],
+    builder: Builder,
 ) -> dict[str, Any]:
     """Train, and fill the artifact's folder; returns its metrics."""
     runtime, folder, path = session.runtime, builder.folder, replay_path(session)
@@ -134,7 +142,7 @@ def _train(
     buffer = replay_store.replay_buffer(settings.num_envs, capacity, model.config, space)
 
     def collected() -> ReplayBuffer:
-        return replay_store.load_collected(session.data, settings.capacity, model.config, space, runtime.log)
+        return replay_store.load_collected(datasets, settings.capacity, model.config, space, runtime.log)
 
     with locks.exclusive(path):
         writer = _writer(session, settings, env, buffer, resumed=builder.resumed)
@@ -142,7 +150,7 @@ def _train(
             trainer, settings, env, writer, folder, session.seed, device, runtime.raise_if_stopped
         )
         label = f"train-dreamer {session.env}"
-        train(runtime, label, training, settings, folder, collected if session.data else None)
+        train(runtime, label, training, settings, folder, collected if datasets else None)
     model.cpu().eval().requires_grad_(False)
     save_dreamer(folder, model, env, space)
     save_pictures(folder, f"{session.env}: Dreamer", model, buffer if len(buffer) else collected())

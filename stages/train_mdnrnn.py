@@ -118,12 +118,12 @@ def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], Tr
     if settings.init_from and not folder.exists():
         folder = Path(settings.init_from) / "vae"
     vae = load_vae(folder, session.workspace.command("train-vae"))
-    datasets = open_datasets(session.data_paths)
+    datasets = open_datasets(session.env, session.data_paths)
     episodes = int(vae.artifact.metrics["episodes"])
     if episodes < datasets[0].upto:
         datasets[0] = datasets[0].first(episodes)
     for dataset in datasets:
-        vae.require_frames(dataset.path, dataset.recipe["env"]["name"], dataset.frame_shape)
+        vae.require_dataset(dataset)
     return datasets, vae
 
 

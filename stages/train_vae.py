@@ -25,7 +25,7 @@ RECIPE = 3
 
 def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
-    datasets = open_datasets(session.data_paths, settings.episodes)
+    datasets = open_datasets(session.env, session.data_paths, settings.episodes)
     rows = sum(dataset.rows for dataset in datasets)
     run = _run(session, settings, datasets)
     return plan_stage("train-vae", run, lambda: estimate(session, settings, datasets[0].frame_shape, rows))
@@ -49,7 +49,7 @@ def estimate(session: Session, settings: VaeSettings, shape: tuple[int, ...], ro
 
 def train_vae(session: Session, settings: VaeSettings) -> Result:
     """Train V on the episodes and publish the best weights by validation loss, with a strip of reconstructions."""
-    datasets = open_datasets(session.data_paths, settings.episodes)
+    datasets = open_datasets(session.env, session.data_paths, settings.episodes)
     env, shape = EnvConfig.of_recipe(datasets[0].recipe), datasets[0].frame_shape
 
     def work(builder: Builder) -> dict[str, Any]:

@@ -23,7 +23,7 @@ ALLOWED = {
     "episodes": {"artifacts", "settings"},
     "telemetry": {"artifacts"},
     "training": {"artifacts", "episodes", "models", "telemetry", "settings"},
-    "pretrained": {"artifacts", "envs", "models", "training"},
+    "pretrained": {"artifacts", "envs", "episodes", "models", "training"},
     "rollouts": {"artifacts", "envs", "episodes", "models", "pretrained", "telemetry"},
     "dreams": {"artifacts", "episodes", "models", "pretrained"},
     "evaluation": {

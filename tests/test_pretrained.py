@@ -59,7 +59,7 @@ def test_a_controller_for_other_actions_is_refused(chain: Path, tmp_path: Path) 
     body.pop("sha256")
     manifest.write(folder, body, list(files))
     with pytest.raises(
-        RecipeMismatch, match=r"acts with actions of 3 dimensions but .* was trained on 3 discrete actions"
+        RecipeMismatch, match=r"acts with actions of 3 dimensions from -1 to 1 but .* was trained on 3 discrete actions"
     ):
         load_all(Session(TINY, run=tmp_path / "run").workspace)
 

@@ -44,6 +44,13 @@ class ActionSpace:
         """Plain values for a recipe."""
         return {"count": self.count, "low": list(self.low), "high": list(self.high)}
 
+    def __str__(self) -> str:
+        """In a sentence: `3 discrete actions`, or `actions of 3 dimensions from (-1, 0, 0) to 1`."""
+        if self.discrete:
+            return f"{self.count} discrete actions"
+        plural = "" if self.width == 1 else "s"
+        return f"actions of {self.width} dimension{plural} from {_bounds(self.low)} to {_bounds(self.high)}"
+
     @property
     def discrete(self) -> bool:
         """Whether an action is one of `count` numbers."""
@@ -74,3 +81,9 @@ class ActionSpace:
         width = np.where(high > low, high - low, 1)  # where the bounds are equal, the action is always -1
         scaled: NDArray[np.float32] = (2 * (actions - low) / width - 1).astype(np.float32)
         return scaled
+
+
+def _bounds(values: tuple[float, ...]) -> str:
+    """A bound of all dimensions: one number where it is the same for all."""
+    numbers = [f"{value:g}" for value in values]
+    return numbers[0] if len(set(numbers)) == 1 else f"({', '.join(numbers)})"

@@ -20,6 +20,7 @@ from wm.artifacts.json_reader import COUNT, FLAG, NUMBER, TEXT, Schema, between,
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
 from wm.errors import BadData, RecipeMismatch, UsageProblem
 from wm.models.controller import Controller, ControllerConfig
 from wm.models.dreamer.agent import Dreamer
@@ -107,19 +108,26 @@ class TrainedVae:
         """The environment whose frames it encodes."""
         return EnvConfig(**self.config.env)
 
-    def require_frames(self, dataset: Path, env: str, shape: tuple[int, ...]) -> None:
-        """Raise RecipeMismatch unless V was trained on this environment, with frames of this shape."""
-        if self.env.name != env:
+    def require_dataset(self, dataset: Dataset) -> None:
+        """Raise RecipeMismatch unless V was trained on this environment, with such frames and actions."""
+        path, env = dataset.path, EnvConfig.of_recipe(dataset.recipe)
+        if self.env.name != env.name:
             raise RecipeMismatch(
-                f"{self.artifact.folder} is a VAE of {self.env.name} but {dataset} has episodes of {env}; give the run "
-                f"of {env} with --run, or run `wm train-vae --env {env} --data {dataset}`."
+                f"{self.artifact.folder} is a VAE of {self.env.name} but {path} has episodes of {env.name}; give the "
+                f"run of {env.name} with --run, or run `wm train-vae --env {env.name} --data {path}`."
             )
         expected = (self.model.size, self.model.size, self.model.channels)
-        if shape != expected:
-            stored, trained_on = ("x".join(map(str, sides)) for sides in (shape, expected))
+        way_out = f"run `wm train-vae --env {env.name} --data {path}`"
+        if dataset.frame_shape != expected:
+            stored, trained_on = ("x".join(map(str, sides)) for sides in (dataset.frame_shape, expected))
             raise RecipeMismatch(
-                f"{dataset} has frames of {stored} but {self.artifact.folder} was trained on {trained_on}; "
-                f"run `wm train-vae --env {env} --data {dataset}`."
+                f"{path} has frames of {stored} but {self.artifact.folder} was trained on {trained_on}; {way_out}."
+            )
+        if difference := self.env.difference(env):
+            name, ours, theirs = difference
+            raise RecipeMismatch(
+                f"{path} has {name} {theirs} but {self.artifact.folder} was trained with {ours}; {way_out}, or collect "
+                f"with `--set {name}={ours}`."
             )
 
 
@@ -239,13 +247,33 @@ def is_dreamer(folder: Path) -> bool:
 
 
 def find_dreamer(workspace: Workspace, name: str) -> TrainedDreamer:
-    """The Dreamer of this name."""
+    """The Dreamer of this name. Raises RecipeMismatch if it is one of another environment, or if the environment takes
+    other actions today."""
     option = "" if name == "dreamer" else f" --name {name}"
-    return load_dreamer(workspace.run / name, workspace.command("train-dreamer") + option)
+    require_run_of(workspace)
+    dreamer = load_dreamer(workspace.run / name, workspace.command("train-dreamer") + option)
+    dreamer.env.require_actions(dreamer.space, str(dreamer.artifact.folder))
+    return dreamer
+
+
+def require_run_of(workspace: Workspace) -> None:
+    """Raise RecipeMismatch if the run has a V or a Dreamer of another environment."""
+    for path in sorted(workspace.run.glob(f"*/{MODEL_FILE}")):
+        try:
+            env = manifest.read_json(path).get("env")
+        except BadData:  # whoever needs it says so
+            continue
+        if isinstance(env, dict) and env.get("name") != workspace.env:
+            raise RecipeMismatch(
+                f"{path.parent} was trained on {env.get('name')} but --env is {workspace.env}; give the run of "
+                f"{workspace.env} with --run, or --env {env.get('name')}."
+            )
 
 
 def load_pair(workspace: Workspace) -> tuple[TrainedVae, TrainedMdnRnn]:
-    """V and M of an environment. Raises RecipeMismatch if M was trained on another V."""
+    """V and M of an environment. Raises RecipeMismatch if V is one of another environment, if M was trained on another
+    V, or if the environment takes other actions today."""
+    require_run_of(workspace)
     vae = load_vae(workspace.run / "vae", workspace.command("train-vae"))
     mdnrnn = load_mdnrnn(workspace.run / "mdnrnn", workspace.command("train-mdnrnn"))
     if mdnrnn.artifact.inputs["vae"] != vae.artifact.fingerprint:
@@ -253,6 +281,7 @@ def load_pair(workspace: Workspace) -> tuple[TrainedVae, TrainedMdnRnn]:
             f"{mdnrnn.artifact.folder} was trained on another VAE than {vae.artifact.folder}; "
             f"run `{workspace.command('train-mdnrnn')}`."
         )
+    vae.env.require_actions(mdnrnn.space, str(mdnrnn.artifact.folder))
     return vae, mdnrnn
 
 
@@ -263,8 +292,8 @@ def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae
     controller = load_controller(workspace.run / name, command)
     if controller.model.space != mdnrnn.space:
         raise RecipeMismatch(
-            f"{controller.artifact.folder} acts with {_action_count(controller.model.space)} but "
-            f"{mdnrnn.artifact.folder} was trained on {_action_count(mdnrnn.space)}; run `{command}`."
+            f"{controller.artifact.folder} acts with {controller.model.space} but {mdnrnn.artifact.folder} was trained "
+            f"on {mdnrnn.space}; run `{command}`."
         )
     if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
         raise RecipeMismatch(
@@ -341,7 +370,3 @@ def _with_weights(build: Callable[[], M], tensors: dict[str, torch.Tensor], fold
         raise BadData(f"{folder / MODEL_FILE} describes no model ({str(error)[:200]}); train it again.") from None
     weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
     return model.eval().requires_grad_(False)
-
-
-def _action_count(space: ActionSpace) -> str:
-    return f"{space.count} discrete actions" if space.discrete else f"actions of {space.width} dimensions"

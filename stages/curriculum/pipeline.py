@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ from stages.session import Session
 from stages.stage import Plan, Result
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
-from wm.envs.registry import find_env
+from wm.envs.registry import EnvConfig, find_env
+from wm.errors import WmError
 from wm.settings import (
     COMMANDS,
     STAGES_OF_AGENT,
@@ -83,7 +85,7 @@ class Pipeline:
     env: str
     steps: list[Step]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of everything that determines the artifacts; known before the first stage runs."""
         recipes = [
@@ -97,7 +99,14 @@ class Pipeline:
             }
             for step in self.steps
         ]
-        return sha256_json({"env": self.env, "steps": recipes})
+        return sha256_json({"env": self.env, "steps": recipes, **self._sources()})
+
+    def _sources(self) -> dict[str, str]:
+        """Digests of the environment's own code; none if it cannot be built, which the first stage says."""
+        try:
+            return EnvConfig(self.env).code.sources
+        except WmError:
+            return {}
 
     @property
     def datasets(self) -> list[Path]:

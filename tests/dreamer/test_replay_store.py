@@ -1,17 +1,18 @@
 """The replay's bounds and refusals."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.conftest import TINY, write_dataset
+from tests.conftest import RECIPE, TINY, write_dataset
 from tests.models.test_dreamer import SMALL
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.dreamer.replay_store import (
     disk_bound,
-    load_collected,
+    open_collected,
     open_replay,
     replay_buffer,
     replay_bytes,
@@ -21,6 +22,7 @@ from wm.dreamer.replay_store import (
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayWriter
+from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem
 
 SPACE = ActionSpace(count=3)
@@ -77,4 +79,20 @@ def test_a_folder_that_is_not_a_replay_is_never_removed(tmp_path: Path) -> None:
 def test_collected_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
     path = write_dataset(tmp_path / "d.zarr", 1)
     with pytest.raises(RecipeMismatch, match=r"frames of \(32, 32, 3\) .* expected \(32, 32, 1\) and 3"):
-        load_collected([path], 100, SMALL, SPACE, str)
+        open_collected([path], ENV, SMALL, SPACE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "Pong"}, f"has episodes of Pong but --env is {TINY}"),
+        ({"observation": "foreground"}, "has observation foreground but a Dreamer takes rgb"),
+        ({"action_repeat": 4}, "has action_repeat 4 but a Dreamer takes 1; collect with `--set action_repeat=1`"),
+    ],
+)
+def test_collected_episodes_of_another_environment_are_refused(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    create(tmp_path / "d.zarr", {**RECIPE, "env": {**ENV.as_json(), **changes}})
+    with pytest.raises(RecipeMismatch, match=reason):
+        open_collected([tmp_path / "d.zarr"], ENV, SMALL, SPACE)

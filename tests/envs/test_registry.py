@@ -1,3 +1,4 @@
+import hashlib
 import importlib.util
 from dataclasses import replace
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY
+from wm.actions import ActionSpace
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.envs.registry import EnvConfig, find_env, require_same_observation
 from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
@@ -77,3 +79,24 @@ def test_a_controller_collects_only_what_its_v_can_see(name: str, asked: EnvConf
     require_same_observation(trained, replace(trained, render="gymnasium"))
     with pytest.raises(RecipeMismatch, match=f"^{name} is .* `--set {name}="):
         require_same_observation(trained, asked)
+
+
+def test_other_actions_than_those_of_the_training_are_refused() -> None:
+    EnvConfig(TINY).require_actions(ActionSpace(3), "runs/tiny/mdnrnn")
+    boxes = [ActionSpace(0, (-1.0, 0.0), (1.0, 1.0)), ActionSpace(0, (-5.0,), (5.0,))]
+    said = ["2 discrete actions", "actions of 2 dimensions from (-1, 0) to 1", "actions of 1 dimension from -5 to 5"]
+    for space, words in zip((ActionSpace(2), *boxes), said, strict=True):
+        with pytest.raises(RecipeMismatch) as raised:
+            EnvConfig(TINY).require_actions(space, "runs/tiny/mdnrnn")
+        assert f"takes 3 discrete actions but runs/tiny/mdnrnn was trained with {words}; undo" in str(raised.value)
+
+
+def test_catch_plays_as_ever() -> None:
+    """Its source is in no recipe, because its id has a version: what plays otherwise is called Catch-v1."""
+    env, digest = EnvConfig("Catch")._build(), hashlib.sha256()
+    for seed in range(8):
+        digest.update(env.reset(seed=seed)[0].tobytes())
+        for action in (0, 2, 1, 1, 2, 2, 0):
+            frame, reward, terminated, truncated, _ = env.step(action)
+            digest.update(frame.tobytes() + np.float64(reward).tobytes() + bytes([terminated, truncated]))
+    assert digest.hexdigest()[:16] == "2fcd353911c089b5"

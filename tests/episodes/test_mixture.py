@@ -3,14 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import write_dataset
+from tests.conftest import TINY, write_dataset
 from tests.episodes.test_windows import make
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.latents import join
 from wm.episodes.mixture import FrameMixture, WindowMixture, batch_sizes, fingerprints, open_datasets, split_batch
 from wm.episodes.windows import Windows
-from wm.errors import UsageProblem
+from wm.errors import RecipeMismatch, UsageProblem
 
 
 def test_a_batch_is_divided_by_weight_and_nobody_is_left_out() -> None:
@@ -23,7 +23,7 @@ def test_a_batch_is_divided_by_weight_and_nobody_is_left_out() -> None:
 
 
 def test_a_mixture_weighs_the_datasets_and_without_one_their_rows_do(tmp_path: Path) -> None:
-    datasets = open_datasets([write_dataset(tmp_path / "a", 2), write_dataset(tmp_path / "b", 6)])
+    datasets = open_datasets(TINY, [write_dataset(tmp_path / "a", 2), write_dataset(tmp_path / "b", 6)])
     assert batch_sizes(32, "0.25,0.75", datasets) == split_batch(32, [1, 3])
     assert batch_sizes(32, "", datasets) == split_batch(32, [dataset.rows for dataset in datasets])
     for mixture in ("0.5", "0.5,x", "0.5,0"):
@@ -33,10 +33,17 @@ def test_a_mixture_weighs_the_datasets_and_without_one_their_rows_do(tmp_path: P
 
 def test_only_the_first_dataset_is_limited_and_a_path_given_twice_counts_once(tmp_path: Path) -> None:
     one, two = write_dataset(tmp_path / "a", 4), write_dataset(tmp_path / "b", 4)
-    datasets = open_datasets([one, two, one], 3)
+    datasets = open_datasets(TINY, [one, two, one], 3)
     assert [dataset.episodes for dataset in datasets] == [3, 4]
     assert list(fingerprints(datasets)) == ["episodes", "episodes 2"]
     assert datasets[0].first(0).fingerprint == Dataset.open(one).fingerprint
+
+
+def test_a_dataset_of_another_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RecipeMismatch, match=rf"a has episodes of {TINY} but --env is Pong; give .*, or --env {TINY}\.$"
+    ):
+        open_datasets("Pong", [write_dataset(tmp_path / "a", 2)])
 
 
 def test_frames_come_from_every_dataset_by_its_part(tmp_path: Path) -> None:

@@ -113,6 +113,31 @@ WALLS = {
         lambda *_: Instances(),
         "test_odd_envs.py::test_instances_that_disturb_each_other_are_recorded_and_told",
     ),
+    "actions of a training": Wall(
+        "wm.envs.registry.EnvConfig.require_actions",
+        _nothing,
+        "envs/test_registry.py::test_other_actions_than_those_of_the_training_are_refused",
+    ),
+    "sources of environments": Wall(
+        "wm.envs.code._digest",
+        lambda *_: "same",
+        "envs/test_code.py::test_an_edit_is_another_recipe_of_episodes_and_scores_and_is_told",
+    ),
+    "runs of other environments": Wall(
+        "wm.pretrained.require_run_of",
+        _nothing,
+        "stages/test_session.py::test_no_artifact_of_an_environment_is_made_in_the_run_of_another",
+    ),
+    "datasets of other environments": Wall(
+        "wm.episodes.mixture.require_env",
+        _nothing,
+        "episodes/test_mixture.py::test_a_dataset_of_another_environment_is_refused",
+    ),
+    "versions of packages": Wall(
+        "wm.extras._within",
+        lambda *_: True,
+        "test_extras.py::test_outdated_packages_are_one_sentence_with_one_command",
+    ),
     "names of environments": Wall(
         "wm.envs.registration.require_form",
         _nothing,

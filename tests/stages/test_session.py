@@ -1,10 +1,11 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from stages.session import Session, stage_name
 from stages.stage import Plan
-from wm.errors import UsageProblem
+from wm.errors import RecipeMismatch, UsageProblem
 
 
 def test_names_find_their_places_by_environment() -> None:
@@ -34,6 +35,17 @@ def test_names_of_other_artifacts_are_reserved(default: str, name: str) -> None:
         stage_name(Session("Pong", name=name), default)
     for free in (default, f"{default}-2", f"{default}-none", "sweep/1"):
         assert stage_name(Session("Pong", name=free), default) == free
+
+
+def test_no_artifact_of_an_environment_is_made_in_the_run_of_another(tmp_path: Path) -> None:
+    for name in ("vae", "dreamer-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.json").write_text(json.dumps({"env": {"name": "Pong"}}))
+        Session("Pong", run=tmp_path).make_run("mdnrnn", "mdnrnn", 1, {}, {})
+        with pytest.raises(RecipeMismatch, match=rf"{name} was trained on Pong but --env is Catch; .*, or --env Pong"):
+            Session("Catch", run=tmp_path).make_run("mdnrnn", "mdnrnn", 1, {}, {})
+        (tmp_path / name / "model.json").write_text("no JSON")  # whoever needs it says so
+        Session("Catch", run=tmp_path).make_run("mdnrnn", "mdnrnn", 1, {}, {})
 
 
 def test_a_plan_reads_as_a_sentence() -> None:

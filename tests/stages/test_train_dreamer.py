@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
+from tests.tiny import TinyEnv
 from wm.artifacts import durable
 from wm.dreamer import online, replay_store, updates
+from wm.envs import registry
 from wm.episodes.dataset import Dataset
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
@@ -54,6 +57,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dreamer")
     assert json.loads(run(folder, *words("--json")).stdout)["status"] == "created"
     return folder
+
+
+def test_an_environment_whose_actions_changed_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = json.loads((trained / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["recipe"]
+    assert recipe["inputs"]["source of tests.tiny"]
+    monkeypatch.setattr(TinyEnv, "action_space", gym.spaces.Discrete(2))
+    registry._inspect.cache_clear()
+    for stage in ("evaluate", "dream"):
+        said = refused(trained, 78, stage, "--env", TINY, "--agent", "dreamer")
+        assert f"takes 2 discrete actions but runs/{SLUG}/dreamer was trained with 3 discrete actions" in said
+    registry._inspect.cache_clear()
 
 
 def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:

@@ -47,11 +47,14 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there; an
-    input that one of them lacks is `none` there."""
+    input or a package that one of them lacks is `none` there."""
     changes = []
-    before, after = _flat(old.get("settings", {})), _flat(new.get("settings", {}))
+    settings = old.get("settings", {}), new.get("settings", {})
+    before, after = map(_flat, settings)
+    packages = {name for table in settings for name in table.get("packages", {})}
     for name in sorted({*before, *after}):
-        was, now = before.get(name, "default"), after.get(name, "default")
+        lacking = "none" if name in packages else "default"
+        was, now = before.get(name, lacking), after.get(name, lacking)
         if was != now:
             changes.append(f"{name} {was} -> {now}")
     before, after = old.get("inputs", {}), new.get("inputs", {})

@@ -10,6 +10,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset, read_root
+from wm.episodes.mixture import require_env
 from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
@@ -80,14 +81,19 @@ def open_replay(path: Path, recipe: dict[str, Any], resumed: bool, log: Callable
     create(path, recipe)
 
 
-def load_collected(
-    paths: Sequence[Path], capacity: int, config: DreamerConfig, space: ActionSpace, log: Callable[[str], None]
-) -> ReplayBuffer:
-    """A replay with the newest `capacity` steps of collected datasets. Raises RecipeMismatch if their frames or actions
-    are not this Dreamer's."""
+def open_collected(paths: Sequence[Path], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> list[Dataset]:
+    """Collected datasets. Raises RecipeMismatch if their environment, frames or actions are not this Dreamer's."""
     datasets = [Dataset.open(path) for path in paths]
     for dataset in datasets:
-        _check(dataset, config, space)
+        require_env(dataset, env.name)
+        _require_same(dataset, env, config, space)
+    return datasets
+
+
+def load_collected(
+    datasets: Sequence[Dataset], capacity: int, config: DreamerConfig, space: ActionSpace, log: Callable[[str], None]
+) -> ReplayBuffer:
+    """A replay with the newest `capacity` steps of collected datasets."""
     rows = sum(dataset.rows for dataset in datasets)
     if rows > capacity:
         log(f"the newest {capacity:,} of {rows:,} collected steps are used")
@@ -98,15 +104,16 @@ def load_collected(
     return buffer
 
 
-def _check(dataset: Dataset, config: DreamerConfig, space: ActionSpace) -> None:
+def _require_same(dataset: Dataset, env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> None:
     expected = (config.size, config.size, config.channels)
     if dataset.frame_shape != expected or dataset.actions != space:
         raise RecipeMismatch(
-            f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions.width} actions; expected "
-            f"{expected} and {space.width}. Collect it with --size {config.size}"
-            f"{' --gray' if config.channels == 1 else ''}, or give --set gray=... and size=... that match it."
+            f"{dataset.path} has frames of {dataset.frame_shape} and {dataset.actions}; expected {expected} and "
+            f"{space}. Collect it with --size {config.size}{' --gray' if config.channels == 1 else ''}, or give --set "
+            "gray=... and size=... that match it."
         )
-    if (observation := dataset.recipe["env"]["observation"]) != "rgb":
+    if difference := env.difference(EnvConfig.of_recipe(dataset.recipe), ignored=("action_space",)):
+        name, ours, theirs = difference
         raise RecipeMismatch(
-            f"{dataset.path} has observation={observation}; a Dreamer takes rgb. Collect without --observation."
+            f"{dataset.path} has {name} {theirs} but a Dreamer takes {ours}; collect with `--set {name}={ours}`."
         )

@@ -8,13 +8,17 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from dataclasses import asdict, dataclass, fields, replace
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import gymnasium as gym
 
+from wm.actions import ActionSpace
 from wm.envs import registration
 from wm.envs.checked_env import CheckedEnv
+from wm.envs.code import EnvCode
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
 from wm.envs.pixel_env import GymnasiumRenderer, PixelEnv, Renderer
 from wm.envs.rgb import is_image_space
@@ -169,6 +173,28 @@ class EnvConfig:
         arguments = (self.render == "fast",) if spec.has_fast_renderer else ()
         return env, renderer(env.unwrapped, self.size, *arguments)
 
+    def difference(self, other: "EnvConfig", ignored: tuple[str, ...] = ()) -> tuple[str, str, str] | None:
+        """The first field in which what another config shows or does differs, with the values of both; None without a
+        difference. Renderers may differ, and a source of frames from one that was not chosen."""
+        ours, theirs = asdict(self), asdict(other)
+        ignored += ("render", *PLAYED, *["frames"] * ("auto" in (self.frames, other.frames)))
+        names = (name for name in ours if name not in ignored and ours[name] != theirs[name])
+        return next(((name, str(ours[name]).lower(), str(theirs[name]).lower()) for name in names), None)
+
+    @property
+    def code(self) -> EnvCode:
+        """The code of the environment as it is today, which a recipe has besides this config."""
+        return _inspect(self)[1]
+
+    def require_actions(self, space: ActionSpace, trained: str) -> None:
+        """Raise RecipeMismatch unless the environment takes these actions today; `trained` names what was trained with
+        them."""
+        if (now := _inspect(self)[0]) != space:
+            raise RecipeMismatch(
+                f"{self.name} takes {now} but {trained} was trained with {space}; undo the change of the environment, "
+                "or collect and train again."
+            )
+
     def make_unrendered(self) -> CheckedEnv:
         """The environment without a renderer, for policies that ignore frames. Rewards and ends are the same."""
         spec = self.spec()
@@ -199,6 +225,13 @@ class EnvConfig:
         return CheckedEnv(registration.build(spec.env_id, self.name, entry_point, options), self.name, limit)
 
 
+@lru_cache(maxsize=64)  # a process does not import an environment's code again
+def _inspect(config: EnvConfig) -> tuple[ActionSpace, EnvCode]:
+    """The actions and the code of an environment. Builds it, without a renderer."""
+    with closing(config._build()) as env:
+        return ActionSpace.of(env.action_space), EnvCode.of(env, config.spec().env_id)
+
+
 def _quiet_atari() -> None:
     import ale_py
 
@@ -216,12 +249,9 @@ def require_choice_of_frames(config: EnvConfig) -> None:
 
 def require_same_observation(trained: EnvConfig, asked: EnvConfig) -> None:
     """Raise RecipeMismatch if `asked` has other frames or actions than V was trained with. The renderer may differ."""
-    frames = asked.frames if trained.frames == "auto" else trained.frames
-    before, now = asdict(replace(trained, render=asked.render, frames=frames)), asdict(asked)
-    for name in now:
-        if name not in PLAYED and before[name] != now[name]:
-            value = str(before[name]).lower()
-            raise RecipeMismatch(
-                f"{name} is {str(now[name]).lower()} but the controller's V was trained with {value}; collect with "
-                f"`--set {name}={value}`, or train V, M and C on such episodes first."
-            )
+    if difference := trained.difference(asked):
+        name, before, now = difference
+        raise RecipeMismatch(
+            f"{name} is {now} but the controller's V was trained with {before}; collect with "
+            f"`--set {name}={before}`, or train V, M and C on such episodes first."
+        )

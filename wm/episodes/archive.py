@@ -110,7 +110,13 @@ def _archived(path: Path, recipe: dict[str, Any]) -> Path:
 
 def _changes(path: Path, recipe: dict[str, Any]) -> str:
     """How `recipe` differs from that of the dataset at `path`."""
-    return ", ".join(differences({"settings": read_root(path)}, {"settings": recipe}))
+    return ", ".join(differences(_as_artifacts(read_root(path)), _as_artifacts(recipe)))
+
+
+def _as_artifacts(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A dataset's recipe in the form of an artifact's: the sources of its environment are its inputs."""
+    settings = {name: value for name, value in recipe.items() if name != "sources"}
+    return {"settings": settings, "inputs": recipe.get("sources", {})}
 
 
 def _archive(path: Path, recipe: dict[str, Any], log: Callable[[str], None]) -> None:

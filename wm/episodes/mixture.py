@@ -14,13 +14,16 @@ from wm.episodes.windows import WindowBatch, Windows
 from wm.errors import RecipeMismatch, UsageProblem
 
 
-def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
-    """Open every dataset; of the first one `episodes` are used (0: all). A path that is given twice counts once.
+def open_datasets(env: str, paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
+    """Open every dataset of an environment; of the first one `episodes` are used (0: all). A path that is given twice
+    counts once.
 
-    Raises RecipeMismatch where they differ in environment, observation or action space.
+    Raises RecipeMismatch for one of another environment, and where they differ in observation or action space.
     """
     datasets = [Dataset.open(path, 0 if number else episodes) for number, path in enumerate(dict.fromkeys(paths))]
     first = datasets[0]
+    for dataset in datasets:
+        require_env(dataset, env)
     for other in datasets[1:]:
         for field in ("env", "action_space"):
             if (theirs := _observed(other.recipe[field])) != (ours := _observed(first.recipe[field])):
@@ -29,6 +32,15 @@ def open_datasets(paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
                     f"({theirs} and {ours}); collect one of them again."
                 )
     return datasets
+
+
+def require_env(dataset: Dataset, env: str) -> None:
+    """Raise RecipeMismatch if the episodes are those of another environment."""
+    if (name := dataset.recipe["env"]["name"]) != env:
+        raise RecipeMismatch(
+            f"{dataset.path} has episodes of {name} but --env is {env}; give a dataset of {env} with --data, or "
+            f"--env {name}."
+        )
 
 
 def _observed(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 from wm.actions import ActionSpace
@@ -87,8 +86,10 @@ def describe(
         "policy": _policy_recipe(policy, space, spec, controller),
         "max_steps": max_steps,
         "seed": seed,
-        "packages": {name: version(name) for name in ("gymnasium", *["ale-py"] * spec.is_atari)},
+        "packages": env.code.packages,
     }
+    if env.code.sources:
+        recipe["sources"] = env.code.sources
     if env.frames != "auto":
         recipe["frames"] = env.frames
     built.close()
