@@ -184,12 +184,12 @@ class EnvConfig:
     @property
     def code(self) -> EnvCode:
         """The code of the environment as it is today, which a recipe has besides this config."""
-        return _inspect(self)[1]
+        return _inspect(self.name, self.action_space)[1]
 
     def require_actions(self, space: ActionSpace, trained: str) -> None:
         """Raise RecipeMismatch unless the environment takes these actions today; `trained` names what was trained with
         them."""
-        if (now := _inspect(self)[0]) != space:
+        if (now := _inspect(self.name, self.action_space)[0]) != space:
             raise RecipeMismatch(
                 f"{self.name} takes {now} but {trained} was trained with {space}; undo the change of the environment, "
                 "or collect and train again."
@@ -226,8 +226,9 @@ class EnvConfig:
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again
-def _inspect(config: EnvConfig) -> tuple[ActionSpace, EnvCode]:
+def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode]:
     """The actions and the code of an environment. Builds it, without a renderer."""
+    config = EnvConfig(name, action_space=action_space)
     with closing(config._build()) as env:
         return ActionSpace.of(env.action_space), EnvCode.of(env, config.spec().env_id)
 

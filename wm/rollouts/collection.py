@@ -63,7 +63,8 @@ def describe(
     was trained on other observations. `log` is told what later stages must know of an environment that is not ours.
     """
     require_choice_of_frames(env)
-    spec, built = env.spec(), env.make(labelled=True)
+    spec, code = env.spec(), env.code  # which builds an instance, and some environments allow one at a time
+    built = env.make(labelled=True)
     if built.frame_source != "renderer":  # with a renderer of ours, there is no choice
         env = replace(env, frames=built.frame_source)
     if controller is not None:
@@ -86,10 +87,10 @@ def describe(
         "policy": _policy_recipe(policy, space, spec, controller),
         "max_steps": max_steps,
         "seed": seed,
-        "packages": env.code.packages,
+        "packages": code.packages,
     }
-    if env.code.sources:
-        recipe["sources"] = env.code.sources
+    if code.sources:
+        recipe["sources"] = code.sources
     if env.frames != "auto":
         recipe["frames"] = env.frames
     built.close()
