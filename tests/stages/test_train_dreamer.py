@@ -276,7 +276,7 @@ def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> N
 def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "2", "--size", "32", "--observation", "motion")
     offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", "--set", "gray=false", steps=0)
-    assert "has observation=motion; a Dreamer takes rgb" in refused(tmp_path, 78, *offline)
+    assert "has observation motion but a Dreamer takes rgb" in refused(tmp_path, 78, *offline)
 
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
