@@ -60,6 +60,8 @@ MEASURED = {
     "rollouts_pong_paper": ("act in Pong with V, M and C", "the paper's V, one environment at a time"),
     "rollouts_carracing_exact": ("act in CarRacing, identical pixels", "gymnasium, one at a time, encoder and decoder"),
     "rollouts_carracing_fast": ("act in CarRacing, `render=fast`", "gymnasium, one at a time, encoder and decoder"),
+    "ppo_pong_emulator": ("train C by PPO on Pong, one core", "the emulator alone, no frames"),
+    "ppo_pong_sb3": ("train C by PPO on Pong, one core", "stable-baselines3's PPO on the same latents"),
     "rollouts_workers": ("act in Pong, two processes", "one process"),
     "worker_start": ("start two more workers", "two spawned processes"),
     "dream_generation": ("64 candidates in 4 dreams of 1,000 steps", "one dream at a time"),
@@ -92,8 +94,10 @@ def _figure(value: float) -> str:
 
 
 def page(lines: list[dict[str, Any]]) -> str:
-    """Markdown."""
-    return "\n".join([_HEAD, rows(lines, MEASURED), "## Goals that are missed\n", missed(lines) + _NOTES])
+    """Markdown, with a row for each that was measured."""
+    found = {line["name"] for line in lines}
+    names = [name for name in MEASURED if name in found]
+    return "\n".join([_HEAD, rows(lines, names), "## Goals that are missed\n", missed(lines) + _NOTES])
 
 
 def missed(lines: list[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
-from wm.policy_gradient.real_rollouts import Played, Slot, _Place, _Recorder, require_instances
+from wm.policy_gradient.real_rollouts import Place, Played, Recorder, Slot, require_instances
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.players import NUM_ENVS
 from wm.seeding import generator
@@ -64,7 +64,7 @@ def controller_of(config: Config, serve: int | None = None) -> Controller:
     return Controller(inputs, space, head, None, 0, serve, (8,), True, True, True, opposed)
 
 
-def play(config: Config, slots: list[Slot], iteration: int, places: list[_Place], serve: int | None = None,
+def play(config: Config, slots: list[Slot], iteration: int, places: list[Place], serve: int | None = None,
          max_idle: int = 0) -> Played:  # fmt: skip
     controller = controller_of(config, serve)
     memory = MdnRnn(Z, controller.space.width, 8, 2, 1.0)
@@ -75,14 +75,14 @@ def play(config: Config, slots: list[Slot], iteration: int, places: list[_Place]
         agent.begin(row, place.job)
         if slot.agent is not None:
             agent.restore_episode(row, slot.agent)
-    recorder = _Recorder(agent, places, [generator(0, "ppo", iteration, slot.number) for slot in slots])
+    recorder = Recorder(agent, places, [generator(0, "ppo", iteration, slot.number) for slot in slots])
     for _ in range(25):
         recorder.step(max_idle)
     return recorder.finish()
 
 
-def new_places(config: Config) -> list[_Place]:
-    return [_Place(config, number, 0) for number in range(NUM_ENVS)]  # type: ignore[arg-type]
+def new_places(config: Config) -> list[Place]:
+    return [Place(config, number, 0) for number in range(NUM_ENVS)]  # type: ignore[arg-type]
 
 
 def iterations(config: Config, rebuilt: bool, serve: int | None = None) -> list[Played]:
@@ -142,7 +142,7 @@ def test_ends_and_lost_lives_have_no_future_and_truncations_have_that_of_their_l
 
 
 def test_an_environment_that_does_not_repeat_itself_goes_on_with_a_new_episode() -> None:
-    place = _Place(Config(), 0, 0)  # type: ignore[arg-type]
+    place = Place(Config(), 0, 0)  # type: ignore[arg-type]
     assert not place.bring_to(Slot(0, 4, [1] * 40, {}))  # truncated after 9 steps
     assert (place.episode, place.actions) == (5, [])
     assert place.bring_to(Slot(0, 2, [1, 1], {}))

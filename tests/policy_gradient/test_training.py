@@ -121,12 +121,22 @@ def test_a_killed_training_resumes_bit_for_bit(undisturbed: Path, tmp_path: Path
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert_a_shorter_log_is_refused(killed, tmp_path.with_name("shorter-log"))
     done = run(killed, *SHORT, "--json")
     assert "resumes at iteration" in done.stderr
     assert json.loads(done.stdout)["status"] == "resumed"
     assert weights_of(killed) == weights_of(undisturbed)
     logs = [read_log(folder / "runs" / SLUG / "controller") for folder in (undisturbed, killed)]
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
+
+
+def assert_a_shorter_log_is_refused(killed: Path, copy: Path) -> None:
+    shutil.copytree(killed, copy)
+    log = copy / "runs" / SLUG / "controller.partial" / LOG
+    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
+    done = outcome(copy, *SHORT)
+    assert done.returncode == 65
+    assert f"{LOG} lacks lines that were there at iteration" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class Played:
         return Rollout(**tensors, successors=torch.from_numpy(self.successors))
 
 
-class _Place:
+class Place:
     """The live environment of a slot."""
 
     def __init__(self, config: EnvConfig, number: int, seed: int) -> None:
@@ -125,7 +125,7 @@ def require_instances(config: EnvConfig) -> None:
         )
 
 
-_places: dict[tuple[EnvConfig, int, int], _Place] = {}  # of this process: those of a training's slots
+_places: dict[tuple[EnvConfig, int, int], Place] = {}  # of this process: those of a training's slots
 
 
 def play_slots(
@@ -136,14 +136,14 @@ def play_slots(
     return [_play_group(spec, parameters, slots, steps, *path) for slots in groups]
 
 
-def _places_of(config: EnvConfig, slots: Sequence[Slot], seed: int) -> list[_Place]:
+def _places_of(config: EnvConfig, slots: Sequence[Slot], seed: int) -> list[Place]:
     """The places of slots in this process; those of other trainings are closed."""
     for key in [key for key in _places if key[0] != config or key[2] != seed]:
         _places.pop(key).close()
     for slot in slots:
         key = config, slot.number, seed
         if key not in _places:
-            _places[key] = _Place(config, slot.number, seed)
+            _places[key] = Place(config, slot.number, seed)
     return [_places[config, slot.number, seed] for slot in slots]
 
 
@@ -158,20 +158,21 @@ def _play_group(
         agent.begin(row, place.job)
         if there and slot.agent is not None:
             agent.restore_episode(row, slot.agent)
-    recorder = _Recorder(agent, places, [generator(seed, "ppo", iteration, slot.number) for slot in slots])
+    recorder = Recorder(agent, places, [generator(seed, "ppo", iteration, slot.number) for slot in slots])
     for _ in range(steps):
         heartbeat()
         recorder.step(spec.env.max_idle)
     return recorder.finish()
 
 
-class _Recorder:
+class Recorder:
     """Plays steps in places, and keeps what a learner needs of them."""
 
-    def __init__(self, agent: VmcAgent, places: list[_Place], randoms: list[np.random.Generator]) -> None:
+    def __init__(self, agent: VmcAgent, places: list[Place], randoms: list[np.random.Generator]) -> None:
         self._agent, self._places, self._randoms = agent, places, randoms
         self._frames = np.stack([place.frame for place in places])
-        self._steps: list[dict[str, Tensor]] = []
+        self._steps: list[dict[str, NDArray[Any]]] = []
+        self._outputs: list[Tensor] = []
         self._successors: dict[tuple[int, int], Tensor] = {}  # by step and row
         self._returns: list[float] = []
         self._env_steps = 0
@@ -182,8 +183,6 @@ class _Recorder:
         agent, places = self._agent, self._places
         features = agent.observe(self._frames)
         actions = agent.decide(features, [place.info for place in places])
-        distribution = agent.controller.distribution
-        assert distribution is not None
         rewards, ended = np.zeros(len(places), np.float32), np.zeros(len(places), bool)
         truncated, over = ended.copy(), ended.copy()
         for row, place in enumerate(places):
@@ -195,15 +194,15 @@ class _Recorder:
             truncated[row] = over[row] and not ended[row]
         self._steps.append(
             {
-                "features": features,
-                "choices": agent.choices,
-                "log_probs": distribution.log_prob(agent.outputs, agent.choices),
-                "rewards": torch.from_numpy(rewards),
-                "discounts": torch.from_numpy(1 - ended.astype(np.float32)),
-                "own": torch.from_numpy(~agent.served),
-                "cut": torch.from_numpy(truncated),
+                "features": features.numpy(),
+                "choices": agent.choices.numpy(),
+                "rewards": rewards,
+                "discounts": 1 - ended.astype(np.float32),
+                "own": ~agent.served,
+                "cut": truncated,
             }
         )
+        self._outputs.append(agent.outputs)
         if truncated.any():
             self._keep_successors(np.flatnonzero(truncated))
         for number in np.flatnonzero(over):
@@ -226,9 +225,13 @@ class _Recorder:
     def finish(self) -> Played:
         """All that was played. The last step of every place is cut."""
         last = self._steps[-1]["cut"]
-        self._keep_successors(np.flatnonzero(~last.numpy()))
+        self._keep_successors(np.flatnonzero(~last))
         last[:] = True
-        columns = {name: torch.stack([step[name] for step in self._steps]).numpy() for name in self._steps[0]}
+        columns = {name: np.stack([step[name] for step in self._steps]) for name in self._steps[0]}
+        distribution, choices = self._agent.controller.distribution, torch.from_numpy(columns["choices"]).flatten(0, 1)
+        assert distribution is not None
+        log_probs = distribution.log_prob(torch.cat(self._outputs), choices)
+        columns["log_probs"] = log_probs.view(columns["rewards"].shape).numpy()
         successors = torch.stack([self._successors[key] for key in sorted(self._successors)]).numpy()
         slots = [place.slot(self._agent.episode_state(row)) for row, place in enumerate(self._places)]
         return Played(columns, successors, slots, self._returns, self._env_steps)
