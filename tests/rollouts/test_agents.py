@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import torch
 
@@ -85,3 +87,33 @@ def test_an_agent_without_memory_acts_on_the_latent_alone() -> None:
     agent = VmcAgent(build("small", 32, 3, 4), None, controller, candidates, 2)
     agent.begin(0, EpisodeJob(0, 0))
     assert agent.act(np.zeros((2, 32, 32, 3), np.uint8), [{}] * 2).shape == (2,)
+
+
+def test_an_episode_goes_on_in_another_agent_from_its_state() -> None:
+    inputs = 4 + 4 + 3 + 8
+    controller = Controller(inputs, SPACE, "argmax", serve=1, layers=(8,), difference=True, previous_action=True)
+    parameters = np.random.default_rng(0).normal(size=(1, controller.parameters)).astype(np.float32)
+    frames = np.random.default_rng(1).integers(0, 256, (6, 2, 32, 32, 3), np.uint8)
+    vae, memory = build("small", 32, 3, 4), MdnRnn(4, 3, 8, 2, 10.0)
+
+    def features(restarts: tuple[int, ...]) -> list[list[float]]:
+        def new_agent() -> VmcAgent:
+            agent = VmcAgent(vae, memory, controller, parameters, 2)
+            for row in range(2):
+                agent.begin(row, EpisodeJob(row, 0))
+            return agent
+
+        agent, seen = new_agent(), []
+        for step in range(6):
+            if step in restarts:
+                states = [json.loads(json.dumps(agent.episode_state(row))) for row in range(2)]
+                agent = new_agent()
+                for row in range(2):
+                    agent.restore_episode(row, states[row])
+            observed = agent.observe(frames[step])
+            seen.append(
+                [*observed.flatten().tolist(), *agent.decide(observed, [{"lives": 3 - step // 3}] * 2).tolist()]
+            )
+        return seen
+
+    assert features((1, 3, 4)) == features(())
