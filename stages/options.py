@@ -140,8 +140,19 @@ def _read_common(context: click.Context, option: click.Parameter, path: Path | N
         for name in values:
             if name.replace("-", "_") not in names:
                 raise UsageProblem(f"{path} has {name!r} above its tables; {suggestion(name, names)}")
-        context.default_map = {name.replace("-", "_"): value for name, value in values.items()}
+        typed = {name.replace("-", "_"): _as_typed(path, name, value) for name, value in values.items()}
+        context.default_map = typed
     return path
+
+
+def _as_typed(path: Path, name: str, value: Any) -> str | list[str]:
+    """A value of a config file as it would be typed, so that the option says what is wrong with it; --data takes
+    several."""
+    values = value if isinstance(value, list) and name == "data" else [value]
+    for each in values:
+        if not isinstance(each, str | int | float) or "\0" in str(each):
+            raise UsageProblem(f"{path}: {name} is {repr(each)[:80]}; expected a text or a number.")
+    return list(map(str, values)) if name == "data" else str(value)
 
 
 def _require_positive(_: click.Context, option: click.Parameter, value: float) -> float:

@@ -148,7 +148,7 @@ def _summary(artifact: Artifact) -> str:
     dream = f" (in the dream {metrics['dream_return']:.1f})" if "dream_return" in metrics else ""
     stopped = f"; {_STOPPED[metrics['ended']]}" if metrics["ended"] in _STOPPED else ""
     by_gradient = artifact.settings["algo"] == "ppo"
-    acts = f", acting {'by samples' if metrics['sampled'] else 'likeliest'}" if by_gradient else ""
+    acts = f", acting {'by samples' if metrics.get('sampled') else 'likeliest'}" if by_gradient else ""
     best = "policy at iteration" if by_gradient else "mean at generation"
     return (
         f"best {best} {metrics['best_generation']} of {metrics['generations']}{acts}: validation return "

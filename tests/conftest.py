@@ -72,6 +72,21 @@ def make_episode(index: int, rows: int = 20, size: int = 32, terminated: bool = 
     )
 
 
+# What every manifest has, and its kind's metrics.
+PROVENANCE = {
+    "wall_seconds": 1.0, "finished": "2026-01-01T00:00:00Z", "versions": {}, "python": "3", "machine": "x",
+    "commit": None, "command": "wm",
+}  # fmt: skip
+METRICS = {
+    "vae": {
+        "validation_error": 1.0, "mean_image_error": 2.0, "validation_kl": 3.0, "best_step": 1, "parameters": 1,
+        "rows": 1, "episodes": 1, "probe_summary": "",
+    },
+    "controller": {
+        "generations": 1, "best_generation": 1, "validation_episodes": 1, "env_steps": 1, "parameters": 1,
+        "validation_return": 1.0, "seconds": 1.0, "in": "real", "head": "argmax", "ended": "generations", "means": [1],
+    },
+}  # fmt: skip
 RECIPE = {
     "env": {"name": TINY, "size": 32, "gray": False},
     "action_space": {"count": 3, "low": [], "high": []},

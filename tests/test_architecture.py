@@ -163,6 +163,14 @@ def test_only_one_place_removes_files_and_folders() -> None:
             assert not re.search(r"rmtree|\.unlink\(|\.rmdir\(|os\.remove", path.read_text()), path
 
 
+def test_only_one_place_parses_json_and_one_toml() -> None:
+    """Elsewhere a value could have any type."""
+    parsers = {"json.load": "json_reader.py", "tomllib.load": "sources.py"}
+    for path in [*(ROOT / "wm").rglob("*.py"), *(ROOT / "stages").rglob("*.py")]:
+        for parser, allowed in parsers.items():
+            assert path.name == allowed or f"{parser}(" not in path.read_text().replace("loads(", "load("), path
+
+
 def test_help_needs_no_torch() -> None:
     text = (ROOT / "stages" / "cli.py").read_text()
     top = ast.parse(text).body

@@ -16,8 +16,9 @@ from torch import nn
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, runs
-from wm.artifacts.json_reader import COUNT, FLAG, NUMBER, TEXT, Schema, between, list_of, one_of, or_null, table
+from wm.artifacts.json_reader import COUNT, FLAG, NUMBER, Schema, between, list_of, one_of, or_null, table
 from wm.artifacts.runs import Artifact
+from wm.artifacts.schemas import ENVIRONMENT, WIDTH, action_space
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
@@ -35,26 +36,19 @@ from wm.training import weights
 M = TypeVar("M", bound=nn.Module)
 
 MODEL_FILE = "model.json"
-_WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memory
-_ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
-_ENV = table(
-    {"name": TEXT},
-    {"size": COUNT, "gray": FLAG, "action_space": TEXT, "render": TEXT, "observation": TEXT, "action_repeat": _WIDTH}
-    | {"frames": one_of("auto", "observation", "render"), "max_steps": COUNT, "envs_per_process": COUNT},
-)
 _VAE = table(
     {
         "network": one_of("small", "attentive", "paper"),
         "size": between(32, 128),
         "channels": between(1, 4),
-        "latent": _WIDTH,
-        "env": _ENV,
+        "latent": WIDTH,
+        "env": ENVIRONMENT,
     }
 )
 _MDNRNN = table(
     {
-        "latent": _WIDTH,
-        "action_space": _ACTIONS,
+        "latent": WIDTH,
+        "action_space": action_space,
         "hidden": between(0, 8192),
         "mixtures": between(1, 256),
         "end_weight": NUMBER,
@@ -69,14 +63,14 @@ _CONTROLLER = table(
                 "hidden": between(0, 8192),
                 "memory": one_of("trained", "untrained", "none"),
                 "memory_seed": json_reader.INTEGER,
-                "layers": list_of(_WIDTH),
+                "layers": list_of(WIDTH),
                 "difference": FLAG,
                 "previous_action": FLAG,
                 "sampled": FLAG,
             },
         ),
-        "inputs": _WIDTH,
-        "action_space": _ACTIONS,
+        "inputs": WIDTH,
+        "action_space": action_space,
         "ordered": or_null(list_of(COUNT, 3)),
         "serve": or_null(COUNT),
     },
@@ -86,11 +80,11 @@ _BY_GRADIENT = ("layers", "difference", "previous_action", "sampled")  # keys of
 _DREAMER = table(
     {
         "config": table(
-            {"size": between(16, 256), "channels": between(1, 4), "action": _WIDTH, "discrete": FLAG},
-            dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "layers", "bins"), _WIDTH),
+            {"size": between(16, 256), "channels": between(1, 4), "action": WIDTH, "discrete": FLAG},
+            dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "layers", "bins"), WIDTH),
         ),
-        "env": _ENV,
-        "action_space": _ACTIONS,
+        "env": ENVIRONMENT,
+        "action_space": action_space,
     }
 )
 
@@ -222,6 +216,12 @@ def load_controller(folder: Path, command: str) -> TrainedController:
         if name not in tensors or tensors[name].ndim != len(shape) or tensors[name].shape[-1] != model.parameters:
             stored = list(tensors[name].shape) if name in tensors else "missing"
             raise BadData(f"{folder / weights.WEIGHTS}: {name} is {stored}; expected {list(shape)}; run `{command}`.")
+    generations = artifact.metrics["means"]
+    if len(generations) != len(tensors["means"]):
+        raise BadData(
+            f"{folder / manifest.NAME}: metrics.means has {len(generations)} generations; expected "
+            f"{len(tensors['means'])}, as {weights.WEIGHTS} has, so run `{command}`."
+        )
     return TrainedController(artifact, config, model, tensors["mean"].numpy(), tensors["means"].numpy())
 
 

@@ -193,7 +193,7 @@ def _dream(row: Row) -> list[str]:
         f"{report['dream_return']:.1f} ± {report['dream_return_ci95']:.1f} / "
         f"{report['real_return']:.1f} ± {report['real_return_ci95']:.1f}",
         f"{report['dream_length']:.0f} / {report['real_length']:.0f}",
-        f"{report['z_variance_ratio'][1]:.2f}",
+        "–" if report["z_variance_ratio"] is None else f"{report['z_variance_ratio'][1]:.2f}",
         prediction_summary(report["open_loop"]),
     ]
 

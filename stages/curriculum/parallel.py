@@ -16,10 +16,13 @@ from stages import console
 from stages.curriculum.outcome import Outcome, recorded_outcome
 from stages.curriculum.pipeline import Pipeline
 from stages.session import Session
+from wm.artifacts import json_reader
+from wm.artifacts.json_reader import COUNT, TEXT, or_null, table
 from wm.errors import DiskProblem, WmError
 
 POLL_SECONDS = 0.3
 LEADER = "WM_LEADER"  # a Share as JSON, in the variables of a process that runs one environment
+_SHARE = table({"leader": COUNT, "env": TEXT, "workers": COUNT, "disk_limit": or_null(COUNT)})
 
 
 class Share(NamedTuple):
@@ -34,7 +37,9 @@ class Share(NamedTuple):
 
 def read_share() -> Share | None:
     """The share of this process; None if it was not started by a curriculum."""
-    return Share(**json.loads(os.environ[LEADER])) if LEADER in os.environ else None
+    if LEADER not in os.environ:
+        return None
+    return Share(**json_reader.parse(os.fsencode(os.environ[LEADER]), LEADER, _SHARE, "unset this variable"))
 
 
 def exit_with(leader: int) -> None:

@@ -3,16 +3,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import METRICS, PROVENANCE
 from wm.artifacts import manifest, runs
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
-PROVENANCE = {"wall_seconds": 1.0}
+SETTINGS = {"network": "small"}
 
 
 def run(root: Path, latent: int = 32) -> Run:
-    return Run(root, "vae", Recipe("vae", 1, {"latent": latent}))
+    return Run(root, "vae", Recipe("vae", 1, SETTINGS | {"latent": latent}))
 
 
 def make(root: Path, latent: int = 32, keep_current: bool = False) -> list[str]:
@@ -20,7 +21,7 @@ def make(root: Path, latent: int = 32, keep_current: bool = False) -> list[str]:
     with run(root, latent).build(keep_current, log.append) as builder:
         if builder.restored is None:
             (builder.folder / "weights").write_bytes(b"w%d" % latent)
-            builder.publish({"loss": 1.0}, PROVENANCE)
+            builder.publish(METRICS["vae"], PROVENANCE)
     return log
 
 
@@ -36,7 +37,7 @@ def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
 
 def test_an_artifact_that_is_read_whole_has_every_file_checked(tmp_path: Path) -> None:
     make(tmp_path)
-    assert runs.read_whole(tmp_path / "vae").metrics == {"loss": 1.0}
+    assert runs.read_whole(tmp_path / "vae").metrics == METRICS["vae"]
     (tmp_path / "vae" / "weights").write_bytes(b"w33")
     with pytest.raises(BadData, match="weights does not match its checksum"):
         runs.read_whole(tmp_path / "vae")
@@ -96,7 +97,7 @@ def test_checkpoints_are_not_part_of_the_result(tmp_path: Path) -> None:
         (builder.folder / runs.SCRATCH).mkdir()
         (builder.folder / runs.SCRATCH / "step").touch()
         (builder.folder / "weights").touch()
-        artifact = builder.publish({}, PROVENANCE)
+        artifact = builder.publish(METRICS["vae"], PROVENANCE)
     assert set(artifact.manifest["files"]) == {"weights"}
     assert sorted(os.listdir(artifact.folder)) == [manifest.NAME, "weights"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SLUG, arguments, run
+from tests.conftest import METRICS, PROVENANCE, SLUG, arguments, run
 from wm.artifacts import manifest
 from wm.artifacts.chained_log import chain_all, start
 from wm.artifacts.recipe import Recipe
@@ -18,7 +18,7 @@ SEARCH = ControllerSettings(popsize=6, max_generations=6, validate_every=2)
 
 
 def run_of(root: Path, settings: ControllerSettings) -> Run:
-    return Run(root, "controller", Recipe("controller", 1, settings.result_settings()))
+    return Run(root, "controller", Recipe("controller", 1, settings.result_settings(), {"vae": "v", "mdnrnn": "m"}))
 
 
 def lines(count: int, validated: set[int], score: float = 0.0) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def finish(root: Path, settings: ControllerSettings, log: list[dict[str, Any]]) 
     with run.build(False, str) as builder:
         (builder.folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in log))
         (builder.folder / "whitener-0.npy").write_bytes(b"whitener")
-        builder.publish({}, {"wall_seconds": 1.0})
+        builder.publish(METRICS["controller"], PROVENANCE)
     return run.folder
 
 

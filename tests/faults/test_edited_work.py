@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stages import cli
-from tests.conftest import SLUG, arguments, outcome, run
+from tests.conftest import METRICS, PROVENANCE, SLUG, arguments, outcome, run
 from tests.stages.test_train_dreamer import words
 from wm.artifacts import durable, manifest
 from wm.artifacts.recipe import Recipe
@@ -132,12 +132,12 @@ def test_a_search_takes_no_whitener_that_no_line_names_and_no_temperature_of_ano
 
 @pytest.mark.parametrize("place", ["a file of the manifest", "the manifest"])
 def test_work_that_was_finished_but_not_renamed_is_checked(tmp_path: Path, place: str) -> None:
-    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {}))
+    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {"network": "x", "latent": 4}))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
         patch.setattr(Run, "swap_in", interrupted(lambda *_: None, 1))
         with artifact.build(False, print) as builder:
             durable.write_bytes(builder.folder / "metrics.jsonl", b"1.5")
-            builder.publish({"loss": 1.5}, {"wall_seconds": 1.0})
+            builder.publish(METRICS["vae"] | {"loss": 1.5}, PROVENANCE)
     file = artifact.partial / ("metrics.jsonl" if place.startswith("a file") else manifest.NAME)
     real = file.read_bytes()
     file.write_bytes(real.replace(b"1.5", b"2.5"))
@@ -151,7 +151,7 @@ def test_work_that_was_finished_but_not_renamed_is_checked(tmp_path: Path, place
 
 @pytest.mark.parametrize("data", [None, b"{", b"[]"])
 def test_unfinished_work_without_its_recipe_is_neither_resumed_nor_removed(tmp_path: Path, data: bytes | None) -> None:
-    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {}))
+    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {"network": "x", "latent": 4}))
     with pytest.raises(ZeroDivisionError), artifact.build(False, print) as builder:  # noqa: PT012
         durable.write_bytes(builder.folder / "work", b"hours")
         raise ZeroDivisionError
@@ -169,7 +169,7 @@ def test_unfinished_work_without_its_recipe_is_neither_resumed_nor_removed(tmp_p
 
 
 def test_archived_work_of_another_recipe_is_not_resumed_under_this_name(tmp_path: Path) -> None:
-    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {}))
+    artifact = Run(tmp_path, "vae", Recipe("vae", 1, {"network": "x", "latent": 4}))
     archived = tmp_path / "archive" / f"vae-{artifact.recipe.fingerprint[:8]}.partial"
     durable.make_folder(archived)
     durable.write_json(archived / RECIPE_FILE, Recipe("vae", 1, {"latent": 3}).as_json())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stages.cli import run
-from tests.conftest import write_dataset
+from tests.conftest import METRICS, PROVENANCE, write_dataset
 from tests.faults.conftest import collect
 from wm.artifacts import durable, links, locks, manifest, runs
 from wm.artifacts.recipe import Recipe
@@ -25,7 +25,6 @@ from wm.report.run_summary import RunSummary
 from wm.report.sections import vae_section
 
 SECRET = b"of somebody else"
-PROVENANCE = {"wall_seconds": 1.0, "finished": "", "versions": {}, "command": "wm"}
 
 
 @pytest.fixture
@@ -134,11 +133,11 @@ def test_an_array_behind_a_link_is_refused_though_the_index_is_cached(
 
 
 def build(root: Path, name: str = "vae") -> None:
-    with Run(root, name, Recipe("vae", 1, {})).build(False, print) as builder:
+    with Run(root, name, Recipe("vae", 1, {"network": "x", "latent": 4})).build(False, print) as builder:
         durable.write_bytes(builder.folder / "weights", b"w")
         durable.write_bytes(durable.make_folder(builder.folder / runs.SCRATCH) / "step", b"s")
         durable.append(builder.folder / "metrics.jsonl", b"{}\n")
-        builder.publish({}, PROVENANCE)
+        builder.publish(METRICS["vae"], PROVENANCE)
 
 
 PLACES = [
@@ -211,10 +210,9 @@ def test_the_folder_that_a_user_names_may_be_a_link(tmp_path: Path) -> None:
 
 
 def test_a_report_embeds_only_pictures_that_a_manifest_lists(tmp_path: Path) -> None:
-    figures = ("parameters", "rows", "validation_error", "mean_image_error", "validation_kl")
     body = {
         "kind": "vae",
-        "metrics": dict.fromkeys(figures, 1),
+        "metrics": METRICS["vae"],
         "fingerprint": "0",
         "provenance": PROVENANCE,
         "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},

@@ -7,7 +7,7 @@ that code behind the reader never meets one.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from wm.errors import BadData
 MAX_BYTES = 1 << 20  # of a file; a larger one is refused before it is parsed
 MAX_DEPTH = 32  # of nested lists and tables; ours have at most 8
 LARGEST = 1 << 53  # of an integer: beyond it floats lose digits, and beyond 64 bits numpy raises
+LARGEST_NUMBER = 1e100  # of a figure: sums and squares of larger ones overflow, and nothing measured is near
 WAY_OUT = "restore it or create the artifact again"
 
 
@@ -64,11 +65,16 @@ COUNT: Schema = _Leaf(
     lambda values: _all_integers(values, low=0),
 )
 NUMBER: Schema = _Leaf(
-    "a finite number",
-    lambda value: _is_integer(value) or (type(value) is float and isfinite(value)),
-    lambda values: set(map(type, values)) == {float} and all(map(isfinite, values)),
+    "a number up to 1e100",
+    lambda value: _is_integer(value) or (type(value) is float and abs(value) <= LARGEST_NUMBER),
+    lambda values: set(map(type, values)) == {float} and all(abs(value) <= LARGEST_NUMBER for value in values),
 )
-FIGURE: Schema = _Leaf("a number or null", lambda value: value is None or _is_integer(value) or type(value) is float)
+FIGURE: Schema = _Leaf(
+    "a number up to 1e100, or null",
+    lambda value: (
+        value is None or _is_integer(value) or (type(value) is float and not LARGEST_NUMBER < abs(value) < inf)
+    ),
+)
 
 
 def between(low: int, high: int) -> Schema:
@@ -153,7 +159,7 @@ def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, fini
     """The value in JSON bytes. Raises BadData naming `source`; never another error. Only logs of figures are not
     `finite`: they may have the NaN and Infinity that JSON lacks."""
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_constant if finite else None)
+        value = json.loads(data.decode("utf-8"), **(_FINITE if finite else {}))
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
             _check_depth(value)
         if b"\\u" in data:
@@ -176,6 +182,15 @@ def validate(value: Any, source: str, schema: Schema, way_out: str = WAY_OUT) ->
 
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite_float(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is beyond the largest float")
+    return value
+
+
+_FINITE: dict[str, Any] = {"parse_constant": _constant, "parse_float": _finite_float}
 
 
 def _check_depth(value: Any) -> None:

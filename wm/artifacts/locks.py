@@ -9,8 +9,10 @@ from pathlib import Path
 
 import filelock
 
-from wm.artifacts import durable, links
-from wm.errors import Locked
+from wm.artifacts import durable, json_reader, links
+from wm.errors import BadData, Locked
+
+OWNER = json_reader.table({"pid": json_reader.COUNT, "host": json_reader.TEXT})
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def exclusive(target: Path) -> Iterator[None]:
 
 def _holder(owner: Path) -> str:
     try:
-        process = json.loads(durable.read_bytes(owner))
+        process = json_reader.read(owner, OWNER)
         return f"process {process['pid']} on {process['host']}"
-    except (OSError, ValueError, KeyError):
+    except BadData:
         return "another process"

@@ -16,15 +16,6 @@ from wm.errors import BadData, MissingInput
 
 NAME = "manifest.json"
 SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
-ARTIFACT = table(
-    {
-        "fingerprint": TEXT,
-        "recipe": table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING),
-        "metrics": TABLE,
-        "provenance": TABLE,
-    },
-    others=ANYTHING,
-)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, json_reader, links, locks, manifest
+from wm.artifacts import durable, json_reader, links, locks, manifest, schemas
 from wm.artifacts.json_reader import TABLE
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
@@ -100,7 +100,7 @@ def load(folder: Path, kind: str, command: str) -> Artifact:
 def read(folder: Path, kind: str) -> Artifact:
     """The finished artifact at `folder`. Raises BadData unless its manifest has what an artifact's has."""
     body = manifest.read(folder, kind)
-    json_reader.validate(body, str(folder / manifest.NAME), manifest.ARTIFACT)
+    json_reader.validate(body, str(folder / manifest.NAME), schemas.artifact(kind))
     return Artifact(folder, body)
 
 

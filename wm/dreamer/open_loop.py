@@ -174,7 +174,7 @@ def _correlation(pairs: NDArray[np.float64]) -> float | None:
 
 def format_errors(metrics: dict[str, Any]) -> str:
     """The errors by horizon and the correlation of rewards, in one sentence."""
-    errors = [(ahead, metrics["open_loop"][str(ahead)]) for ahead in HORIZONS]
+    errors = [(ahead, metrics["open_loop"].get(str(ahead))) for ahead in HORIZONS]
     parts = [f"{ahead} ahead {e['dream']:.1f} ({e['persistence']:.1f})" for ahead, e in errors if e is not None]
     text = f"squared error a pixel (of persistence): {', '.join(parts) or 'episodes are too short'}"
     rho = metrics["reward_correlation"]

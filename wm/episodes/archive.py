@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, links, locks, manifest
+from wm.artifacts import durable, json_reader, links, locks, manifest
+from wm.artifacts.json_reader import ANYTHING, COUNT, NUMBER, TEXT, table
 from wm.artifacts.recipe import differences
 from wm.artifacts.runs import ARCHIVE, free_name
 from wm.episodes.committed_parts import committed_parts
@@ -17,17 +18,21 @@ from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 
 PROVENANCE = "provenance.jsonl"
+RECORD = table({"episodes": COUNT}, {"finished": TEXT, "command": TEXT, "wall_seconds": NUMBER}, others=ANYTHING)
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """A record for every collection that finished: command, seed, versions, time. Empty if they cannot be read.
+    """A record for every collection that finished: command, seed, versions, time. Empty without a file.
 
-    Raises BadData for a link."""
+    Raises BadData for a link, and with the number of a damaged line."""
+    file = path / PROVENANCE
     try:
-        records = [json.loads(line) for line in durable.read_bytes(path / PROVENANCE).decode().splitlines()]
-    except (OSError, ValueError):
+        data = durable.read_bytes(file)
+    except OSError:
         return []
-    return [record for record in records if isinstance(record, dict)]
+    way_out = f"restore it, or remove {file} to go without"
+    lines = data.split(b"\n")[:-1]  # what follows the last line feed was torn by a kill
+    return [json_reader.parse(line, f"{file}, line {k}", RECORD, way_out) for k, line in enumerate(lines, 1)]
 
 
 def collecting_seconds(path: Path) -> float:

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.artifacts import manifest
+from wm.artifacts import json_reader, manifest, schemas
 from wm.artifacts.manifest import sha256_json
 from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
 from wm.episodes.shards import Shard
 from wm.errors import BadData, MissingInput
+
+_ROOT = json_reader.table({"recipe": schemas.DATASET_RECIPE}, others=json_reader.ANYTHING)
 
 
 def fingerprint_of(recipe: dict[str, Any]) -> str:
@@ -155,13 +157,7 @@ def read_root(path: Path) -> dict[str, Any]:
         raise MissingInput(f"{path} is not a dataset; run `wm collect --env {path.stem}` first.")
     root = manifest.read(path, KIND)
     if root.get("format") != FORMAT:
-        raise BadData(f"{path} has format {root.get('format')}; this version reads format {FORMAT}.")
-    try:
-        recipe: dict[str, Any] = root["recipe"]
-        array_specs(recipe, 1)
-        valid = 16 <= frame_shape(recipe)[0] <= 256 and isinstance(recipe["env"]["name"], str)
-    except (KeyError, TypeError, ValueError):
-        valid = False
-    if not valid:
-        raise BadData(f"{path / manifest.NAME} has no valid recipe of a dataset; restore it or collect again.")
+        raise BadData(f"{path} has format {str(root.get('format'))[:40]}; this version reads format {FORMAT}.")
+    json_reader.validate(root, str(path / manifest.NAME), _ROOT, "restore it or collect again")
+    recipe: dict[str, Any] = root["recipe"]
     return recipe

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, json_reader, manifest, schemas
+from wm.artifacts.json_reader import ANYTHING, COUNT, table
 from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
-from wm.errors import BadData, RecipeMismatch
+from wm.errors import RecipeMismatch
 
 ARRAYS = "latents.zarr"
 CHUNK_ROWS = 4096  # 260 kB of 32 half floats each
+_ATTRIBUTES = table({"action_space": schemas.action_space, "rows": COUNT, "latent": schemas.WIDTH, "episodes": COUNT})
+_METADATA = table({"attributes": _ATTRIBUTES}, others=ANYTHING)
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,9 @@ class Latents:
     def load(cls, folder: Path) -> "Latents":
         """Read what `save` wrote. Raises BadData for other contents."""
         path = folder / ARRAYS / METADATA
-        try:
-            attributes = manifest.read_json(path)["attributes"]
-            space = ActionSpace.from_json(attributes["action_space"])
-            specs = _array_specs(attributes)
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadData(f"{path} does not describe latents ({error}); remove {folder} and encode again.") from None
+        attributes = json_reader.read(path, _METADATA, f"remove {folder} to encode again")["attributes"]
+        space = ActionSpace.from_json(attributes["action_space"])
+        specs = _array_specs(attributes)
         columns = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)

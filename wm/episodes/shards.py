@@ -7,7 +7,6 @@ codecs, shapes or versions is refused before anything in it is decoded. zarr-pyt
 on every call; going straight to the chunk is twenty times faster (benchmarks/chunk_pong.py).
 """
 
-import json
 import os
 import struct
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, json_reader, manifest
 from wm.errors import BadData
 
 METADATA = "zarr.json"
@@ -105,7 +104,8 @@ def group_files(
 
     files: dict[str, Buffer] = {}
     # Sorted keys: a recipe gives the same bytes before it is written and after it is read from a manifest.
-    group = zarr.create_group(MemoryStore(files), attributes=json.loads(durable.canonical_json(attributes)))
+    sorted_attributes = json_reader.parse(durable.canonical_json(attributes), METADATA, json_reader.TABLE)
+    group = zarr.create_group(MemoryStore(files), attributes=sorted_attributes)
     for name, (spec, pieces) in arrays.items():
         array = group.create_array(
             name,
@@ -221,8 +221,8 @@ def _read(path: Path, offset: int, size: int) -> bytes:
 def _is_json_of(data: bytes, value: dict[str, Any]) -> bool:
     """Whether `data` is a short JSON text of `value`, with any spelling and order of keys."""
     try:
-        return len(data) <= _MAX_METADATA and bool(json.loads(data) == value)
-    except (ValueError, RecursionError):
+        return len(data) <= _MAX_METADATA and bool(json_reader.parse(data, METADATA, json_reader.TABLE) == value)
+    except BadData:
         return False
 
 

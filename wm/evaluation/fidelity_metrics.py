@@ -43,11 +43,12 @@ def format_returns(metrics: dict[str, Any]) -> str:
 def format_fidelity(metrics: dict[str, Any]) -> str:
     """A table with one figure a line, none longer than 80 columns."""
     rows = {name: _intervals(metrics, name, digits) for name, digits in (("return", 1), ("length", 0))}
+    rates = metrics.get("events", {}).get("rates", {})
     lines = [
         f"  {'':30}{'dream':>14}  {'real':>14}",
         *(f"  {name:30}{dream:>14}  {real:>14}" for name, (dream, real) in rows.items()),
         f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
-        *(f"  {name:30}{dream:>14}  {real:>14}" for name, dream, real in _events(metrics["events"]["rates"])),
+        *(f"  {name:30}{dream:>14}  {real:>14}" for name, dream, real in _events(rates)),
         f"  {'variance of z, dream / real':30}{_ratio(metrics['z_variance_ratio'])}",
         f"  {'rank correlation of returns':30}{_correlation(metrics['rho'], metrics['rho_ci95'])}",
         f"    over {metrics['policies']} policies: {metrics['agent']}",

@@ -322,11 +322,11 @@ def format_predictions(metrics: dict[str, Any]) -> str:
         f"persistence {metrics['error_persistence']:.4f}, mean {metrics['error_mean']:.4f}",
     ]
     for horizon in HORIZONS:
-        if errors := metrics["open_loop"][str(horizon)]:
+        if errors := metrics["open_loop"].get(str(horizon)):
             parts = ", ".join(f"{name} {errors[name]:.4f}" for name in ("M", "linear", "persistence", "mean"))
             lines.append(f"  open loop, {horizon:>2} steps: {parts}")
-    lines += [_position_line(name, errors) for name, errors in metrics["positions"].items()]
-    lines.append(f"  {format_event_rates(metrics['events']['rates'])}")
+    lines += [_position_line(name, errors) for name, errors in metrics.get("positions", {}).items()]
+    lines.append(f"  {format_event_rates(metrics.get('events', {}).get('rates', {}))}")
     reward, end = metrics["reward"], metrics["end"]
     if reward["rank_correlation"] is not None:
         recall = "" if reward["recall"] is None else f", recall of rare rewards {reward['recall']:.2f} at precision 0.5"

@@ -143,7 +143,7 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
     if plot.level:
         axes.axhline(plot.level[1], color=_FAINT, linewidth=1.5, linestyle=(0, (4, 3)), label=plot.level[0])
     if plot.diagonal:
-        top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=1.0)
+        top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=0.0) or 1.0
         axes.plot([0, top], [0, top], color=_FAINT, linewidth=1)
         axes.set(xlim=(0, top), ylim=(0, top))
     _style(axes, plot, size)

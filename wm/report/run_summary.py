@@ -94,8 +94,9 @@ class RunSummary:
     @property
     def score(self) -> dict[str, Any] | None:
         """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
-        names = ("evaluation/controller", "evaluation/dreamer")
-        return next((self.artifacts[name].metrics for name in names if name in self.artifacts), None)
+        evaluations = (self.artifacts.get(f"evaluation/{agent}") for agent in ("controller", "dreamer"))
+        scores = (artifact.metrics for artifact in evaluations if artifact is not None)
+        return next((metrics for metrics in scores if "random" in metrics), None)
 
     def wall_seconds(self, agent: str) -> float:
         """What an agent's artifacts took together, with collecting and with the trainings they continue."""
@@ -182,7 +183,7 @@ def format_score(score: dict[str, Any]) -> str:
 def _scores(summary: RunSummary) -> Iterator[Block]:
     controller = summary.artifacts.get("controller")
     for name, artifact in summary.artifacts.items():
-        if not name.startswith("evaluation/") or name == "evaluation/random":
+        if not name.startswith("evaluation/") or "random" not in artifact.metrics:
             continue
         score = artifact.metrics
         text = f"{format_score(score)} over {score['episodes']} test episodes"
@@ -190,7 +191,7 @@ def _scores(summary: RunSummary) -> Iterator[Block]:
         text += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
         if score["preview"]:
             text += " Too few episodes to be quoted."
-        target = controller.settings["target_return"] if controller and name == "evaluation/controller" else None
+        target = controller.settings.get("target_return") if controller and name == "evaluation/controller" else None
         verdict = score_verdict(score, target)
         yield Paragraph(f"{verdict[0].upper()}{verdict[1:]}.", "Verdict")
         yield Paragraph(text, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")

@@ -1,12 +1,12 @@
 """The sections of a report on V, M, the dream and the Dreamer, each from its artifact and its log of metrics."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from wm.artifacts import json_reader
+from wm.artifacts.json_reader import ANYTHING, NUMBER, list_of, or_null, table
 from wm.artifacts.runs import Artifact
-from wm.errors import WmError
 from wm.pretrained import read_env
 from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
@@ -21,6 +21,23 @@ from wm.report.verdicts import (
     prediction_word,
     ranking_verdict,
 )
+
+FIDELITY = "fidelity.json"  # what a dream measured, of all policies
+_FIDELITY = table(
+    {
+        "dream": list_of(NUMBER),
+        "real": list_of(NUMBER),
+        "rho": or_null(NUMBER),
+        "rho_ci95": or_null(list_of(NUMBER, 2)),
+    },
+    others=ANYTHING,
+)
+
+
+def _fidelity(value: Any, key: str) -> None:
+    _FIDELITY(value, key)
+    json_reader.list_of(NUMBER, len(value["real"]))(value["dream"], "dream")
+
 
 Log = Sequence[dict[str, Any]]
 
@@ -133,10 +150,10 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."
         yield Picture(animation, alt, caption)
-    try:
-        fidelity = json.loads(artifact.read_bytes("fidelity.json"))
-    except (OSError, KeyError, ValueError, WmError):
+    if FIDELITY not in artifact.manifest["files"]:
         return
+    data, source = artifact.read_bytes(FIDELITY), str(artifact.folder / FIDELITY)
+    fidelity = json_reader.parse(data, source, _fidelity, f"restore it, or remove {artifact.folder} and dream again")
     caption = "Every policy in the dream and in the real environment; later generations have a stronger colour."
     yield Chart(to_svg(policies(fidelity)), caption)
 

@@ -15,12 +15,16 @@ from PIL import Image
 from wm import extras
 from wm.artifacts import chained_log, durable
 from wm.artifacts.chained_log import Line
-from wm.artifacts.json_reader import COUNT, FIGURE, table
+from wm.artifacts.json_reader import COUNT, FIGURE, NUMBER, table
 from wm.errors import BadData
 from wm.telemetry.usage import Meter
 
 NAME = "metrics.jsonl"
-LINE = table({"step": COUNT}, others=FIGURE)
+_READINGS = (
+    *("rss_anon_mb", "children_mb", "buffers_mb", "unexplained_mb", "memory_free_mb", "disk_mb", "trimmed", "replay"),
+    *("cuda_allocated_mb", "cuda_reserved_mb", "cuda_blocks_small", "cuda_retries"),
+)
+LINE = table({"step": COUNT}, dict.fromkeys(_READINGS, NUMBER), others=FIGURE)
 
 
 class TensorBoard:

@@ -1,0 +1,251 @@
+"""Schemas of what several files hold: environments, action spaces, recipes, and the manifest of each kind of artifact.
+
+A manifest has the metrics that commands read from it, in their types. Other metrics may be anything.
+"""
+
+from typing import Any
+
+from wm.artifacts.json_reader import (
+    ANYTHING,
+    COUNT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TABLE,
+    TEXT,
+    Mismatch,
+    Schema,
+    between,
+    list_of,
+    one_of,
+    or_null,
+    table,
+    table_of,
+)
+
+WIDTH = between(1, 8192)  # of a layer or an action; a forged one must not allocate all memory
+ENVIRONMENT = table(
+    {"name": TEXT},
+    {
+        "size": between(16, 256),
+        "gray": FLAG,
+        "action_space": one_of("auto", "discrete", "continuous"),
+        "render": one_of("exact", "fast", "gymnasium"),
+        "observation": one_of("rgb", "foreground", "motion"),
+        "action_repeat": WIDTH,
+        "frames": one_of("auto", "observation", "render"),
+        "max_steps": COUNT,
+        "envs_per_process": COUNT,
+    },
+)
+_ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
+_MAX_BOUND = 1e38  # of a box: the width between two of them is a float of 32 bits
+
+
+def action_space(value: Any, key: str) -> None:
+    """The schema of an ActionSpace: some discrete actions, or bounds of as many dimensions below as above."""
+    _ACTIONS(value, key)
+    count, low, high = value["count"], value["low"], value["high"]
+    if len(low) != len(high) or bool(count) == bool(low):
+        found = f"of {count} actions with {len(low)} lower and {len(high)} upper bounds"
+        raise Mismatch(key, found, "a number of actions, or a box")
+    if any(abs(bound) > _MAX_BOUND for bound in (*low, *high)):
+        raise Mismatch(key, "a box with a bound beyond 1e38", "floats of 32 bits")
+
+
+RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
+DATASET_RECIPE = table(
+    {"env": ENVIRONMENT, "action_space": action_space, "labels": list_of(TEXT)},
+    {
+        "env_id": TEXT,
+        "seed": INTEGER,
+        "policy": TEXT,
+        "packages": table_of(or_null(TEXT)),
+        "frames": one_of("observation", "render"),
+        "max_steps": COUNT,
+        "evicts": FLAG,
+    },
+    others=ANYTHING,
+)
+_PROVENANCE = table(
+    {
+        "wall_seconds": NUMBER,
+        "finished": TEXT,
+        "versions": table_of(or_null(TEXT)),
+        "python": TEXT,
+        "machine": TEXT,
+        "commit": or_null(TEXT),
+        "command": TEXT,
+    },
+    others=ANYTHING,
+)
+_SCORE = {"mean": NUMBER, "ci95": NUMBER, "episodes": COUNT}
+_INTERVAL = or_null(list_of(NUMBER, 2))
+
+
+def _by_step(schema: Schema) -> Schema:
+    """A table whose keys are numbers of steps."""
+    any_keys = table_of(schema)
+
+    def check(value: Any, key: str) -> None:
+        any_keys(value, key)
+        for step in value:
+            if not (step.isascii() and step.isdigit() and len(step) < 10):
+                raise Mismatch(f"{key}.{step[:60]}", "unknown", "numbers of steps as keys")
+
+    return check
+
+
+_BASELINES = ("linear", "persistence", "mean")
+_ERRORS = table(
+    dict.fromkeys(("M", *_BASELINES), NUMBER),
+    {"difference_ci95": table({}, dict.fromkeys(_BASELINES, or_null(NUMBER)))},
+)
+_OPEN_LOOP = _by_step(or_null(_ERRORS))
+_RATE = table(dict.fromkeys(("dream", "real", "events"), NUMBER))
+_EVENTS = table({"rates": table({}, dict.fromkeys(("positive", "negative", "end"), _RATE)), "warning": TEXT})
+_POSITION_ERRORS = table(
+    {"V": or_null(NUMBER)},
+    dict.fromkeys(("M", *_BASELINES), _by_step(or_null(NUMBER))),
+)
+
+
+def _position_errors(value: Any, key: str) -> None:
+    _POSITION_ERRORS(value, key)
+    for step, error in value.get("M", {}).items():
+        if error is not None and value.get("persistence", {}).get(step) is None:
+            raise Mismatch(f"{key}.persistence.{step}", "missing", "a number, as M has one")
+
+
+_PROBE = table({"r2": or_null(NUMBER)}, {"untrained": or_null(NUMBER), "error": or_null(NUMBER), "rows": COUNT})
+_VELOCITY = table(dict.fromkeys(("z", "z_untrained_h", "z_h"), or_null(NUMBER)))
+_PREDICTORS = ("", "_linear", "_persistence", "_mean")
+_DREAM = table(
+    {
+        "agent": TEXT,
+        "policies": COUNT,
+        "rho": or_null(NUMBER),
+        "rho_ci95": _INTERVAL,
+        "rho_last_third": or_null(NUMBER),
+        "rho_last_third_ci95": _INTERVAL,
+        "z_variance_ratio": or_null(list_of(NUMBER, 3)),
+        "open_loop": _OPEN_LOOP,
+        **{
+            f"{place}_{name}": NUMBER
+            for place in ("dream", "real")
+            for name in ("return", "return_ci95", "length", "length_ci95", "ended")
+        },
+    },
+    {"events": _EVENTS},
+    others=ANYTHING,
+)
+_DREAM_OF_DREAMER = table(
+    {
+        "agent": TEXT,
+        "open_loop": _by_step(or_null(table({"dream": NUMBER, "persistence": NUMBER, "windows": COUNT}))),
+        "reward_correlation": or_null(NUMBER),
+    },
+    others=ANYTHING,
+)
+_EVALUATION = table(
+    {**_SCORE, "preview": FLAG, "protocol": TEXT, "agent": TEXT},
+    {"random": table(_SCORE), "env_steps": COUNT},
+    others=ANYTHING,
+)
+_EVALUATION_OF_AGENT = table({"random": TABLE, "env_steps": COUNT}, others=ANYTHING)
+
+
+def _dream(value: Any, key: str) -> None:
+    of_dreamer = isinstance(value, dict) and value.get("agent") == "dreamer"
+    (_DREAM_OF_DREAMER if of_dreamer else _DREAM)(value, key)
+
+
+def _evaluation(value: Any, key: str) -> None:
+    _EVALUATION(value, key)
+    if value["agent"] != "random":
+        _EVALUATION_OF_AGENT(value, key)
+
+
+_DREAMER = table(
+    {
+        **dict.fromkeys(
+            ("env_steps", "updates", "capacity", "parameters", "training_episodes", "validation_episodes"), COUNT
+        ),
+        **dict.fromkeys(("training_return", "validation_return", "first_squared_error"), or_null(NUMBER)),
+    },
+    {"squared_error": NUMBER},
+    others=ANYTHING,
+)
+_UPDATED_DREAMER = table({"squared_error": NUMBER}, others=ANYTHING)
+
+
+def _dreamer(value: Any, key: str) -> None:
+    _DREAMER(value, key)
+    if value["first_squared_error"] is not None:
+        _UPDATED_DREAMER(value, key)
+
+
+_METRICS: dict[str, Schema] = {
+    "vae": table(
+        {
+            **dict.fromkeys(("validation_error", "mean_image_error", "validation_kl"), NUMBER),
+            **dict.fromkeys(("best_step", "parameters", "rows", "episodes"), COUNT),
+            "probe_summary": TEXT,
+        },
+        {"probe": or_null(table_of(_PROBE))},
+        others=ANYTHING,
+    ),
+    "latents": table(dict.fromkeys(("rows", "latent", "frames_per_second"), COUNT), others=ANYTHING),
+    "mdnrnn": table(
+        {
+            **{f"{figure}{name}": NUMBER for figure in ("error", "nll") for name in _PREDICTORS},
+            "rows": COUNT,
+            "open_loop": _OPEN_LOOP,
+            "reward": table({"rank_correlation": or_null(NUMBER), "recall": or_null(NUMBER)}, others=ANYTHING),
+            "velocity": table_of(_VELOCITY),
+            "end": table(dict.fromkeys(("observed", "expected", "brier", "brier_rate"), NUMBER), others=ANYTHING),
+        },
+        {"positions": table_of(_position_errors), "events": _EVENTS},
+        others=ANYTHING,
+    ),
+    "controller": table(
+        {
+            **dict.fromkeys(
+                ("generations", "best_generation", "validation_episodes", "env_steps", "parameters"), COUNT
+            ),
+            "validation_return": NUMBER,
+            "seconds": NUMBER,
+            "in": TEXT,
+            "head": TEXT,
+            "ended": TEXT,
+            "means": list_of(COUNT),
+        },
+        {"env_steps_before": COUNT, "seconds_before": NUMBER, "dream_return": NUMBER},
+        others=ANYTHING,
+    ),
+    "dreamer": _dreamer,
+    "dream": _dream,
+    "evaluation": _evaluation,
+}
+_SETTINGS: dict[str, Schema] = {
+    "vae": table({"network": TEXT, "latent": COUNT}, others=ANYTHING),
+    "controller": table({"algo": TEXT}, {"target_return": or_null(NUMBER)}, others=ANYTHING),
+}
+_INPUTS: dict[str, Schema] = {
+    "mdnrnn": table({"vae": TEXT}, others=TEXT),
+    "controller": table({"vae": TEXT, "mdnrnn": TEXT}, others=TEXT),
+}
+
+
+def artifact(kind: str) -> Schema:
+    """The schema of the manifest of a finished artifact of this kind."""
+    recipe = {"settings": _SETTINGS.get(kind, TABLE), "inputs": _INPUTS.get(kind, table_of(TEXT))}
+    return table(
+        {
+            "fingerprint": TEXT,
+            "recipe": table(recipe, others=ANYTHING),
+            "metrics": _METRICS.get(kind, TABLE),
+            "provenance": _PROVENANCE,
+        },
+        others=ANYTHING,
+    )
