@@ -5,6 +5,7 @@ that code behind the reader never meets one.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -148,9 +149,10 @@ def read(path: Path, schema: Schema, way_out: str = WAY_OUT) -> Any:
 def read_small(path: Path, way_out: str = WAY_OUT) -> bytes:
     """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read."""
     try:
-        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-            raise BadData(f"{path} is a link or larger than {MAX_BYTES} bytes; {way_out}.")
-        return durable.read_bytes(path)
+        with durable.open_file(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise BadData(f"{path} is larger than {MAX_BYTES} bytes; {way_out}.")
+            return file.read()
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
 

@@ -90,9 +90,7 @@ def _listed_digest(folder: Path) -> str:
     if not os.path.exists(os.path.join(folder, manifest.NAME)):
         raise BadData(f"{folder} has no manifest; run `wm verify {folder.parent} --repair`.")
     path = folder / manifest.NAME
-    listed = json_reader.parse(
-        durable.read_bytes(path), str(path), _LISTED, f"run `wm verify {folder.parent} --repair`"
-    )
+    listed = json_reader.read(path, _LISTED, f"run `wm verify {folder.parent} --repair`")
     return str(listed["files"][METADATA]["sha256"])
 
 
