@@ -91,6 +91,19 @@ def test_the_heads_learn_from_the_last_step_of_an_episode() -> None:
     assert ended != model.loss(**batch).end
 
 
+def test_every_second_window_trains_the_end_on_dreams_and_rewards_stay_real() -> None:
+    model, batch = make(0), windows(4, 2, 3)
+    batch["ends"][:, -1] = 1
+    for first, real in ((0, True), (1, False)):
+        mask = torch.zeros(4, 5)
+        mask[first::2] = 1
+        before = model.loss(**{**batch, "mask": mask})
+        batch["means"][:, 3:] += 1  # what a rollout does not see
+        after = model.loss(**{**batch, "mask": mask})
+        assert torch.equal(before.end, after.end) != real
+        assert not torch.equal(before.reward, after.reward)
+
+
 def test_a_dreams_latents_and_reward_are_those_of_the_bounded_transition() -> None:
     model = make(16).requires_grad_(False)
     z, action, state = torch.randn(5, LATENT), torch.randn(5, ACTIONS), model.initial_state(5)

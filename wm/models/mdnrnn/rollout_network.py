@@ -5,9 +5,10 @@
   its rollouts have stopped to improve.
 - Latents are standardised, and differences measured in their own standard deviations.
 - The input is noised by a share of V's deviation, because its own predictions are not exact either.
-- Reward and end are functions of a transition (z, difference, next difference, action). They are trained on real
-  transitions, and nothing flows back into the prediction of latents: trained on rollouts they learn a smear, and their
-  gradient doubles the error of latents.
+- Reward and end are functions of a transition (z, difference, next difference, action), and nothing flows back into the
+  prediction of latents: the gradient of their losses doubles the error of latents.
+- Rewards are trained on real transitions: on rollouts they become a smear. Half of the windows train the end on
+  rollouts: latents drift there, and an end that knows real transitions alone dreams six times too many (Pong).
 - With `hidden` LSTM units h is their output. Without any, M sees the last three latents and two actions, and h is the
   input of the step before.
 Shapes: B windows, L = W + K steps (W of them warm-up), Z latents, A encoded action width, H hidden.
@@ -100,9 +101,12 @@ class RolloutNetwork(Predictor):
     def outcome(self, inputs: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
         """Of transitions to the standardised latents `following` (..., Z): log-probabilities of the reward's bins, and
         the end's logit (...)."""
-        change = (following - inputs[..., : self.latent]) / self.difference_std
-        transition = torch.cat([inputs, change], -1)
+        transition = self._transition(inputs, following)
         return self.reward(transition), self.end(transition).float().squeeze(-1)
+
+    def _transition(self, inputs: Tensor, following: Tensor) -> Tensor:
+        """What the heads see of a step, (..., 3 Z + A)."""
+        return torch.cat([inputs, (following - inputs[..., : self.latent]) / self.difference_std], -1)
 
     def loss(
         self, means: Tensor, noise: Tensor, action: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
@@ -111,7 +115,7 @@ class RolloutNetwork(Predictor):
         The rollout begins at row W; rows of the warm-up that do not exist are left out."""
         z, warm_up = self.standardise(means), noise.shape[1] - 1
         real = z[:, : warm_up + 1] + noise / self.z_std
-        state, current, losses = self.initial_state(len(z), z.device), real[:, 0], []
+        state, current, losses, transitions = self.initial_state(len(z), z.device), real[:, 0], [], []
         for step in range(action.shape[1]):
             if step <= warm_up:
                 current = real[:, step]
@@ -120,30 +124,35 @@ class RolloutNetwork(Predictor):
                 state = tuple(part * mask[:, step, None] for part in state)
             current = self.predict(inputs, context)
             losses.append(self._huber(current, z[:, step + 1]))
+            if step >= warm_up:
+                transitions.append(self._transition(inputs, current).detach())
         each = torch.stack(losses, 1)
         rollout, warm = (_mean(each[:, part], mask[:, part]) for part in (slice(warm_up, None), slice(warm_up)))
-        reward, end = self._outcome_losses(z, action, rewards, ends, mask, warm_up)
+        kinds = self._real_transitions(z, action, mask, warm_up), torch.stack(transitions, 1)
+        reward, end = self._outcome_losses(*kinds, *(part[:, warm_up:] for part in (rewards, ends, mask)))
         return RolloutLoss(rollout + warm + reward + end, rollout, warm, reward, end)
 
     def _huber(self, predicted: Tensor, real: Tensor) -> Tensor:
         error = (predicted - real) / self.difference_std
         return functional.smooth_l1_loss(error, torch.zeros_like(error), reduction="none").mean(-1)
 
-    def _outcome_losses(
-        self, z: Tensor, action: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor, first: int
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropies over the real transitions of the steps from `first` on: of these a window has every step of
-        an episode equally often, the last one included."""
-        steps = slice(first, None)
-        exists = mask[:, steps]
+    def _real_transitions(self, z: Tensor, action: Tensor, mask: Tensor, first: int) -> Tensor:
+        """The transitions of the steps from `first` on: of these a window has every step of an episode equally often,
+        the last one included."""
         started = mask[:, first - 1 : -1, None] if first else functional.pad(mask[:, :-1, None], (0, 0, 1, 0))
         previous = z[:, first - 1 : -2] if first else functional.pad(z[:, :-2], (0, 0, 1, 0))
         difference = (z[:, first:-1] - previous) / self.difference_std * started
-        inputs = torch.cat([z[:, first:-1], difference, action[:, steps]], -1)
-        log_probs, logit = self.outcome(inputs, z[:, first + 1 :])
-        reward = self.reward.loss(log_probs, rewards[:, steps] / self.reward_unit)
-        end = functional.binary_cross_entropy_with_logits(logit, ends[:, steps], reduction="none")
-        return _mean(reward, exists), _mean(end, exists)
+        return self._transition(torch.cat([z[:, first:-1], difference, action[:, first:]], -1), z[:, first + 1 :])
+
+    def _outcome_losses(
+        self, real: Tensor, dreamt: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropies: of the rewards on real transitions, of the ends on dreamt ones in every second window."""
+        reward = self.reward.loss(self.reward(real), rewards / self.reward_unit)
+        shown = real.clone()
+        shown[1::2] = dreamt[1::2]
+        end = functional.binary_cross_entropy_with_logits(self.end(shown).float().squeeze(-1), ends, reduction="none")
+        return _mean(reward, mask), _mean(end, mask)
 
     def hidden_states(self, z: Tensor, action: Tensor) -> Tensor:
         """h (B, L, H) after every step of sequences from their start: z (B, L, Z), action (B, L, A)."""
