@@ -12,6 +12,7 @@ import pytest
 
 from wm.artifacts.chained_log import DIGITS
 from wm.artifacts.runs import read_any
+from wm.envs import registry
 from wm.envs.instances import Instances
 
 
@@ -193,3 +194,4 @@ def test_without_the_wall_its_test_fails(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(wall.function, wall.careless)
     options = ["-x", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "inner")]
     assert pytest.main([*options, str(tests / wall.test)]) == pytest.ExitCode.TESTS_FAILED
+    registry._inspect.cache_clear()  # what was found without a wall must not meet the tests after this one

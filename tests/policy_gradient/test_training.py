@@ -112,6 +112,7 @@ def test_any_number_of_workers_gives_the_same_weights(undisturbed: Path, tmp_pat
     assert weights_of(tmp_path) == weights_of(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_bit_for_bit(undisturbed: Path, tmp_path: Path) -> None:
     killed = with_inputs(undisturbed, tmp_path)
     process = subprocess.Popen(command(*SHORT), cwd=killed, env=environment(), stderr=subprocess.DEVNULL)

@@ -135,6 +135,7 @@ def catch(episodes: int) -> Latents:
     )
 
 
+@pytest.mark.slow
 def test_dreams_with_the_actions_of_catch_have_its_events(tmp_path: Path) -> None:
     latents = catch(400)
     model = train(tmp_path, replace(SETTINGS, steps=300), latents)
