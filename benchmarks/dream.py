@@ -37,7 +37,7 @@ def main() -> None:
     for name in formats():
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
         bound = torch.full((LATENT,), 6.0)
-        initial = InitialStates(torch.zeros(COUNT, LATENT), model.initial_state(COUNT), -bound, bound)
+        initial = InitialStates.at_start(model, torch.zeros(COUNT, LATENT), ACTION, -bound, bound)
         dreams = Dreams(model, initial, 1.0, 0, dtype)
         ours, reference, ratio = rates(lambda dreams=dreams: len(dreams.step(actions)[0]), plain)  # type: ignore[misc]
         report(f"dream_{name}", ours, reference, 2.5, "steps/s", ratio)

@@ -32,7 +32,7 @@ def main() -> None:
 
     def dream(candidates: np.ndarray, dreams: int, steps: int) -> float:
         count = len(candidates) * dreams
-        initial = InitialStates(torch.zeros(count, LATENT), model.initial_state(count), -bound, bound)
+        initial = InitialStates.at_start(model, torch.zeros(count, LATENT), SPACE.width, -bound, bound)
         policies = torch.from_numpy(np.repeat(candidates, dreams, axis=0))
         dtype = pick("auto", torch.device("cpu")).dtype if count > 1 else torch.float32
         began = time.perf_counter()

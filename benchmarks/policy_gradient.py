@@ -21,8 +21,8 @@ from wm.envs.registry import EnvConfig
 from wm.models.controller import Controller
 from wm.models.vae.networks import Vae, build
 from wm.policy_gradient.network import ActorCritic
-from wm.policy_gradient.ppo import EPOCHS, MINIBATCH, make_optimizer, update
-from wm.policy_gradient.real_rollouts import Place, Recorder
+from wm.policy_gradient.ppo import make_optimizer, update
+from wm.policy_gradient.real_rollouts import PASSES, Place, Recorder
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.players import NUM_ENVS
 
@@ -53,7 +53,7 @@ def ours() -> Callable[[], int]:
             recorder.step(0)
         played = recorder.finish()
         rollout = played.rollout
-        update(network, optimizer, distribution, rollout, rollout.rewards, 0.99, 0.01, random)
+        update(network, optimizer, distribution, rollout, rollout.rewards, 0.99, 0.01, PASSES, random)
         return played.env_steps
 
     return iteration
@@ -91,8 +91,8 @@ def stable_baselines() -> Callable[[], int]:
 
     vae = small_vae()
     model = PPO(
-        "MlpPolicy", DummyVecEnv([lambda: LatentEnv(vae)] * NUM_ENVS), n_steps=STEPS, batch_size=MINIBATCH,
-        n_epochs=EPOCHS, device="cpu", seed=0,
+        "MlpPolicy", DummyVecEnv([lambda: LatentEnv(vae)] * NUM_ENVS), n_steps=STEPS, batch_size=PASSES.minibatch,
+        n_epochs=PASSES.epochs, device="cpu", seed=0,
         policy_kwargs={"net_arch": [UNITS, UNITS], "activation_fn": torch.nn.SiLU},
     )  # fmt: skip
 

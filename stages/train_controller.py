@@ -1,5 +1,5 @@
 """`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both, or trained by policy
-gradient in the real environment."""
+gradient in one of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,6 +8,7 @@ from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.dreams.initial_states import initial_states_anywhere, load_latents
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.fitness import most_steps
 from wm.evolution.transfer import initial_parameters, load_transfer_source
@@ -31,7 +32,13 @@ from wm.settings import ControllerSettings
 
 RECIPE = 7
 MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
-_STOPPED = {"hours": "time limit reached", "steps": "step limit reached", "target": "target reached"}
+INITIAL_STATES = 4096  # real states in which the dreams of a policy gradient start
+_STOPPED = {
+    "hours": "time limit reached",
+    "steps": "step limit reached",
+    "target": "target reached",
+    "exploited": "C exploits the dream",
+}
 
 
 def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> Run:
@@ -44,7 +51,8 @@ def _run(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn
 
 def _config(session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn) -> ControllerConfig:
     if settings.policy_gradient:
-        require_instances(vae.env)
+        if settings.in_ == "real":
+            require_instances(vae.env)
         return policy_config(settings, mdnrnn.space, session.seed)
     head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
     return ControllerConfig(head, settings.hidden, settings.memory_used, session.seed)
@@ -53,7 +61,9 @@ def _config(session: Session, settings: ControllerSettings, vae: TrainedVae, mdn
 def describe(settings: ControllerSettings) -> str:
     """How long C is trained, for a plan."""
     if settings.policy_gradient:
-        return f"{settings.step_limit:,} environment steps by policy gradient ({settings.in_})"
+        real = settings.in_ == "real"
+        steps = f"{settings.step_limit:,} environment" if real else f"{settings.max_dream_steps:,} dream"
+        return f"{steps} steps by policy gradient ({settings.in_})"
     return f"{settings.max_generations} generations of {settings.popsize} ({settings.in_})"
 
 
@@ -70,7 +80,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         speed = measure_env(vae.env, clock).with_models(vae.model, memory, clock)
         disk = (MEANS + 2) * controller.parameters * 4 + 200_000
         if settings.policy_gradient:
-            seconds = training_seconds(clock, settings, controller, speed, vae.env.action_repeat, workers)
+            seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)
         else:
             seconds = speed.duration(most_steps(settings, speed.longest), workers)
         return Plan("train-controller", run.folder, describe(settings), disk, playing_memory(workers), seconds)
@@ -126,7 +136,11 @@ def _train(
 ) -> dict[str, Any]:
     """Train by policy gradient, save, and return the metrics."""
     label = f"train-controller {session.env}"
-    trained = train_policy(session.runtime, settings, session.seed, mdnrnn, policy, builder.folder, label)
+    initial = None
+    if settings.in_ == "dream":
+        latents = load_latents(session.workspace, mdnrnn)
+        initial = initial_states_anywhere(latents, mdnrnn, session.seed, INITIAL_STATES)
+    trained = train_policy(session.runtime, settings, session.seed, mdnrnn, policy, initial, builder.folder, label)
     config = replace(policy.controller, sampled=trained.sampled)
     save_controller(builder.folder, config, controller, trained.parameters, trained.snapshots)
     durable.write_bytes(builder.folder / "returns.png", draw_returns(trained.history, session.env, "real"))
@@ -138,7 +152,7 @@ def _train(
         "head": controller.head,
         "sampled": trained.sampled,
         "means": trained.iterations,
-        "trusted": False,
+        "trusted": settings.in_ == "dream" and trained.ended != "exploited",
         "ended": trained.ended,
     }
 
@@ -146,6 +160,8 @@ def _train(
 def _summary(artifact: Artifact) -> str:
     metrics = artifact.metrics
     dream = f" (in the dream {metrics['dream_return']:.1f})" if "dream_return" in metrics else ""
+    if "dream_steps" in metrics:
+        dream = f" (learned in {metrics['dream_steps']:,} dream steps)"
     stopped = f"; {_STOPPED[metrics['ended']]}" if metrics["ended"] in _STOPPED else ""
     by_gradient = artifact.settings["algo"] == "ppo"
     acts = f", acting {'by samples' if metrics.get('sampled') else 'likeliest'}" if by_gradient else ""

@@ -51,6 +51,7 @@ ALLOWED = {
     },
     "policy_gradient": {
         "artifacts",
+        "dreams",
         "envs",
         "evolution",
         "models",

@@ -225,8 +225,7 @@ class _UnmadeInputs:
 
     speed: PlayingSpeed
     env: EnvConfig
-    latent: int
-    hidden: int
+    memory: MdnRnn
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "_UnmadeInputs":
@@ -240,7 +239,7 @@ class _UnmadeInputs:
         speed = measure_env(env, time.monotonic)
         model = build(vae.network, collect.size, speed.frame_shape[2], vae.latent).requires_grad_(False)
         memory = MdnRnn(vae.latent, speed.space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
-        return cls(speed.with_models(model, memory, time.monotonic), env, vae.latent, mdnrnn.hidden)
+        return cls(speed.with_models(model, memory, time.monotonic), env, memory)
 
     def estimate(self, step: Step, rows: int) -> Plan:
         """The plan of a stage that finds its inputs when it starts."""
@@ -248,7 +247,7 @@ class _UnmadeInputs:
         if isinstance(settings, VaeSettings):
             return train_vae.estimate(session, settings, self.speed.frame_shape, rows)
         if isinstance(settings, MdnRnnSettings):
-            return train_mdnrnn.estimate(session, settings, self.latent, self.speed.space, rows)
+            return train_mdnrnn.estimate(session, settings, self.memory.latent, self.speed.space, rows)
         if isinstance(settings, CollectSettings):  # of a later round: the controller plays full episodes
             most = settings.episodes * (settings.max_steps or longest)
             plan = self._playing(step, most, f"{settings.episodes} episodes of the controller", 0)
@@ -270,10 +269,14 @@ class _UnmadeInputs:
 
     def _training_seconds(self, step: Step, settings: ControllerSettings) -> tuple[float, float]:
         controller = shape_controller(
-            policy_config(settings, self.speed.space, 0), self.env, self.speed.space, self.latent, self.hidden
+            policy_config(settings, self.speed.space, 0),
+            self.env,
+            self.speed.space,
+            self.memory.latent,
+            self.memory.hidden,
         )
         workers, repeat = step.session.processes, self.env.action_repeat
-        return training_seconds(time.monotonic, settings, controller, self.speed, repeat, workers)
+        return training_seconds(time.monotonic, settings, controller, self.memory, self.speed, repeat, workers)
 
     def _playing(self, step: Step, most: int, what: str, disk: int) -> Plan:
         """A stage whose episodes have at most so many steps."""

@@ -19,7 +19,8 @@ def mdnrnn() -> MdnRnn:
 
 
 def initial_states(count: int = 6) -> InitialStates:
-    return InitialStates(torch.randn(count, 4), (torch.zeros(count, 8), torch.zeros(count, 8)), *FREE)
+    z = torch.randn(count, 4)
+    return InitialStates(z, (torch.zeros(count, 8), torch.zeros(count, 8)), *FREE, z, torch.zeros(count, 3))
 
 
 def config(mdnrnn: MdnRnn, max_steps: int) -> DreamConfig:
@@ -69,7 +70,7 @@ def test_the_state_of_m_depends_on_the_context(mdnrnn: MdnRnn) -> None:
 def test_temperature_widens_the_dream(mdnrnn: MdnRnn) -> None:
     spread = []
     for temperature in (0.1, 1.0, 4.0):
-        dreams = Dreams(mdnrnn, InitialStates(torch.zeros(500, 4), mdnrnn.initial_state(500), *FREE), temperature, 0)
+        dreams = Dreams(mdnrnn, InitialStates.at_start(mdnrnn, torch.zeros(500, 4), 3, *FREE), temperature, 0)
         dreams.step(torch.eye(3)[torch.zeros(500, dtype=torch.long)])
         spread.append(float(dreams.z.std(0).mean()))
     assert spread[0] < spread[1] < spread[2]
@@ -119,7 +120,7 @@ def test_a_gymnasium_wrapper_fits_the_vector_environment(mdnrnn: MdnRnn) -> None
 
 def test_the_latents_of_a_dream_stay_within_their_bounds(mdnrnn: MdnRnn) -> None:
     low, high = torch.full((4,), -0.5), torch.full((4,), 0.25)
-    dreams = Dreams(mdnrnn, InitialStates(torch.zeros(50, 4), mdnrnn.initial_state(50), low, high), 4.0, 0)
+    dreams = Dreams(mdnrnn, InitialStates.at_start(mdnrnn, torch.zeros(50, 4), 3, low, high), 4.0, 0)
     for _ in range(10):
         dreams.step(torch.eye(3)[torch.zeros(50, dtype=torch.long)])
     assert float(dreams.z.min()) == -0.5

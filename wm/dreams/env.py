@@ -3,6 +3,7 @@
 `Dreams` is the vectorised core, `DreamEnv` and `DreamVectorEnv` are gymnasium's interfaces over it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,30 +23,52 @@ Observation = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class InitialStates:
-    """States in which dreams start: N real latents z (N, Z) and M's state there. `low` and `high` (Z,) bound a dream's
-    latents. M was trained on real latents only: without bounds, after 300 steps of CarRacing latents had 150 times the
-    variance of real ones, with them 2.6 times."""
+    """States in which dreams start: N real latents z (N, Z) and M's state there, with the latent and the encoded action
+    of the step before (N, Z) and (N, A): at an episode's start z itself, and zeros. `low` and `high` (Z,) bound a
+    dream's latents. M was trained on real latents only: without bounds, after 300 steps of CarRacing latents had 150
+    times the variance of real ones, with them 2.6 times."""
 
     z: Tensor
     state: State
     low: Tensor
     high: Tensor
+    z_before: Tensor
+    action_before: Tensor
+
+    @classmethod
+    def at_start(cls, mdnrnn: Predictor, z: Tensor, action_width: int, low: Tensor, high: Tensor) -> "InitialStates":
+        """The starts of episodes: nothing came before these latents."""
+        return cls(z, mdnrnn.initial_state(len(z)), low, high, z, torch.zeros(len(z), action_width))
+
+    @classmethod
+    def joined(cls, parts: Sequence["InitialStates"]) -> "InitialStates":
+        """The states of all parts, which have the same bounds."""
+        state = tuple(torch.cat(tensors) for tensors in zip(*(part.state for part in parts), strict=True))
+        z, z_before, action_before = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("z", "z_before", "action_before")
+        )
+        return cls(z, state, parts[0].low, parts[0].high, z_before, action_before)
 
     def __len__(self) -> int:
         return len(self.z)
 
     def take(self, rows: NDArray[np.int64]) -> "InitialStates":
         """A selection, with repetition allowed."""
-        return replace(self, z=self.z[rows], state=tuple(part[rows] for part in self.state))
+        state = tuple(part[rows] for part in self.state)
+        return replace(
+            self, z=self.z[rows], state=state, z_before=self.z_before[rows], action_before=self.action_before[rows]
+        )
 
 
 @torch.inference_mode()
 def warm_up(mdnrnn: Predictor, z: Tensor, actions: Tensor, low: Tensor, high: Tensor) -> InitialStates:
     """InitialStates after M has processed real contexts: z (N, L + 1, Z) and encoded actions (N, L, A). L may be 0."""
+    if not actions.shape[1]:
+        return InitialStates.at_start(mdnrnn, z[:, 0], actions.shape[2], low, high)
     cell, state = make_cell(mdnrnn, len(z)), mdnrnn.initial_state(len(z))
     for step in range(actions.shape[1]):
         state = cell.step(z[:, step], actions[:, step], state)
-    return InitialStates(z[:, -1], state, low, high)
+    return InitialStates(z[:, -1], state, low, high, z[:, -2], actions[:, -1])
 
 
 class Dreams:

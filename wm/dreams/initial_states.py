@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from wm.artifacts import runs
 from wm.artifacts.workspace import Workspace
@@ -57,9 +58,30 @@ def early_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn) -> InitialStat
     return initial_states_at(latents, mdnrnn, latents.starts + context, context)
 
 
+def initial_states_anywhere(latents: Latents, mdnrnn: TrainedMdnRnn, seed: int, count: int) -> InitialStates:
+    """Random rows of the episodes, their first ones included, M warmed up on as many steps before each as there are."""
+    lengths = latents.ends - latents.starts - 1  # the last row has no action
+    random = generator(seed, "starts anywhere")
+    episodes = random.choice(len(lengths), count, p=lengths / lengths.sum())
+    steps = random.integers(0, lengths[episodes])
+    rows, contexts = latents.starts[episodes] + steps, np.minimum(steps, CONTEXT)
+    bounds, sizes = _bounds(latents), np.unique(contexts).tolist()
+    return InitialStates.joined([_states_at(latents, mdnrnn, rows[contexts == size], size, bounds) for size in sizes])
+
+
 def initial_states_at(latents: Latents, mdnrnn: TrainedMdnRnn, rows: NDArray[np.int64], context: int) -> InitialStates:
     """These rows, M warmed up on the `context` steps before each."""
+    return _states_at(latents, mdnrnn, rows, context, _bounds(latents))
+
+
+def _bounds(latents: Latents) -> tuple[Tensor, Tensor]:
+    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
+    return low, high
+
+
+def _states_at(
+    latents: Latents, mdnrnn: TrainedMdnRnn, rows: NDArray[np.int64], context: int, bounds: tuple[Tensor, Tensor]
+) -> InitialStates:
     window = rows[:, None] + np.arange(-context, 1)
     actions = latents.space.encode(latents.actions[window[:, :-1]])
-    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
-    return warm_up(mdnrnn.model, torch.from_numpy(latents.means[window]), torch.from_numpy(actions), low, high)
+    return warm_up(mdnrnn.model, torch.from_numpy(latents.means[window]), torch.from_numpy(actions), *bounds)

@@ -29,7 +29,11 @@ def most_steps(settings: ControllerSettings, longest: int) -> int:
     """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates,
     within --max-env-steps. By policy gradient those, and the validations at its end."""
     if settings.policy_gradient:
-        return settings.step_limit + 2 * settings.validation_episodes * longest
+        last = 2 * settings.validation_episodes * longest
+        if settings.in_ == "real":
+            return settings.step_limit + last
+        earlier = settings.max_dream_steps // settings.validate_steps * settings.validation_episodes * longest
+        return min(earlier, settings.step_limit or earlier) + last
     validations = (settings.max_generations // settings.validate_every + 1 + len(settings.restart_ends)) * longest
     validations *= settings.validation_episodes
     most = validations + _candidate_steps(settings, longest) if settings.in_ == "real" else validations

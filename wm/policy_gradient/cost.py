@@ -5,14 +5,19 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from wm.dreams.env import DreamConfig, InitialStates
 from wm.models.controller import Controller
+from wm.models.mdnrnn.predictor import Predictor
+from wm.policy_gradient.dream_rollouts import PASSES as DREAM_PASSES
+from wm.policy_gradient.dream_rollouts import DreamRecorder, dream_format
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import Rollout, make_optimizer, update
+from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
 from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.speed import SHORTEST, PlayingSpeed
 from wm.settings import ControllerSettings
 
-TIMED_UPDATES = 2
+TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5
 # Episodes cost other than random play: the ball is in play for longer, the car drives; and the machine has other work.
 FASTEST, SLOWEST = 0.6, 1.6
 
@@ -21,17 +26,24 @@ def training_seconds(
     clock: Callable[[], float],
     settings: ControllerSettings,
     controller: Controller,
+    memory: Predictor,
     speed: PlayingSpeed,
     action_repeat: int,
     workers: int,
 ) -> tuple[float, float]:
-    """The least and the most seconds. A target may be reached, or --max-hours over, long before the last step."""
-    processes = min(workers, settings.num_envs // NUM_ENVS)
-    actions = settings.step_limit / action_repeat
-    rows = settings.num_envs * settings.rollout_steps
-    learning = actions / rows * _update_seconds(clock, settings, controller)
-    validating = 2 * settings.validation_episodes * speed.longest * speed.seconds / workers  # the last ones
-    expected = actions * speed.seconds / processes + learning
+    """The least and the most seconds, with `memory` as M. A target may be reached, or --max-hours over, long before the
+    last step."""
+    rows = settings.places * settings.steps_per_place
+    validation = settings.validation_episodes * speed.longest * speed.seconds / workers
+    validating = 2 * validation  # the last ones
+    if settings.in_ == "real":
+        actions = settings.step_limit / action_repeat
+        playing = actions * speed.seconds / min(workers, settings.places // NUM_ENVS)
+    else:
+        actions = settings.max_dream_steps
+        playing = actions * _dream_seconds(clock, settings, controller, memory)
+        validating += settings.max_dream_steps // settings.validate_steps * validation
+    expected = playing + actions / rows * _update_seconds(clock, settings, controller)
     early = settings.target_return is not None or settings.max_hours > 0
     most = SLOWEST * expected + validating
     if settings.max_hours:
@@ -39,12 +51,29 @@ def training_seconds(
     return (SHORTEST if early else FASTEST) * expected, most
 
 
+def _dream_seconds(
+    clock: Callable[[], float], settings: ControllerSettings, controller: Controller, memory: Predictor
+) -> float:
+    """The time of a step of one dream, the first step left out."""
+    z, bound = torch.zeros(1, memory.latent), torch.full((memory.latent,), 10.0)
+    initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
+    config = DreamConfig(memory, initial, controller.space, float(settings.temperature), 0, dream_format())
+    parameters = np.zeros(controller.parameters, np.float32)
+    recorder = DreamRecorder(config, controller, parameters, settings.places, np.random.default_rng(0))
+    seconds = []
+    for _ in range(1 + TIMED_DREAM_STEPS):
+        started = clock()
+        recorder.step()
+        seconds.append(clock() - started)
+    return float(np.median(seconds[1:])) / settings.places
+
+
 def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, controller: Controller) -> float:
     """The time of an update on random numbers, the first one left out."""
     network, distribution = ActorCritic(controller, 0), controller.distribution
     assert distribution is not None
     optimizer, random = make_optimizer(network, settings.learning_rate), np.random.default_rng(0)
-    shape = settings.rollout_steps, settings.num_envs
+    shape = settings.steps_per_place, settings.places
     features = torch.from_numpy(random.standard_normal((*shape, controller.inputs), np.float32))
     outputs, _ = network(features.flatten(0, 1))
     choices = distribution.draw(outputs.detach(), random)
@@ -55,9 +84,11 @@ def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, co
         features, choices.unflatten(0, shape), log_probs.view(shape), zeros, zeros + 1, ~torch.zeros_like(cut), cut,
         features[-1],
     )  # fmt: skip
-    seconds = []
+    seconds, passes = [], REAL_PASSES if settings.in_ == "real" else DREAM_PASSES
     for _ in range(1 + TIMED_UPDATES):
         started = clock()
-        update(network, optimizer, distribution, rollout, zeros, settings.gamma, settings.entropy, random)
+        update(
+            network, optimizer, distribution, rollout, zeros, settings.gamma, settings.entropy_weight, passes, random
+        )
         seconds.append(clock() - started)
     return float(np.median(seconds[1:]))

@@ -15,10 +15,17 @@ from wm.policy_gradient.network import ActorCritic
 
 LAMBDA = 0.95  # of the advantages' exponential average
 CLIP = 0.2  # of the ratio of probabilities
-EPOCHS, MINIBATCH = 4, 512  # passes over a batch, and rows of a gradient step
 VALUE_WEIGHT, GRADIENT_NORM = 0.5, 0.5
 ADAM_EPSILON = 1e-5
 LEAST_SCALE = 1e-3  # of rewards that hardly occur
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a rollout is learned from: `epochs` over all of its rows, in gradient steps of `minibatch` rows."""
+
+    epochs: int
+    minibatch: int
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,7 @@ def update(
     rewards: Tensor,
     gamma: float,
     entropy_weight: float,
+    passes: Passes,
     random: np.random.Generator,
 ) -> dict[str, float]:
     """Improve the network by the steps of a rollout with scaled rewards (T, N). `random` shuffles the rows. Returns
@@ -129,8 +137,8 @@ def update(
         "targets": (advantage + before).flatten(),
     }
     entropies: list[Any] = []
-    for _ in range(EPOCHS):
-        for rows in torch.from_numpy(random.permutation(rewards.numel())).split(MINIBATCH):
+    for _ in range(passes.epochs):
+        for rows in torch.from_numpy(random.permutation(rewards.numel())).split(passes.minibatch):
             part = {name: value[rows] for name, value in batch.items()}
             outputs, values = network(part["features"])
             loss, entropy = losses(distribution, outputs, values, part, entropy_weight)

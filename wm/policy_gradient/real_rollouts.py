@@ -18,13 +18,17 @@ from torch import Tensor
 
 from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
-from wm.policy_gradient.ppo import Rollout
+from wm.policy_gradient.ppo import Passes, Rollout
+from wm.policy_gradient.sources import Experience
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed, generator
+from wm.settings import ControllerSettings
+
+PASSES = Passes(4, 512)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,45 @@ class Played:
         """For the learner."""
         tensors = {name: torch.from_numpy(column) for name, column in self.steps.items()}
         return Rollout(**tensors, successors=torch.from_numpy(self.successors))
+
+    @property
+    def experience(self) -> Experience:
+        """With what else an iteration gives."""
+        rollout = self.rollout
+        ends = (rollout.discounts == 0) | rollout.cut
+        ends[-1] = rollout.discounts[-1] == 0  # the last step is cut, but the episode goes on
+        return Experience(rollout, ends, self.returns, self.env_steps)
+
+
+class RealSource:
+    """Slots of the real environment, which worker processes share."""
+
+    place, unit, passes = "real", "environment steps", PASSES
+
+    def __init__(self, settings: ControllerSettings, seed: int, policy: PolicySpec, workers: Workers) -> None:
+        self.steps, self._horizon = settings.step_limit, settings.steps_per_place
+        self._seed, self._policy, self._workers = seed, policy, workers
+        self._slots = [Slot(number) for number in range(settings.places)]
+
+    def play(self, parameters: NDArray[np.float32], iteration: int) -> Experience:
+        """As Source: goes on in every slot."""
+        played = play_iteration(
+            self._workers, self._policy, parameters, self._slots, self._horizon, self._seed, iteration
+        )
+        self._slots = played.slots
+        return played.experience
+
+    def played(self, lines: Sequence[dict[str, Any]]) -> int:
+        """As Source: those of validations included."""
+        return sum(line["env_steps"] for line in lines)
+
+    def state(self) -> dict[str, Any]:
+        """As Source: the slots."""
+        return {"slots": [slot.as_json() for slot in self._slots]}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """As Source."""
+        self._slots = [Slot(**slot) for slot in state["slots"]]
 
 
 class Place:

@@ -1,6 +1,10 @@
-"""The training of C by PPO: iterations of rollouts and an update, validations, and checkpoints to resume from."""
+"""The training of C by PPO: iterations of rollouts and an update, validations, and checkpoints to resume from.
+
+Steps are played in the real environment or in the dream; validations always are real episodes.
+"""
 
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wm.artifacts import chained_log, durable
+from wm.dreams.env import InitialStates
 from wm.errors import BadData, MemoryProblem, Stopped
 from wm.evolution.cma_es import digest
 from wm.evolution.evolve import logged
@@ -17,9 +22,11 @@ from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.stopping import LOG, Line, stop_reason, way_out
 from wm.models.controller import Controller
+from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import RewardScale, make_optimizer, update
-from wm.policy_gradient.real_rollouts import Played, Slot, play_iteration
+from wm.policy_gradient.real_rollouts import RealSource
+from wm.policy_gradient.sources import Experience, Source
 from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.players import PolicySpec
 from wm.rollouts.workers import Workers, open_workers
@@ -68,12 +75,21 @@ def train_policy(
     seed: int,
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
+    initial: InitialStates | None,
     folder: Path,
     label: str,
 ) -> TrainedPolicy:
-    """Train C in the real environment, with log and checkpoints in `folder`; after a kill it continues from there."""
+    """Train C in dreams from the `initial` states, or without them in the real environment, with log and checkpoints in
+    `folder`; after a kill it continues from there."""
     with open_workers(runtime) as workers:
-        training = PolicyTraining(runtime, settings, seed, mdnrnn, policy, workers, folder, label)
+        source: Source
+        if initial is None:
+            env = replace(policy.env, render="fast") if settings.render == "fast" else policy.env
+            source = RealSource(settings, seed, replace(policy, env=env), workers)
+        else:
+            controller = build_controller(mdnrnn, policy.controller, policy.env)
+            source = DreamSource(settings, seed, mdnrnn, controller, initial)
+        training = PolicyTraining(runtime, settings, seed, mdnrnn, policy, source, workers, folder, label)
         training.run()
         return training.result()
 
@@ -88,14 +104,13 @@ class PolicyTraining:
         seed: int,
         mdnrnn: TrainedMdnRnn,
         policy: PolicySpec,
+        source: Source,
         workers: Workers,
         folder: Path,
         label: str,
     ) -> None:
         self._runtime, self._settings, self._seed = runtime, settings, seed
-        self._workers, self._folder, self._label = workers, folder, label
-        env = replace(policy.env, render="fast") if settings.render == "fast" else policy.env
-        self._policy = replace(policy, env=env)
+        self._source, self._folder, self._label = source, folder, label
         self._fitness = {
             sampled: Fitness(
                 settings, seed, replace(policy, controller=replace(policy.controller, sampled=sampled)), mdnrnn, workers
@@ -108,8 +123,7 @@ class PolicyTraining:
         self.model: nn.Module = self._weights
         self.optimizer = make_optimizer(self._network, settings.learning_rate)
         self.history = History()
-        self._slots = [Slot(number) for number in range(settings.num_envs)]
-        self._scale = RewardScale.of(settings.num_envs)
+        self._scale = RewardScale.of(settings.places)
         self._iterations: list[int] = []  # of the snapshots
         self._spacing = 1  # iterations between snapshots
         self._digest = chained_log.start(folder)  # of the log's last line
@@ -117,8 +131,7 @@ class PolicyTraining:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights and optimizer."""
-        return {
-            "slots": [slot.as_json() for slot in self._slots],
+        return self._source.state() | {
             "scale": asdict(self._scale),
             "snapshots": self._iterations,
             "spacing": self._spacing,
@@ -127,7 +140,7 @@ class PolicyTraining:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        self._slots = [Slot(**slot) for slot in state["slots"]]
+        self._source.load_state(state)
         self._scale = RewardScale(**state["scale"])
         self._iterations, self._spacing = state["snapshots"], state["spacing"]
         self._digest = state["log"]
@@ -136,16 +149,23 @@ class PolicyTraining:
     def _iteration(self) -> int:
         return self.history.generation
 
-    def _stop_reason(self, extra_seconds: float = 0.0, extra_steps: int = 0) -> str:
-        return stop_reason(self._settings, self.history, extra_seconds, extra_steps)
+    def _stop_reason(self, extra_seconds: float = 0.0, *current: Line) -> str:
+        """The criterion that is met, of the settings or in the dream; `current` is an iteration that is not recorded
+        yet."""
+        reason = stop_reason(self._settings, self.history, extra_seconds, sum(line["env_steps"] for line in current))
+        if reason or self._source.place == "real":
+            return reason
+        if self.history.exploited():
+            return "exploited"
+        return "dream_steps" if self._source.played([*self.history.lines, *current]) >= self._source.steps else ""
 
     def run(self) -> None:
         """Continue from the last checkpoint, if there is one, to the end."""
         self._resume()
-        limit = self._settings.step_limit
+        limit = self._source.steps
         log = MetricsLog(self._folder, self._iteration, lambda: optimizer_bytes(self.optimizer), self._runtime.log)
         guard = MemoryGuard(self._runtime, self._folder, limit)
-        with self._runtime.progress(self._label, limit, "environment steps", self.history.env_steps) as progress:
+        with self._runtime.progress(self._label, limit, self._source.unit, self._played()) as progress:
             while not self._stop_reason():
                 try:
                     self._runtime.raise_if_stopped()
@@ -161,8 +181,17 @@ class PolicyTraining:
                 if alarm:
                     log.close()
                     raise MemoryProblem(f"{self._label}: {alarm}")
-                progress.update(min(self.history.env_steps, limit), **self._shown())
+                progress.update(min(self._played(), limit), **self._shown())
         log.close()
+        if self._stop_reason() == "exploited":
+            self._runtime.log(
+                "warning: C exploits the dream: returns there have risen since iteration "
+                f"{self.history.best_generation}, but real returns have fallen. The training ends, and keeps the "
+                "policy of that iteration."
+            )
+
+    def _played(self) -> int:
+        return self._source.played(self.history.lines)
 
     def _resume(self) -> None:
         """Load the checkpoint, and cut off the log what was played after it."""
@@ -183,22 +212,18 @@ class PolicyTraining:
         if self.history.lines:
             self._checkpoints.save(self._iteration, {"validation_loss": 0.0})
 
-    def _play(self) -> tuple[Played, float]:
-        began, parameters = self._runtime.clock(), self._network.parameter_vector()
-        number = len(self.history.lines)
-        steps = self._settings.rollout_steps
-        return play_iteration(self._workers, self._policy, parameters, self._slots, steps, self._seed, number), began
+    def _play(self) -> tuple[Experience, float]:
+        began = self._runtime.clock()
+        return self._source.play(self._network.parameter_vector(), len(self.history.lines)), began
 
-    def _learn(self, played: Played) -> dict[str, float]:
+    def _learn(self, played: Experience) -> dict[str, float]:
         """One update; by the first rollout, of the nearly uniform policy, inputs are standardised."""
-        self._slots, rollout, settings = played.slots, played.rollout, self._settings
-        ends = (rollout.discounts == 0) | rollout.cut
-        ends[-1] = rollout.discounts[-1] == 0  # the last step is cut, but the episode goes on
-        scale = self._scale.update(rollout.rewards, ends, settings.gamma)
+        rollout, settings = played.rollout, self._settings
+        scale = self._scale.update(rollout.rewards, played.ends, settings.gamma)
         if not self.history.lines:
             self._network.standardise(rollout.features.flatten(0, 1))
             return {}
-        remaining = 1 - self.history.env_steps / settings.step_limit
+        remaining = 1 - self._played() / self._source.steps
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * remaining
         distribution = self._controller.distribution
@@ -206,21 +231,21 @@ class PolicyTraining:
         random = generator(self._seed, "ppo minibatches", len(self.history.lines))
         return update(
             self._network, self.optimizer, distribution, rollout, rollout.rewards / scale, settings.gamma,
-            settings.entropy, random,
+            settings.entropy_weight, self._source.passes, random,
         )  # fmt: skip
 
-    def _finish(self, played: Played, began: float) -> Line:
+    def _finish(self, played: Experience, began: float) -> Line:
         """Validate if it is due, and write the log's line."""
         parameters = self._network.parameter_vector()
         line: Line = {
             "generation": len(self.history.lines),
-            "in": "real",
+            "in": self._source.place,
             "returns": played.returns,
             "env_steps": played.env_steps,
             "policy": digest(parameters[None]),
         }
-        reason = self._stop_reason(self._runtime.clock() - began, played.env_steps)
-        if reason or self._steps_since_validation() + played.env_steps >= self._settings.validate_steps:
+        reason = self._stop_reason(self._runtime.clock() - began, line)
+        if reason or self._source.played([*self._unvalidated(), line]) >= self._settings.validate_steps:
             returns, steps = self._fitness[True].validation_returns(parameters)
             line["validation"] = returns.tolist()
             line["env_steps"] += steps
@@ -237,13 +262,9 @@ class PolicyTraining:
     def _record(self, line: Line) -> None:
         self.history.add(line, self._weights.best.numpy())
 
-    def _steps_since_validation(self) -> int:
-        steps = 0
-        for line in reversed(self.history.lines):
-            if "validation" in line:
-                break
-            steps += line["env_steps"]
-        return steps
+    def _unvalidated(self) -> list[Line]:
+        """The iterations since the last validation."""
+        return list(takewhile(lambda line: "validation" not in line, reversed(self.history.lines)))
 
     def _keep_snapshot(self, iteration: int, parameters: NDArray[np.float32]) -> None:
         """Keep this policy if its turn has come; where there are too many, every second one stays."""
@@ -286,6 +307,8 @@ class PolicyTraining:
             "env_steps": history.env_steps + steps,
             "seconds": history.seconds,
         }
+        if self._source.place == "dream":
+            figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
         snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
         sampled = history.best_score >= likeliest
         return TrainedPolicy(best, sampled, snapshots, self._iterations, self._stop_reason(), history, figures)

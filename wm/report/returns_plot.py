@@ -33,7 +33,8 @@ def search_plots(lines: Lines, validated_in: str, level: tuple[str, float] | Non
         title = f"validation in {_PLACES[validated_in]}, whole episodes"
         plots.append(Plot(unit, "return of a validation episode", [curve], title, level))
     for place in ("real", "dream"):
-        if curve := _training_curve(lines, place, "candidates" if unit == "generation" else "episodes that ended"):
+        learner = "dreams" if place == "dream" else "episodes that ended"
+        if curve := _training_curve(lines, place, "candidates" if unit == "generation" else learner):
             title = f"{players} in {_PLACES[place]}, training episodes"
             plots.append(Plot(unit, "return of a training episode", [curve], title))
     return plots

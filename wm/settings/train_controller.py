@@ -11,6 +11,12 @@ from wm.settings.base import Settings, given_as, setting
 GENERATIONS_PER_RESTART = 10  # enough to tell a car that drives from one that stays on the spot
 GROUP = 8  # environments that a process steps in lockstep; wm/rollouts/players.py says why it is fixed
 PPO_STEPS = 1_000_000  # real steps without --max-env-steps: Pong is played well after as many
+# What `none` stands for. Dreams cost little and are short: M's predictions hold for some 50 steps.
+_BY_PLACE = {
+    "real": {"num_envs": 16, "rollout_steps": 128, "entropy": 0.01},
+    "dream": {"num_envs": 512, "rollout_steps": 50, "entropy": 0.02},
+}
+_OF_PLACE = {"real": {"render"}, "dream": {"temperature", "max_dream_steps"}}  # of a policy gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +31,7 @@ class ControllerSettings(Settings):
     )
     in_: str = setting(
         "real",
-        "Where candidates play; mixed: in the dream, selected by real returns.",
+        "Where candidates play; mixed (not with ppo): in the dream, selected by real returns.",
         choices=("real", "dream", "mixed"),
         section="Search",
     )
@@ -41,9 +47,8 @@ class ControllerSettings(Settings):
     )
     temperature: str = setting(
         "1.0",
-        "Temperature of the dream; auto fits it to real returns.",
+        "Temperature of the dream; auto (not with ppo) fits it to real returns.",
         section="Search",
-        algorithm="cma",
     )
     init_from: str | None = setting(
         None, "Run to start from, such as runs/Pong.", section="Search", result=False, algorithm="cma"
@@ -52,7 +57,7 @@ class ControllerSettings(Settings):
     max_hours: float = setting(0.0, "Hours, checked after each generation; 0: no limit.", low=0, section="Limits")
     max_env_steps: int = setting(
         0,
-        f"Real environment steps; 0: no limit, ppo {PPO_STEPS:,}.",
+        f"Real environment steps; 0: no limit, in reality with ppo {PPO_STEPS:,}.",
         low=0,
         section="Limits",
     )
@@ -108,16 +113,27 @@ class ControllerSettings(Settings):
     units: int = setting(
         128, "Units of each of the two layers of C, and of its critic.", low=1, high=1024, algorithm="ppo"
     )
-    num_envs: int = setting(
-        16, f"Environments that play at a time, a multiple of {GROUP}.", low=GROUP, high=512, algorithm="ppo"
+    max_dream_steps: int = setting(1_000_000, "Steps in the dream with ppo.", low=1, algorithm="ppo")
+    num_envs: int | None = setting(
+        None,
+        f"Environments (none: 16) or dreams (512) that play at a time, a multiple of {GROUP}.",
+        low=GROUP,
+        high=4096,
+        algorithm="ppo",
     )
-    rollout_steps: int = setting(
-        128, "Steps that each environment plays between two updates.", low=8, high=4096, algorithm="ppo"
+    rollout_steps: int | None = setting(
+        None,
+        "Steps that each of them plays between two updates; none: 128, in the dream 50.",
+        low=8,
+        high=4096,
+        algorithm="ppo",
     )
     learning_rate: float = setting(
         7e-4, "Adam's step size; it falls to zero with the steps.", low=1e-8, high=1, algorithm="ppo"
     )
-    entropy: float = setting(0.01, "Weight of the policy's entropy.", low=0, algorithm="ppo")
+    entropy: float | None = setting(
+        None, "Weight of the policy's entropy; none: 0.01, in the dream 0.02.", low=0, algorithm="ppo"
+    )
     gamma: float = setting(
         0.99, "Discount of a reward for each step that it lies ahead.", low=0, high=1, algorithm="ppo"
     )
@@ -126,11 +142,11 @@ class ControllerSettings(Settings):
         super().__post_init__()
         self._refuse_other_algorithms()
         check_temperature(self.temperature)
-        if self.policy_gradient and self.in_ != "real":
-            raise UsageProblem(
-                f"--algo ppo learns in the real environment; leave out --in {self.in_}, or use --algo cma."
-            )
-        if self.num_envs % GROUP:
+        if self.policy_gradient and self.in_ == "mixed":
+            raise UsageProblem("--algo ppo learns in one place; use --in real or --in dream, or --algo cma.")
+        if self.policy_gradient and self.temperature == "auto":
+            raise UsageProblem("--temperature auto compares candidates; give a number, or use --algo cma.")
+        if self.num_envs is not None and self.num_envs % GROUP:
             raise UsageProblem(f"--set num_envs is {self.num_envs}; expected a multiple of {GROUP}.")
         if self.in_ != "real" and self.memory == "untrained":
             raise UsageProblem(f"--memory untrained cannot dream; leave out --in {self.in_}, or use --memory none.")
@@ -172,25 +188,49 @@ class ControllerSettings(Settings):
     @property
     def step_limit(self) -> int:
         """Real environment steps; 0: no limit."""
-        return self.max_env_steps or (PPO_STEPS if self.policy_gradient else 0)
+        return self.max_env_steps or (PPO_STEPS if self.policy_gradient and self.in_ == "real" else 0)
+
+    @property
+    def places(self) -> int:
+        """Environments or dreams that a policy gradient plays at a time."""
+        return int(self._by_place("num_envs"))
+
+    @property
+    def steps_per_place(self) -> int:
+        """Steps that each of them plays between two updates."""
+        return int(self._by_place("rollout_steps"))
+
+    @property
+    def entropy_weight(self) -> float:
+        """The weight of the policy's entropy."""
+        return float(self._by_place("entropy"))
+
+    def _by_place(self, name: str) -> float:
+        value = getattr(self, name)
+        return _BY_PLACE[self.in_][name] if value is None else value
 
     def result_settings(self) -> dict[str, Any]:
-        """As for every group; the memory is the one that is used."""
-        return super().result_settings() | {"memory": self.memory_used}
+        """As for every group, with the values that `auto` and `none` stand for."""
+        by_place = {name: self._by_place(name) for name in _BY_PLACE["real"]} if self.policy_gradient else {}
+        return super().result_settings() | by_place | {"memory": self.memory_used}
 
     @classmethod
     def of_other_algorithms(cls, values: Mapping[str, Any]) -> set[str]:
-        """The settings of ppo for cma, and the reverse."""
+        """The settings of ppo for cma, and the reverse; and for ppo in one place, those of the other."""
         own = "ppo" if values.get("algo") == "ppo" else "cma"
-        return {item.name for item in dataclasses.fields(cls) if item.metadata["algorithm"] not in ("", own)}
+        others = {item.name for item in dataclasses.fields(cls) if item.metadata["algorithm"] not in ("", own)}
+        return others | (_OF_PLACE[_other(values.get("in_", "real"))] if own == "ppo" else set())
 
     def _refuse_other_algorithms(self) -> None:
         others = self.of_other_algorithms(vars(self))
         for item in dataclasses.fields(self):
             if item.name in others and getattr(self, item.name) != item.default:
+                own, needed = f"--algo {self.algo}", f"--algo {item.metadata['algorithm']}"
+                if self.policy_gradient and item.metadata["algorithm"] != "cma":
+                    own, needed = f"{own} --in {self.in_}", f"--in {_other(self.in_)}"
                 raise UsageProblem(
-                    f"{given_as(item)} is {getattr(self, item.name)}, which means nothing with --algo {self.algo}; "
-                    f"leave it out, or use --algo {item.metadata['algorithm']}."
+                    f"{given_as(item)} is {getattr(self, item.name)}, which means nothing with {own}; leave it out, "
+                    f"or use {needed}."
                 )
 
     @property
@@ -226,6 +266,11 @@ class ControllerSettings(Settings):
         """The generations at which a candidate search ends, if several run."""
         every = GENERATIONS_PER_RESTART
         return range(every, every * self.restarts + 1, every) if self.restarts > 1 else range(0)
+
+
+def _other(place: str) -> str:
+    """The place of a policy gradient that is not this one."""
+    return "dream" if place == "real" else "real"
 
 
 def check_temperature(text: str) -> None:

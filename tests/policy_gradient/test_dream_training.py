@@ -1,0 +1,119 @@
+"""`wm train-controller --algo ppo --in dream` on a tiny world, through the real commands."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import SLUG, TINY, outcome, run
+from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
+from wm.evolution.history import History
+from wm.evolution.stopping import read_log
+from wm.policy_gradient.dream_rollouts import DreamSource
+from wm.policy_gradient.sources import Experience
+
+WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--in", "dream", "--set", "units=32",
+         "--set", "num_envs=64", "--set", "rollout_steps=16")  # fmt: skip
+SHORT = (*WORDS, "--set", "max_dream_steps=14000", "--set", "validate_steps=6000", "--set", "validation_episodes=2",
+         "--set", "memory=trained", "--set", "previous_action=true")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with V, an M trained on its own rollouts, and a C that has learned in its dreams."""
+    folder = with_data_and_inputs(chain, tmp_path_factory.mktemp("trained-in-dream"))
+    shutil.rmtree(folder / "runs" / SLUG / "mdnrnn")
+    run(folder, "train-mdnrnn", "--env", TINY, "--network", "rollout", "--hidden", "0", "--batch", "48",
+        "--steps", "130", "--set", "units=64", "--set", "warm_up=2", "--set", "rollout_steps=8",
+        "--set", "learning_rate=0.007", "--set", "validate_every=130")  # fmt: skip
+    run(folder, *WORDS, "--set", "max_dream_steps=18000", "--set", "learning_rate=0.005",
+        "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
+    return folder
+
+
+def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) -> None:
+    score = json.loads(run(trained, "evaluate", "--env", TINY, "--episodes", "40", "--json").stdout)["metrics"]
+    assert score["mean"] - score["ci95"] > score["random"]["mean"] + score["random"]["ci95"] + 3
+    folder = trained / "runs" / SLUG / "controller"
+    metrics, lines = metrics_of(folder), read_log(folder)
+    assert (metrics["in"], metrics["ended"], metrics["trusted"]) == ("dream", "dream_steps", True)
+    assert {line["in"] for line in lines} == {"dream"}
+    assert all(len(line["returns"]) >= 64 for line in lines)  # a return for each dream
+    assert 18_000 <= metrics["dream_steps"] == len(lines) * 64 * 16 < 20_000
+    validations = {line["generation"]: float(np.mean(line["validation"])) for line in lines if "validation" in line}
+    assert len(validations) == 3
+    assert validations[metrics["best_generation"]] == max(validations.values()) == metrics["validation_return_sampled"]
+    assert [line["generation"] for line in lines if line["env_steps"]] == list(validations)
+    real = sum(line["env_steps"] for line in lines)
+    assert real < metrics["env_steps"] <= 4 * 8 * 24  # of validations alone, the last one of the likeliest actions
+
+
+def test_the_other_commands_take_its_controller(trained: Path) -> None:
+    shown = json.loads(run(trained, "dream", "--env", TINY, "--dreams", "4", "--max-steps", "20", "--json").stdout)
+    assert shown["metrics"]["policies"] == len(metrics_of(trained / "runs" / SLUG / "controller")["means"])
+    run(trained, "report", f"runs/{SLUG}", "--out", "report.html")
+    text = (trained / "report.html").read_text()
+    assert "Validation in the real environment, whole episodes" in text
+    assert "Policy in the dream, training episodes" in text
+    run(trained, "compare", f"runs/{SLUG}", "--out", "plot.png")
+    plan = json.loads(run(trained, *SHORT, "--dry-run", "--json").stdout)["plan"][0]
+    assert "14,000 dream steps by policy gradient (dream)" in plan["what"]
+    assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
+
+
+def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, broken = (with_inputs(trained, tmp_path / name) for name in ("whole", "broken"))
+    run(whole, *SHORT)
+    play = DreamSource.play
+
+    def break_at_eight(source: DreamSource, parameters: Any, iteration: int) -> Experience:
+        if iteration == 8:
+            raise OSError("the machine went away")
+        return play(source, parameters, iteration)
+
+    monkeypatch.setattr(DreamSource, "play", break_at_eight)
+    assert outcome(broken, *SHORT).returncode != 0
+    monkeypatch.undo()
+    assert "resumes at iteration 5" in run(broken, *SHORT).stderr
+    assert weights_of(whole) == weights_of(broken)
+    logs = [read_log(folder / "runs" / SLUG / "controller") for folder in (whole, broken)]
+    assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
+
+
+def test_a_c_that_exploits_the_dream_ends_the_training(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(History, "exploited", lambda history: len(history.validated) == 2)
+    done = run(with_inputs(trained, tmp_path), *SHORT)
+    assert "warning: C exploits the dream" in done.stderr
+    assert "; C exploits the dream" in done.stdout
+    metrics = metrics_of(tmp_path / "runs" / SLUG / "controller")
+    assert (metrics["ended"], metrics["trusted"]) == ("exploited", False)
+    assert metrics["dream_steps"] == 12 * 64 * 16
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("--in", "real", "--set", "max_dream_steps=5"),
+            "--set max_dream_steps is 5, which means nothing with --algo ppo --in real; leave it out, or",
+        ),
+        (
+            ("--in", "dream", "--set", "render=fast"),
+            "--set render is fast, which means nothing with --algo ppo --in dream; leave it out, or use --in real",
+        ),
+        (("--in", "mixed"), "--algo ppo learns in one place; use --in real or --in dream, or --algo cma"),
+        (
+            ("--in", "dream", "--temperature", "auto"),
+            "--temperature auto compares candidates; give a number, or use --algo cma",
+        ),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    done = outcome(tmp_path, "train-controller", "--env", TINY, "--algo", "ppo", *words)
+    assert done.returncode == 64
+    assert sentence in done.stderr
