@@ -219,3 +219,10 @@ def test_metrics_in_a_manifest_have_the_types_that_are_shown(run: Path, metrics:
     seal(run / "vae", metrics=body | metrics if metrics else {})
     with pytest.raises(BadData, match=r"vae/manifest\.json: metrics\."):
         runs.load(run / "vae", "vae", "wm train-vae")
+
+
+@pytest.mark.parametrize("reading", ["null", "NaN", "1e300", '"1"', "true"])
+def test_a_reading_of_memory_is_a_number(tmp_path: Path, reading: str) -> None:
+    (tmp_path / metrics_log.NAME).write_text(f'{{"step": 1, "loss": NaN, "rss_anon_mb": {reading}}}\n')
+    with pytest.raises(BadData, match=r"metrics\.jsonl, line 1: rss_anon_mb is"):
+        metrics_log.read(tmp_path)
