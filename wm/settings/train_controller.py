@@ -57,7 +57,7 @@ class ControllerSettings(Settings):
     max_hours: float = setting(0.0, "Hours, checked after each generation; 0: no limit.", low=0, section="Limits")
     max_env_steps: int = setting(
         0,
-        f"Real environment steps; 0: no limit, in reality with ppo {PPO_STEPS:,}.",
+        f"Real steps; 0: no limit (ppo --in real: {PPO_STEPS:,}).",
         low=0,
         section="Limits",
     )
