@@ -178,6 +178,7 @@ def test_a_dreamer_of_an_environment_whose_instances_share_state_plays_one() -> 
         train_dreamer_env(session, DreamerSettings(num_envs=1, target_return=1.0))
 
 
+@pytest.mark.slow
 def test_episodes_of_seven_steps_go_through_a_curriculum(tmp_path: Path) -> None:
     done = run(tmp_path, "curriculum", "--envs", "Catch", "--config", small_config(tmp_path))
     assert "failed" not in done.stdout + done.stderr

@@ -86,7 +86,7 @@ def digest_of_weights(artifact: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["vae", "searched", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mdnrnn", "dreamer"))]
+    "name", ["vae", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mdnrnn", "searched", "dreamer"))]
 )
 def test_unfinished_work_in_which_a_digit_was_changed_is_not_resumed(chain: Path, tmp_path: Path, name: str) -> None:
     partial = start(tmp_path, chain, name)

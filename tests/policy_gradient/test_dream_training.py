@@ -51,6 +51,7 @@ def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) ->
     assert real < metrics["env_steps"] <= 4 * 8 * 24  # of validations alone, the last one of the likeliest actions
 
 
+@pytest.mark.slow
 def test_the_other_commands_take_its_controller(trained: Path) -> None:
     shown = json.loads(run(trained, "dream", "--env", TINY, "--dreams", "4", "--max-steps", "20", "--json").stdout)
     assert shown["metrics"]["policies"] == len(metrics_of(trained / "runs" / SLUG / "controller")["means"])

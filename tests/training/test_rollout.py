@@ -145,7 +145,7 @@ def test_dreams_with_the_actions_of_catch_have_its_events(tmp_path: Path) -> Non
     assert abs(rates["end"]["dream"] / rates["end"]["real"] - 1) < 0.05
 
 
-@pytest.mark.parametrize("hidden", [0, 8])
+@pytest.mark.parametrize("hidden", [0, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_training_that_was_stopped_ends_with_the_same_bits(tmp_path: Path, hidden: int) -> None:
     latents = world()
     settings = MdnRnnSettings(network="rollout", hidden=hidden, units=16, batch=8, steps=30, validate_every=10)
