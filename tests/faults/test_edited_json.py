@@ -13,6 +13,7 @@ from wm.artifacts import durable, locks, manifest, runs
 from wm.artifacts.chained_log import chain
 from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
+from wm.episodes.latents import read_latents
 from wm.errors import BadData, Locked, UsageProblem
 from wm.evolution.stopping import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
@@ -197,6 +198,7 @@ def test_a_line_of_provenance_without_its_count_is_named(tmp_path: Path) -> None
         (("action_space", "low"), [1.0], "recipe.action_space is of 3 actions with 1 lower"),
         (("labels",), "x", "recipe.labels is"),
         (("packages",), [1], "recipe.packages is"),
+        (("sources",), [1], "recipe.sources is"),
     ],
 )
 def test_every_value_of_a_datasets_recipe_is_checked(
@@ -213,7 +215,10 @@ def test_every_value_of_a_datasets_recipe_is_checked(
         Dataset.open(path)
 
 
-@pytest.mark.parametrize("metrics", [{}, {"validation_error": "x"}, {"probe": {"y": {"r2": "1"}}}, {"rows": None}])
+@pytest.mark.parametrize(
+    "metrics",
+    [{}, {"validation_error": "x"}, {"probe": {"y": {"r2": "1"}}}, {"rows": None}, {"collecting_seconds": None}],
+)
 def test_metrics_in_a_manifest_have_the_types_that_are_shown(run: Path, metrics: dict[str, Any]) -> None:
     body = json.loads((run / "vae" / manifest.NAME).read_text())["metrics"]
     seal(run / "vae", metrics=body | metrics if metrics else {})
@@ -226,3 +231,32 @@ def test_a_reading_of_memory_is_a_number(tmp_path: Path, reading: str) -> None:
     (tmp_path / metrics_log.NAME).write_text(f'{{"step": 1, "loss": NaN, "rss_anon_mb": {reading}}}\n')
     with pytest.raises(BadData, match=r"metrics\.jsonl, line 1: rss_anon_mb is"):
         metrics_log.read(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["name", "size", "gray"])
+def test_a_datasets_recipe_without_a_key_of_its_frames_is_refused(tmp_path: Path, key: str) -> None:
+    path = write_dataset(tmp_path / "d.zarr", 1)
+    recipe = json.loads((path / manifest.NAME).read_text())["recipe"]
+    del recipe["env"][key]
+    seal(path, recipe=recipe)
+    with pytest.raises(BadData, match=rf"recipe\.env\.{key} is missing"):
+        Dataset.open(path)
+
+
+def test_the_table_of_a_part_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = write_dataset(tmp_path / "d.zarr", 1)
+    (part,) = path.glob("part-*")
+    (part / "zarr.json").write_bytes(b'"\xff\xfe"')
+    seal(part)
+    with pytest.raises(BadData, match=r"zarr\.json is not JSON"):
+        Dataset.open(path)
+
+
+@pytest.mark.parametrize("change", [{"episodes": 0}, {"rows": 0}, {"rows": 2**40}, {"latent": 2**40}])
+def test_sizes_of_latents_that_cannot_be_are_refused(run: Path, change: dict[str, int]) -> None:
+    file = run / "latents" / "latents.zarr" / "zarr.json"
+    body = json.loads(file.read_text())
+    file.write_text(json.dumps(body | {"attributes": body["attributes"] | change}))
+    seal(run / "latents")
+    with pytest.raises(BadData, match=rf"zarr\.json: attributes\.{next(iter(change))}"):
+        read_latents(run / "latents")

@@ -17,7 +17,6 @@ from tests.conftest import SLUG, arguments, make_episode, outcome, write_part
 from tests.faults.edits import LEAVES, MISSING, NASTY, RAW, documents, edit, keys
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
-from wm.episodes.archive import read_provenance
 from wm.episodes.committed_parts import read_table
 from wm.episodes.latents import read_latents
 from wm.errors import WmError
@@ -25,7 +24,7 @@ from wm.evaluation.fidelity_metrics import format_fidelity, format_returns
 from wm.evaluation.prediction import format_predictions
 from wm.evolution.stopping import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
-from wm.report.inventory import describe, find
+from wm.report.inventory import describe
 from wm.report.returns_plot import search_plots
 from wm.report.run_summary import RunSummary, overview
 from wm.telemetry import metrics_log
@@ -51,11 +50,6 @@ def use_artifact(folder: Path) -> None:
         overview([RunSummary(run, {folder.relative_to(run).as_posix(): runs.read(folder, kind)}, {}, [], [])])
 
 
-def use_dataset(path: Path) -> None:
-    describe(path)
-    find([path])
-
-
 def use_metrics(folder: Path) -> None:
     judge(metrics_log.read(folder))
 
@@ -67,7 +61,7 @@ def use_log(folder: Path) -> None:
 def user_of(root: Path, file: Path) -> Callable[[], Any]:
     """What reads the file in the library, and shows what it read."""
     if file.is_relative_to(root / DATA):
-        return lambda: (use_dataset(root / DATA), read_provenance(root / DATA))
+        return lambda: describe(root / DATA)
     folder = file.parent
     readers: dict[str, Callable[[], Any]] = {
         "metrics.jsonl": lambda: use_metrics(folder),

@@ -24,20 +24,17 @@ from wm.artifacts.json_reader import (
 )
 
 WIDTH = between(1, 8192)  # of a layer or an action; a forged one must not allocate all memory
-ENVIRONMENT = table(
-    {"name": TEXT},
-    {
-        "size": between(16, 256),
-        "gray": FLAG,
-        "action_space": one_of("auto", "discrete", "continuous"),
-        "render": one_of("exact", "fast", "gymnasium"),
-        "observation": one_of("rgb", "foreground", "motion"),
-        "action_repeat": WIDTH,
-        "frames": one_of("auto", "observation", "render"),
-        "max_steps": COUNT,
-        "envs_per_process": COUNT,
-    },
-)
+_FRAMES = {"size": between(16, 256), "gray": FLAG}
+_PLAYED = {
+    "action_space": one_of("auto", "discrete", "continuous"),
+    "render": one_of("exact", "fast", "gymnasium"),
+    "observation": one_of("rgb", "foreground", "motion"),
+    "action_repeat": WIDTH,
+    "frames": one_of("auto", "observation", "render"),
+    "max_steps": COUNT,
+    "envs_per_process": COUNT,
+}
+ENVIRONMENT = table({"name": TEXT}, _FRAMES | _PLAYED)
 _ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
 _MAX_BOUND = 1e38  # of a box: the width between two of them is a float of 32 bits
 
@@ -55,12 +52,13 @@ def action_space(value: Any, key: str) -> None:
 
 RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
 DATASET_RECIPE = table(
-    {"env": ENVIRONMENT, "action_space": action_space, "labels": list_of(TEXT)},
+    {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": list_of(TEXT)},
     {
         "env_id": TEXT,
         "seed": INTEGER,
         "policy": TEXT,
         "packages": table_of(or_null(TEXT)),
+        "sources": table_of(TEXT),
         "frames": one_of("observation", "render"),
         "max_steps": COUNT,
         "evicts": FLAG,
@@ -185,6 +183,15 @@ def _dreamer(value: Any, key: str) -> None:
         _UPDATED_DREAMER(value, key)
 
 
+# Costs that reports add up over artifacts of all kinds.
+_COSTS = table(
+    {},
+    {
+        **dict.fromkeys(("seconds", "seconds_before", "collecting_seconds"), NUMBER),
+        **dict.fromkeys(("collected_steps", "env_steps_before"), COUNT),
+    },
+    others=ANYTHING,
+)
 _METRICS: dict[str, Schema] = {
     "vae": table(
         {
@@ -220,7 +227,7 @@ _METRICS: dict[str, Schema] = {
             "ended": TEXT,
             "means": list_of(COUNT),
         },
-        {"env_steps_before": COUNT, "seconds_before": NUMBER, "dream_return": NUMBER},
+        {"dream_return": NUMBER},
         others=ANYTHING,
     ),
     "dreamer": _dreamer,
@@ -237,6 +244,16 @@ _INPUTS: dict[str, Schema] = {
 }
 
 
+def _metrics(kind: str) -> Schema:
+    of_kind = _METRICS.get(kind, TABLE)
+
+    def check(value: Any, key: str) -> None:
+        of_kind(value, key)
+        _COSTS(value, key)
+
+    return check
+
+
 def artifact(kind: str) -> Schema:
     """The schema of the manifest of a finished artifact of this kind."""
     recipe = {"settings": _SETTINGS.get(kind, TABLE), "inputs": _INPUTS.get(kind, table_of(TEXT))}
@@ -244,7 +261,7 @@ def artifact(kind: str) -> Schema:
         {
             "fingerprint": TEXT,
             "recipe": table(recipe, others=ANYTHING),
-            "metrics": _METRICS.get(kind, TABLE),
+            "metrics": _metrics(kind),
             "provenance": _PROVENANCE,
         },
         others=ANYTHING,

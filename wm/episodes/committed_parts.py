@@ -60,8 +60,8 @@ def committed_parts(path: Path) -> list[Part]:
         data = cache.get(name, "").encode()
         if hashlib.sha256(data).hexdigest() != _listed_digest(folder):
             data = _read_metadata(folder)
-        entries[name] = data.decode()
         by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data))
+        entries[name] = data.decode()  # a parsed table is UTF-8
     if entries != cache:
         index.write(path, entries)
     parts = [by_first[first] for first in sorted(by_first)]

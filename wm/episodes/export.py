@@ -42,6 +42,7 @@ def write_minari(folder: Path, dataset: Dataset, episodes: Sequence[Episode]) ->
     from minari.data_collector import EpisodeBuffer
 
     name = "".join(c if c.isalnum() else "-" for c in dataset.recipe["env"]["name"]).strip("-").lower()
+    policy = str(dataset.recipe.get("policy", "unknown"))
     append = (folder / "wm" / f"{name}-v0").is_dir()
     buffers = [
         EpisodeBuffer(
@@ -66,9 +67,9 @@ def write_minari(folder: Path, dataset: Dataset, episodes: Sequence[Episode]) ->
             env=None,
             action_space=_gymnasium_space(dataset.actions),
             observation_space=gym.spaces.Box(0, 255, dataset.frame_shape, np.uint8),
-            algorithm_name=str(dataset.recipe["policy"]),
+            algorithm_name=policy,
             author="wm",
-            description=f"{dataset.recipe['env']['name']}: {dataset.recipe['policy']} policy, by wm collect",
+            description=f"{dataset.recipe['env']['name']}: {policy} policy, by wm collect",
             jpeg_encoding=False,
         )
 

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, schemas
-from wm.artifacts.json_reader import ANYTHING, COUNT, table
+from wm.artifacts.json_reader import ANYTHING, between, table
 from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
 from wm.errors import RecipeMismatch
 
 ARRAYS = "latents.zarr"
 CHUNK_ROWS = 4096  # 260 kB of 32 half floats each
-_ATTRIBUTES = table({"action_space": schemas.action_space, "rows": COUNT, "latent": schemas.WIDTH, "episodes": COUNT})
+_MANY = between(1, 1 << 31)  # a forged number must not allocate all memory
+_ATTRIBUTES = table({"action_space": schemas.action_space, "rows": _MANY, "latent": schemas.WIDTH, "episodes": _MANY})
 _METADATA = table({"attributes": _ATTRIBUTES}, others=ANYTHING)
 
 
