@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from stages.cli import TABLE
@@ -23,7 +25,8 @@ ALLOWED = {
     "episodes": {"artifacts", "settings"},
     "telemetry": {"artifacts"},
     "training": {"artifacts", "episodes", "models", "telemetry", "settings"},
-    "pretrained": {"artifacts", "envs", "episodes", "models", "training"},
+    "model_json": {"artifacts", "envs"},
+    "pretrained": {"artifacts", "envs", "episodes", "model_json", "models", "training"},
     "rollouts": {"artifacts", "envs", "episodes", "models", "pretrained", "telemetry"},
     "dreams": {"artifacts", "episodes", "models", "pretrained"},
     "evaluation": {
@@ -67,6 +70,7 @@ ALLOWED = {
         "envs",
         "episodes",
         "evolution",
+        "model_json",
         "models",
         "pretrained",
         "rollouts",
@@ -200,3 +204,9 @@ def test_only_the_frame_is_imported_by_more_than_one_stage() -> None:
                 importers.setdefault(parts[1], set()).add(importer)
     shared = {name: sorted(users) for name, users in importers.items() if len(users) > 1 and name not in FRAME}
     assert shared == {}
+
+
+def test_a_list_of_runs_and_a_report_need_no_torch() -> None:
+    code = "import sys, wm.report.inventory, wm.report.run_summary; print(*{'torch', 'cma'} & set(sys.modules))"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout) == (0, "\n"), completed.stderr

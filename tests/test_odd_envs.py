@@ -19,7 +19,7 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.errors import UsageProblem
 from wm.evaluation.score import random_agent, score_agent
-from wm.pretrained import read_env
+from wm.model_json import read_env
 from wm.rollouts.collection import _open, describe
 from wm.rollouts.loop import EpisodeJob, play
 from wm.rollouts.players import play_jobs, trained_policy

@@ -205,6 +205,7 @@ def chain_of(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_killed_search_that_started_whitened_resumes_with_the_whitener_it_has_written(
     chain: Path, tmp_path: Path
 ) -> None:

@@ -14,15 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from wm import model_json
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, runs
-from wm.artifacts.json_reader import COUNT, FLAG, NUMBER, Schema, between, list_of, one_of, or_null, table
+from wm.artifacts.json_reader import Schema
 from wm.artifacts.runs import Artifact
-from wm.artifacts.schemas import ENVIRONMENT, WIDTH, action_space
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.errors import BadData, RecipeMismatch, UsageProblem
+from wm.model_json import BY_GRADIENT, MODEL_FILE
 from wm.models.controller import Controller, ControllerConfig
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
@@ -34,59 +35,6 @@ from wm.models.vae.networks import Vae
 from wm.training import weights
 
 M = TypeVar("M", bound=nn.Module)
-
-MODEL_FILE = "model.json"
-_VAE = table(
-    {
-        "network": one_of("small", "attentive", "paper"),
-        "size": between(32, 128),
-        "channels": between(1, 4),
-        "latent": WIDTH,
-        "env": ENVIRONMENT,
-    }
-)
-_MDNRNN = table(
-    {
-        "latent": WIDTH,
-        "action_space": action_space,
-        "hidden": between(0, 8192),
-        "mixtures": between(1, 256),
-        "end_weight": NUMBER,
-    },
-    {"network": one_of("paper", "rollout"), "units": between(0, 8192)},
-)
-_CONTROLLER = table(
-    {
-        "config": table(
-            {"head": one_of("argmax", "ordered", "tanh", "categorical", "beta")},
-            {
-                "hidden": between(0, 8192),
-                "memory": one_of("trained", "untrained", "none"),
-                "memory_seed": json_reader.INTEGER,
-                "layers": list_of(WIDTH),
-                "difference": FLAG,
-                "previous_action": FLAG,
-                "sampled": FLAG,
-            },
-        ),
-        "inputs": WIDTH,
-        "action_space": action_space,
-        "ordered": or_null(list_of(COUNT, 3)),
-        "serve": or_null(COUNT),
-    },
-    {"opposed": list_of(between(0, 8191), 2)},
-)
-_BY_GRADIENT = ("layers", "difference", "previous_action", "sampled")  # keys of a config that an evolved C has not
-_DREAMER = table(
-    {
-        "config": table(
-            {"size": between(16, 256), "channels": between(1, 4), "action": WIDTH, "discrete": FLAG},
-            dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "layers", "bins"), WIDTH),
-        ),
-        "env": ENVIRONMENT,
-        "action_space": action_space,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -168,7 +116,7 @@ def save_vae(folder: Path, config: VaeConfig, model: Vae) -> None:
 
 def load_vae(folder: Path, command: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "vae", command, _VAE)
+    artifact, description, tensors = _load(folder, "vae", command, model_json.VAE)
     config = VaeConfig(**description)
     return TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
 
@@ -180,7 +128,7 @@ def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: Predictor) -> None:
 
 def load_mdnrnn(folder: Path, command: str) -> TrainedMdnRnn:
     """M from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "mdnrnn", command, _MDNRNN)
+    artifact, description, tensors = _load(folder, "mdnrnn", command, model_json.MDNRNN)
     config = MdnRnnConfig(**description)
     return TrainedMdnRnn(artifact, config, _with_weights(config.build, tensors, folder))
 
@@ -191,7 +139,7 @@ def save_controller(
     """Write C's parameters, those of the search's `means`, and its config into the folder of an artifact."""
     described = asdict(config)
     description = {
-        "config": described if config.layers else {k: v for k, v in described.items() if k not in _BY_GRADIENT},
+        "config": described if config.layers else {k: v for k, v in described.items() if k not in BY_GRADIENT},
         "inputs": model.inputs,
         "action_space": model.space.as_json(),
         "ordered": model.ordered,
@@ -203,7 +151,7 @@ def save_controller(
 
 def load_controller(folder: Path, command: str) -> TrainedController:
     """C from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "controller", command, _CONTROLLER)
+    artifact, description, tensors = _load(folder, "controller", command, model_json.CONTROLLER)
     layers = tuple(description["config"].get("layers", ()))
     config = ControllerConfig(**description["config"] | {"layers": layers})
     ordered = tuple(description["ordered"]) if description["ordered"] else None
@@ -233,7 +181,7 @@ def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpac
 
 def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
     """A Dreamer from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "dreamer", command, _DREAMER)
+    artifact, description, tensors = _load(folder, "dreamer", command, model_json.DREAMER)
     model = _with_weights(lambda: Dreamer(DreamerConfig(**description["config"])), tensors, folder)
     space = ActionSpace.from_json(description["action_space"])
     return TrainedDreamer(artifact, model, EnvConfig(**description["env"]), space)
@@ -335,19 +283,13 @@ def _controller(
     serve: int | None,
     opposed: tuple[int, int] | None,
 ) -> Controller:
-    by_gradient = {name: getattr(config, name) for name in _BY_GRADIENT}
+    by_gradient = {name: getattr(config, name) for name in BY_GRADIENT}
     return Controller(inputs, space, config.head, ordered, config.hidden, serve, **by_gradient, opposed=opposed)
 
 
 def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     weights.save(folder / weights.WEIGHTS, tensors)
     durable.write_json(folder / MODEL_FILE, description)
-
-
-def read_env(artifact: Artifact) -> EnvConfig:
-    """The environment in V's model.json."""
-    data, source = artifact.read_bytes(MODEL_FILE), str(artifact.folder / MODEL_FILE)
-    return EnvConfig(**json_reader.parse(data, source, _VAE)["env"])
 
 
 def _load(

@@ -8,7 +8,7 @@ import pytest
 from wm.artifacts.chained_log import chain_all
 from wm.evolution.cma_es import Search, replay
 from wm.evolution.evolve import Evolution, logged
-from wm.evolution.stopping import LOG
+from wm.evolution.search_log import LOG
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 from wm.settings import train_controller as settings_module

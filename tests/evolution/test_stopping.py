@@ -11,7 +11,8 @@ from wm.artifacts import manifest
 from wm.artifacts.chained_log import chain_all, start
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import RECIPE_FILE, Run
-from wm.evolution.stopping import LOG, read_log, resume_from_other_limits
+from wm.evolution.search_log import LOG, read_log
+from wm.evolution.stopping import resume_from_other_limits
 from wm.settings import ControllerSettings
 
 SEARCH = ControllerSettings(popsize=6, max_generations=6, validate_every=2)

@@ -15,7 +15,7 @@ from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import read_latents
 from wm.errors import BadData, Locked, UsageProblem
-from wm.evolution.stopping import LOG, read_log
+from wm.evolution.search_log import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
 from wm.report.sections import dream_section
 from wm.settings.sources import read_tables

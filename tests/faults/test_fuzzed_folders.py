@@ -22,7 +22,7 @@ from wm.episodes.latents import read_latents
 from wm.errors import WmError
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns
 from wm.evaluation.prediction import format_predictions
-from wm.evolution.stopping import LOG, read_log
+from wm.evolution.search_log import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
 from wm.report.inventory import describe
 from wm.report.returns_plot import search_plots

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SLUG, arguments, environment, run
 from wm.artifacts import manifest
-from wm.evolution.stopping import read_log
+from wm.evolution.search_log import read_log
 from wm.telemetry import metrics_log as metrics
 
 KILLED_AT = """

@@ -1,5 +1,7 @@
 """Each safeguard against a leak is removed once; its test, green in the suite, must then fail."""
 
+import math
+import mmap
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -65,14 +67,15 @@ def with_samples_that_are_views(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_a_buffer_whose_memory_comes_later(patch: pytest.MonkeyPatch) -> None:
-    class Lazy:
-        def __init__(self, *arguments: Any) -> None:
-            self._array = np.zeros(*arguments)
+    class Lazy(np.ndarray[Any, Any]):
+        def fill(self, value: Any) -> None:
+            """Leaves the pages untouched: they are the system's zeros until written."""
 
-        def __getattr__(self, name: str) -> Any:
-            return (lambda _: None) if name == "fill" else getattr(self._array, name)
+    def lazy(shape: tuple[int, ...], dtype: Any) -> Any:
+        pages = mmap.mmap(-1, max(1, math.prod(shape) * np.dtype(dtype).itemsize), flags=mmap.MAP_PRIVATE)
+        return np.ndarray(shape, dtype, pages).view(Lazy)
 
-    patch.setattr("wm.episodes.replay.np.empty", Lazy)
+    patch.setattr("wm.episodes.replay.np.empty", lazy)
 
 
 def without_eviction(patch: pytest.MonkeyPatch) -> None:

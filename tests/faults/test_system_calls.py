@@ -1,4 +1,4 @@
-"""Every write, fsync, rename and mkdir of collecting fails once, in turn."""
+"""Every write, fsync, rename and mkdir of collecting fails once; in the quick suite every fourth."""
 
 import errno
 import itertools
@@ -65,20 +65,20 @@ def note_commits(patch: pytest.MonkeyPatch, acknowledged: list[Path]) -> None:
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
-    "errors",
+    ("errors", "stride"),
     [
-        pytest.param(ERRORS, id="in turn"),
-        *(pytest.param((number,), id=errno.errorcode[number], marks=pytest.mark.slow) for number in ERRORS),
+        pytest.param(ERRORS, 4, id="in turn"),
+        *(pytest.param((number,), 1, id=errno.errorcode[number], marks=pytest.mark.slow) for number in ERRORS),
     ],
 )
 def test_a_failing_call_loses_nothing_and_says_so(
-    tmp_path: Path, errors: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, errors: tuple[int, ...], stride: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, old = tmp_path / "whole.zarr", tmp_path / "old.zarr"
     assert collect(whole) == 0
     assert collect(old, 5) == 0
     hit: dict[str, int] = {}
-    for at, number in zip(range(1, 400), itertools.cycle(errors), strict=False):
+    for at, number in zip(range(1, 400, stride), itertools.cycle(errors), strict=False):
         path = tmp_path / f"{at}.zarr"
         shutil.copytree(old, path)
         before = files_of(path)
@@ -104,5 +104,5 @@ def test_a_failing_call_loses_nothing_and_says_so(
         assert files_of(path) == files_of(whole), f"call {at}, {faults.hit}"
     else:
         pytest.fail("never succeeded")
-    assert set(hit) == {"write", "fsync", "rename", "replace", "mkdir"}
-    assert sum(hit.values()) > 80
+    assert stride > 1 or set(hit) == {"write", "fsync", "rename", "replace", "mkdir"}
+    assert sum(hit.values()) * stride > 80

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
 from wm.evolution.history import History
-from wm.evolution.stopping import read_log
+from wm.evolution.search_log import read_log
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.sources import Experience
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import manifest
-from wm.evolution.stopping import LOG, read_log
+from wm.evolution.search_log import LOG, read_log
 from wm.pretrained import load_controller
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--set", "units=32")

@@ -19,7 +19,7 @@ from stages.stage import Plan, Result
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
-from wm.evolution.stopping import read_log
+from wm.evolution.search_log import read_log
 from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
 from wm.units import format_duration

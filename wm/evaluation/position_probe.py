@@ -49,7 +49,7 @@ def mean_error(
 
 def visible_positions(datasets: Sequence[Dataset]) -> dict[str, NDArray[np.float32]]:
     """(rows of all datasets,) by label, of those that a single frame shows; NaN where the object is absent."""
-    spec = EnvConfig(**datasets[0].recipe["env"]).spec().probe
+    spec = EnvConfig.of_recipe(datasets[0].recipe).spec().probe
     hidden = spec.hidden if spec else ()
     names = [name for name in datasets[0].label_names if name not in hidden]
     if spec is None or not names or any(dataset.label_names != datasets[0].label_names for dataset in datasets):

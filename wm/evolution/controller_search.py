@@ -15,7 +15,8 @@ from wm.evolution.cma_es import Search
 from wm.evolution.evolve import Evolution, load_whitener, logged, save_whitener
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.stopping import LOG, resume_from_other_limits
+from wm.evolution.search_log import LOG
+from wm.evolution.stopping import resume_from_other_limits
 from wm.evolution.temperature import choose_temperature
 from wm.evolution.whitening import Matrix
 from wm.pretrained import TrainedMdnRnn

@@ -11,17 +11,8 @@ from wm.errors import BadData, MemoryProblem
 from wm.evolution.cma_es import Search, digest, replay
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.stopping import (
-    LINE,
-    LOG,
-    WHITENER,
-    Line,
-    check_lines,
-    files_of,
-    stop_reason,
-    validation_due,
-    way_out,
-)
+from wm.evolution.search_log import LINE, LOG, WHITENER, Line, check_lines, way_out
+from wm.evolution.stopping import files_of, stop_reason, validation_due
 from wm.evolution.whitening import Matrix
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings

@@ -2,36 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from wm.artifacts import chained_log, durable
-from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, list_of, one_of, table, table_of
-from wm.artifacts.manifest import locate, sha256_file
+from wm.artifacts.manifest import sha256_file
 from wm.artifacts.related import differing_only_in
 from wm.artifacts.runs import Run
 from wm.errors import BadData
 from wm.evolution.history import History
+from wm.evolution.search_log import LOG, WHITENER, Line, read_log
 from wm.evolution.temperature import copy_choice
 from wm.settings import ControllerSettings
 from wm.telemetry import metrics_log
 
 LIMITS = ("max_generations", "max_hours", "max_env_steps", "target_return")
-LOG = "generations.jsonl"
-WHITENER = "whitener-{}.npy"  # after this generation
-
-Line = dict[str, Any]
-LINE = table(
-    {
-        "generation": COUNT,
-        "in": one_of("real", "dream", "none"),
-        "returns": list_of(NUMBER),
-        "env_steps": COUNT,
-        "seconds": NUMBER,
-    },
-    {"candidates": TEXT, "policy": TEXT, "validation": list_of(NUMBER), "files": table_of(TEXT)},
-)
 
 
 def stop_reason(
@@ -53,37 +38,6 @@ def validation_due(settings: ControllerSettings, generation: int) -> bool:
     """Whether the mean is validated after this generation, even if no time or step limit is reached."""
     regular = generation % settings.validate_every == 0 or generation in settings.restart_ends
     return regular or generation == settings.max_generations
-
-
-def way_out(folder: Path) -> str:
-    """What to do about a damaged search."""
-    return f"restore it, or remove {folder} to search again"
-
-
-def read_log(folder: Path) -> list[Line]:
-    """The complete lines of a search's log, finished or not; none if it does not exist. Raises BadData naming the line
-    or file that was changed."""
-    lines = chained_log.read(folder, LOG, LINE)
-    check_lines(folder, lines)
-    return lines
-
-
-def check_lines(folder: Path, lines: list[Line]) -> None:
-    """Raise BadData for a line that lacks a value, or a file that is not the one its line names."""
-    path = folder / LOG
-    for number, line in enumerate(lines, 1):
-        evolved = line["generation"] and "policy" not in line  # by policy gradient, no episode may have ended
-        lacking = "candidates" if evolved and "candidates" not in line else ""
-        lacking = lacking or ("returns" if evolved and not line["returns"] else "")
-        lacking = lacking or ("validation" if line.get("validation") == [] else "")
-        if lacking:
-            raise BadData(
-                f"{path}, line {number}: {lacking} is missing or empty; expected a value, so {way_out(folder)}."
-            )
-        for name, digest in line.get("files", {}).items():
-            file = locate(folder, name)
-            if not file.is_file() or sha256_file(file) != digest:
-                raise BadData(f"{file} is missing or not the one that line {number} of {LOG} names; {way_out(folder)}.")
 
 
 def files_of(settings: ControllerSettings, folder: Path, generation: int, first: bool) -> dict[str, dict[str, str]]:

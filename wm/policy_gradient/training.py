@@ -20,7 +20,8 @@ from wm.evolution.cma_es import digest
 from wm.evolution.evolve import logged
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.stopping import LOG, Line, stop_reason, way_out
+from wm.evolution.search_log import LOG, Line, way_out
+from wm.evolution.stopping import stop_reason
 from wm.models.controller import Controller
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.network import ActorCritic

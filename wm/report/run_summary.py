@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MissingInput
-from wm.evolution.stopping import read_log
+from wm.evolution.search_log import read_log
 from wm.report import sections
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation

@@ -7,7 +7,7 @@ from typing import Any
 from wm.artifacts import json_reader
 from wm.artifacts.json_reader import ANYTHING, NUMBER, list_of, or_null, table
 from wm.artifacts.runs import Artifact
-from wm.pretrained import read_env
+from wm.model_json import read_env
 from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.plots import Curve, Plot, to_svg
