@@ -36,7 +36,9 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
 
 def _describe(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and its dataset's recipe."""
-    controller = trained_policy(session.workspace) if settings.policy == "controller" else None
+    controller = None
+    if settings.by_controller:
+        controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
     config = env_config(session.env, settings)
     return describe(config, settings.policy, session.seed, settings.max_steps, controller, session.runtime.log)
 

@@ -8,19 +8,22 @@ from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
-from wm.dreams.initial_states import initial_states_anywhere, load_latents
+from wm.dreams.initial_states import initial_states_anywhere, load_latent_parts
+from wm.episodes.latents import join
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.fitness import most_steps
 from wm.evolution.transfer import initial_parameters, load_transfer_source
 from wm.models.controller import Controller, ControllerConfig, pick_head
 from wm.policy_gradient.cost import training_seconds
-from wm.policy_gradient.network import policy_config
+from wm.policy_gradient.earlier import earlier_policy
+from wm.policy_gradient.network import inputs_seen, policy_config
 from wm.policy_gradient.real_rollouts import require_instances
 from wm.policy_gradient.training import train_policy
 from wm.pretrained import (
     TrainedMdnRnn,
     TrainedVae,
     build_controller,
+    controller_memory,
     load_pair,
     save_controller,
 )
@@ -30,7 +33,7 @@ from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
 
-RECIPE = 7
+RECIPE = 8
 MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
 INITIAL_STATES = 4096  # real states in which the dreams of a policy gradient start
 _STOPPED = {
@@ -136,18 +139,26 @@ def _train(
 ) -> dict[str, Any]:
     """Train by policy gradient, save, and return the metrics."""
     label = f"train-controller {session.env}"
-    initial = None
+    parts, memory = load_latent_parts(session.workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
+    seen, initial = inputs_seen(controller, memory, join(parts)), None
     if settings.in_ == "dream":
-        latents = load_latents(session.workspace, mdnrnn)
-        initial = initial_states_anywhere(latents, mdnrnn, session.seed, INITIAL_STATES)
-    trained = train_policy(session.runtime, settings, session.seed, mdnrnn, policy, initial, builder.folder, label)
+        later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
+        initial = initial_states_anywhere(parts, mdnrnn, session.seed, INITIAL_STATES, later_weight)
+    earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
+    if settings.init_from:
+        source = load_transfer_source(settings.init_from)
+        earlier, cost = earlier_policy(source, mdnrnn, controller), source.cost(mdnrnn)
+    trained = train_policy(
+        session.runtime, settings, session.seed, mdnrnn, policy, initial, seen, earlier, builder.folder, label
+    )
     config = replace(policy.controller, sampled=trained.sampled)
-    save_controller(builder.folder, config, controller, trained.parameters, trained.snapshots)
+    save_controller(
+        builder.folder, config, controller, trained.parameters, trained.snapshots, trained.networks, trained.latest
+    )
     durable.write_bytes(builder.folder / "returns.png", draw_returns(trained.history, session.env, "real"))
     return {
         **trained.figures,
-        "env_steps_before": 0,
-        "seconds_before": 0.0,
+        **cost,
         "parameters": controller.parameters,
         "head": controller.head,
         "sampled": trained.sampled,
@@ -165,9 +176,11 @@ def _summary(artifact: Artifact) -> str:
     stopped = f"; {_STOPPED[metrics['ended']]}" if metrics["ended"] in _STOPPED else ""
     by_gradient = artifact.settings["algo"] == "ppo"
     acts = f", acting {'by samples' if metrics.get('sampled') else 'likeliest'}" if by_gradient else ""
-    best = "policy at iteration" if by_gradient else "mean at generation"
+    best = f"{'policy at iteration' if by_gradient else 'mean at generation'} {metrics['best_generation']}"
+    if metrics.get("earlier_is_best"):
+        best = "policy still an earlier run's, none"
     return (
-        f"best {best} {metrics['best_generation']} of {metrics['generations']}{acts}: validation return "
+        f"best {best} of {metrics['generations']}{acts}: validation return "
         f"{metrics['validation_return']:.1f} over {metrics['validation_episodes']} episodes{dream}; "
         f"{metrics['env_steps']:,} env steps, {metrics['parameters']} parameters ({metrics['head']}){stopped}"
     )

@@ -56,6 +56,7 @@ ALLOWED = {
         "artifacts",
         "dreams",
         "envs",
+        "episodes",
         "evolution",
         "models",
         "pretrained",

@@ -4,7 +4,7 @@ An artifact of a trained model has its weights as safetensors, and a `model.json
 network again. Its keys are the fields of VaeConfig, MdnRnnConfig, ControllerConfig and DreamerConfig.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +35,8 @@ from wm.models.vae.networks import Vae
 from wm.training import weights
 
 M = TypeVar("M", bound=nn.Module)
+
+NETWORKS = "networks."  # before the names of actor and critic, in the weights of a C by policy gradient
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,16 @@ class TrainedDreamer:
 @dataclass(frozen=True)
 class TrainedController:
     """C and its artifact: the `parameters` (P,) of the best mean by validation, and those of `means` along the search,
-    (N, P)."""
+    (N, P). `networks` are actor and critic at the end of a policy gradient, and `latest` (P,) the policy then; empty
+    for an evolved C."""
 
     artifact: Artifact
     config: ControllerConfig
     model: Controller
     parameters: NDArray[np.float32]
     means: NDArray[np.float32]
+    networks: dict[str, torch.Tensor]
+    latest: NDArray[np.float32]
 
 
 def save_vae(folder: Path, config: VaeConfig, model: Vae) -> None:
@@ -134,9 +139,16 @@ def load_mdnrnn(folder: Path, command: str) -> TrainedMdnRnn:
 
 
 def save_controller(
-    folder: Path, config: ControllerConfig, model: Controller, parameters: NDArray[Any], means: NDArray[Any]
+    folder: Path,
+    config: ControllerConfig,
+    model: Controller,
+    parameters: NDArray[Any],
+    means: NDArray[Any],
+    networks: Mapping[str, torch.Tensor] | None = None,
+    latest: NDArray[Any] | None = None,
 ) -> None:
-    """Write C's parameters, those of the search's `means`, and its config into the folder of an artifact."""
+    """Write C's parameters, those of the search's `means`, and its config into the folder of an artifact; of a policy
+    gradient also the `networks` from which another training can continue, and its `latest` policy."""
     described = asdict(config)
     description = {
         "config": described if config.layers else {k: v for k, v in described.items() if k not in BY_GRADIENT},
@@ -146,7 +158,10 @@ def save_controller(
         "serve": model.serve,
         **({"opposed": model.opposed} if model.opposed else {}),
     }
-    _save(folder, description, {"mean": torch.from_numpy(parameters), "means": torch.from_numpy(means)})
+    tensors = {"mean": torch.from_numpy(parameters), "means": torch.from_numpy(means)}
+    if latest is not None:
+        tensors["latest"] = torch.from_numpy(latest)
+    _save(folder, description, tensors | {f"{NETWORKS}{name}": value for name, value in (networks or {}).items()})
 
 
 def load_controller(folder: Path, command: str) -> TrainedController:
@@ -170,7 +185,12 @@ def load_controller(folder: Path, command: str) -> TrainedController:
             f"{folder / manifest.NAME}: metrics.means has {len(generations)} generations; expected "
             f"{len(tensors['means'])}, as {weights.WEIGHTS} has, so run `{command}`."
         )
-    return TrainedController(artifact, config, model, tensors["mean"].numpy(), tensors["means"].numpy())
+    networks = {name.removeprefix(NETWORKS): value for name, value in tensors.items() if name.startswith(NETWORKS)}
+    latest = tensors.get("latest", torch.zeros(0)).numpy()
+    if latest.shape not in ((0,), (model.parameters,)):
+        raise BadData(f"{folder / weights.WEIGHTS}: latest is {list(latest.shape)}; expected [{model.parameters}].")
+    means = tensors["means"].numpy()
+    return TrainedController(artifact, config, model, tensors["mean"].numpy(), means, networks, latest)
 
 
 def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpace) -> None:

@@ -26,7 +26,7 @@ from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
 from wm.evolution.fitness import most_steps
-from wm.models.mdnrnn.network import MdnRnn
+from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import build
 from wm.policy_gradient.cost import training_seconds
 from wm.policy_gradient.network import policy_config
@@ -43,6 +43,7 @@ from wm.settings import (
     VaeSettings,
 )
 from wm.settings.sources import Sources
+from wm.training.mdnrnn import mdnrnn_config, new_mdnrnn
 from wm.units import format_duration, format_size
 
 PARENT_BYTES = 400_000_000  # the curriculum's own process: torch, and memory that earlier trainings left to it
@@ -225,21 +226,24 @@ class _UnmadeInputs:
 
     speed: PlayingSpeed
     env: EnvConfig
-    memory: MdnRnn
+    memory: Predictor
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "_UnmadeInputs":
         """Play a little, and time untrained models of the same shape."""
         settings = {step.stage: step.settings for step in reversed(pipeline.steps)}
         collect, vae, mdnrnn = (settings[name] for name in ("collect", "train-vae", "train-mdnrnn"))
+        controller = settings["train-controller"]
         assert isinstance(collect, CollectSettings)
         assert isinstance(vae, VaeSettings)
         assert isinstance(mdnrnn, MdnRnnSettings)
+        assert isinstance(controller, ControllerSettings)
         env = env_config(pipeline.env, collect)
         speed = measure_env(env, time.monotonic)
         model = build(vae.network, collect.size, speed.frame_shape[2], vae.latent).requires_grad_(False)
-        memory = MdnRnn(vae.latent, speed.space.width, mdnrnn.hidden, mdnrnn.mixtures, mdnrnn.end_weight)
-        return cls(speed.with_models(model, memory, time.monotonic), env, memory)
+        memory = new_mdnrnn(mdnrnn_config(mdnrnn, vae.latent, speed.space), seed=0).requires_grad_(False)
+        played = None if controller.memory_used == "none" else memory
+        return cls(speed.with_models(model, played, time.monotonic), env, memory)
 
     def estimate(self, step: Step, rows: int) -> Plan:
         """The plan of a stage that finds its inputs when it starts."""

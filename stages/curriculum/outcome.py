@@ -97,7 +97,7 @@ class Outcome:
             score, random = result.metrics, result.metrics["random"]
             rows.append(
                 [
-                    self.env + (f", round {len(rows) + 1}" if rows else ""),
+                    result.path.parent.parent.name.replace(".round", ", round "),
                     str(Score(random["mean"], random["ci95"], random["episodes"])),
                     str(Score(score["mean"], score["ci95"], score["episodes"])),
                     f"{score['episodes']}" + (" (preview)" if score["preview"] else ""),

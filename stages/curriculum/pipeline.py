@@ -145,7 +145,8 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
     """The pipeline of every environment. Raises UsageProblem for an unknown environment before the first one starts.
 
     A later round has a run of its own, `runs/<Env>.round2`. It collects with the controller of the round before into
-    `data/<Env>.round2.zarr`, and continues from its M and its C, with its V.
+    `data/<Env>.round2.zarr`, and continues from its M and its C, with its V. Rounds of a policy gradient are short and
+    many, so the last one alone is compared with the dream and evaluated.
     """
     for name in settings.names:
         find_env(name)
@@ -155,14 +156,13 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
 def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
     if settings.agent == "dreamer":
         return _dreamer_steps(session, settings, sources)
-    stages = STAGES_OF_AGENT["vmc"]
     first = stage_settings(settings, sources, session.env)
-    steps = [Step(stage, session, first[stage]) for stage in stages]
     own = sources.resolve("curriculum", CurriculumSettings, session.env)[0]
     later = stage_settings(settings, sources, session.env, later=True)
-    data, run = session.data_path, session.run_path
+    rounds, data, run = settings.rounds or own.rounds, session.data_path, session.run_path
+    steps = [Step(stage, session, first[stage]) for stage in _stages_of_round(first, rounds <= 1)]
     datasets = [data]
-    for number in range(2, (settings.rounds or own.rounds) + 1):
+    for number in range(2, rounds + 1):
         previous = session
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         session = replace(previous, data=tuple(datasets), run=run.with_name(f"{run.name}.round{number}"))
@@ -170,10 +170,17 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
         again = _continued(later, previous.run_path)
         steps += [
             Step(stage, collecting if stage == "collect" else session, again[stage], number)
-            for stage in stages
+            for stage in _stages_of_round(later, number == rounds)
             if stage != "train-vae"
         ]
     return steps
+
+
+def _stages_of_round(settings: dict[str, Settings], last: bool) -> tuple[str, ...]:
+    search = settings["train-controller"]
+    assert isinstance(search, ControllerSettings)
+    short = search.policy_gradient and not last
+    return tuple(stage for stage in STAGES_OF_AGENT["vmc"] if not short or stage not in ("dream", "evaluate"))
 
 
 def _dreamer_steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
@@ -212,15 +219,17 @@ def stage_settings(
 
 
 def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Settings]:
-    """The settings of a later round: C collects, and M and C continue from the run before. A search that continues has
-    no restarts; it is whitened at its start, or not at all."""
+    """The settings of a later round: C collects, and M and C continue from the run before. The latest policy of a
+    gradient collects, not the best: M must learn what dreams are made of next. A search by CMA-ES that continues has no
+    restarts; it is whitened at its start, or not at all."""
     collecting, mdnrnn, search = (settings[stage] for stage in ("collect", "train-mdnrnn", "train-controller"))
     assert isinstance(collecting, CollectSettings)
     assert isinstance(mdnrnn, MdnRnnSettings)
     assert isinstance(search, ControllerSettings)
-    whiten_at = "0" if search.whitened_from_start else ""
+    if not search.policy_gradient:
+        search = replace(search, whiten_at="0" if search.whitened_from_start else "", restarts=1)
     return settings | {
-        "collect": replace(collecting, policy="controller"),
+        "collect": replace(collecting, policy="latest" if search.policy_gradient else "controller"),
         "train-mdnrnn": replace(mdnrnn, init_from=str(previous)),
-        "train-controller": replace(search, init_from=str(previous), whiten_at=whiten_at, restarts=1),
+        "train-controller": replace(search, init_from=str(previous)),
     }

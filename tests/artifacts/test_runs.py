@@ -35,6 +35,20 @@ def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
     assert run(tmp_path, 64).why_stale() == "latent 32 -> 64"
 
 
+def test_a_copy_takes_no_disk_space_of_its_own_and_is_checked(tmp_path: Path) -> None:
+    make(tmp_path / "one")
+    artifact = run(tmp_path / "one").current()
+    assert artifact is not None
+    runs.copy(artifact, tmp_path / "two" / "vae")
+    copied = runs.load(tmp_path / "two" / "vae", "vae", "")
+    assert copied.read_bytes("weights") == b"w32"
+    assert (copied.folder / "weights").samefile(artifact.folder / "weights")
+    (artifact.folder / "weights").write_bytes(b"w33")
+    with pytest.raises(BadData, match="does not match its checksum"):
+        runs.copy(artifact, tmp_path / "three" / "vae")
+    assert not (tmp_path / "three" / "vae").exists()
+
+
 def test_an_artifact_that_is_read_whole_has_every_file_checked(tmp_path: Path) -> None:
     make(tmp_path)
     assert runs.read_whole(tmp_path / "vae").metrics == METRICS["vae"]

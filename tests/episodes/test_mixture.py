@@ -25,7 +25,9 @@ def test_a_batch_is_divided_by_weight_and_nobody_is_left_out() -> None:
 def test_a_mixture_weighs_the_datasets_and_without_one_their_rows_do(tmp_path: Path) -> None:
     datasets = open_datasets(TINY, [write_dataset(tmp_path / "a", 2), write_dataset(tmp_path / "b", 6)])
     assert batch_sizes(32, "0.25,0.75", datasets) == split_batch(32, [1, 3])
-    assert batch_sizes(32, "", datasets) == split_batch(32, [dataset.rows for dataset in datasets])
+    rows = [dataset.rows for dataset in datasets]
+    assert batch_sizes(32, "", datasets) == split_batch(32, rows)
+    assert batch_sizes(32, "", datasets, later_weight=3.0) == split_batch(32, [rows[0], 3 * rows[1]])
     for mixture in ("0.5", "0.5,x", "0.5,0"):
         with pytest.raises(UsageProblem, match=f"mixture is '{mixture}'; expected a number above 0 for each of the 2"):
             batch_sizes(32, mixture, datasets)

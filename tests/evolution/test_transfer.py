@@ -136,7 +136,7 @@ def test_another_v_is_refused(chain: Path) -> None:
     recipe = body["recipe"] | {"inputs": body["recipe"]["inputs"] | {"vae": "0" * 64}}
     artifact = Artifact(Path("elsewhere"), body | {"recipe": recipe})
     other = replace(source, controller=replace(source.controller, artifact=artifact))
-    with pytest.raises(RecipeMismatch, match="evolved on another V"):
+    with pytest.raises(RecipeMismatch, match="has another V"):
         transfer(other, mdnrnn, latents)
 
 

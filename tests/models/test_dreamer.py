@@ -115,7 +115,7 @@ def test_an_update_leaves_no_tensor_behind() -> None:  # I5, I7
     before = tensors()
     for number in range(5):
         trainer.update(steps, noise(number), train_actor_critic=True)
-    assert tensors() == before
+    assert tensors() <= before  # fewer where another test left some
 
 
 def test_the_loss_dies_with_its_update(monkeypatch: pytest.MonkeyPatch) -> None:  # I5

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
+from wm.episodes.dataset import Dataset
+from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.search_log import read_log
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.sources import Experience
+from wm.pretrained import load_controller
+from wm.training import weights
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--in", "dream", "--set", "units=32",
          "--set", "num_envs=64", "--set", "rollout_steps=16")  # fmt: skip
@@ -118,3 +123,107 @@ def test_settings_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str
     done = outcome(tmp_path, "train-controller", "--env", TINY, "--algo", "ppo", *words)
     assert done.returncode == 64
     assert sentence in done.stderr
+
+
+@pytest.fixture(scope="module")
+def continued(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run `next` of the trained folder, in which C has gone on learning."""
+    folder = with_inputs(trained, tmp_path_factory.mktemp("continued"))
+    shutil.copytree(trained / "data", folder / "data")
+    shutil.copytree(trained / "runs" / SLUG / "controller", folder / "runs" / SLUG / "controller")
+    shutil.copytree(with_inputs(trained, tmp_path_factory.mktemp("inputs")) / "runs" / SLUG, folder / "runs" / "next")
+    run(folder, *CONTINUED)
+    return folder
+
+
+def tensors_of(artifact: Path) -> dict[str, torch.Tensor]:
+    return weights.load_tensors((artifact / "weights.safetensors").read_bytes(), "")
+
+
+CONTINUED = (*WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}", "--set", "max_dream_steps=14000",
+             "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
+
+
+def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Path) -> None:
+    first, second = (continued / "runs" / name / "controller" for name in (SLUG, "next"))
+    before, after = load_controller(first, ""), load_controller(second, "")
+    metrics = metrics_of(second)
+    distances = [np.abs(after.means[0] - policy).max() for policy in (before.latest, before.means[0])]
+    assert distances[0] < distances[1] / 2  # one update after where the other ended
+    assert metrics["env_steps_before"] == metrics_of(first)["env_steps"]
+    assert metrics["validation_return"] >= metrics_of(first)["validation_return"]
+    if metrics["earlier_is_best"]:
+        assert np.array_equal(after.parameters, before.parameters)
+
+
+def test_an_earlier_policy_stays_the_best_if_none_validates_better(
+    continued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(continued, tmp_path / "all")
+    monkeypatch.setattr(Fitness, "validation_returns", lambda *_: (np.zeros(8), 1))
+    done = run(tmp_path / "all", *CONTINUED, "--set", "entropy=0.5")
+    assert "best policy still an earlier run's" in done.stdout
+    folders = [tmp_path / "all" / "runs" / name / "controller" for name in (SLUG, "next")]
+    assert metrics_of(folders[1])["earlier_is_best"]
+    earlier, later = (load_controller(folder, "") for folder in folders)
+    assert np.array_equal(earlier.parameters, later.parameters)
+    assert earlier.config == later.config
+    assert not np.array_equal(later.latest, later.parameters)
+
+
+def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
+    continued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(continued, broken)
+    whole = tensors_of(broken / "runs" / "next" / "controller")
+    shutil.rmtree(broken / "runs" / "next" / "controller")
+    play = DreamSource.play
+
+    def break_at_eight(source: DreamSource, parameters: Any, iteration: int) -> Experience:
+        if iteration == 8:
+            raise OSError("the machine went away")
+        return play(source, parameters, iteration)
+
+    monkeypatch.setattr(DreamSource, "play", break_at_eight)
+    assert outcome(broken, *CONTINUED).returncode != 0
+    monkeypatch.undo()
+    assert "resumes at iteration" in run(broken, *CONTINUED).stderr
+    resumed = tensors_of(broken / "runs" / "next" / "controller")
+    assert resumed.keys() == whole.keys()
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+def test_an_evolved_c_cannot_be_continued_by_gradient(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain, tmp_path / "all")
+    done = outcome(tmp_path / "all", *WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}")
+    assert done.returncode == 66  # the new run has no V yet
+    shutil.copytree(with_inputs(chain, tmp_path / "inputs") / "runs" / SLUG, tmp_path / "all" / "runs" / "next")
+    done = outcome(tmp_path / "all", *WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}")
+    assert done.returncode == 78
+    assert "use the same settings, or leave --init-from out" in done.stderr
+
+
+def test_the_latest_policy_collects_other_episodes_than_the_first_ones(trained: Path, tmp_path: Path) -> None:
+    folder = with_inputs(trained, tmp_path)
+    shutil.copytree(trained / "runs" / SLUG / "controller", folder / "runs" / SLUG / "controller")
+    words = ("collect", "--env", TINY, "--episodes", "6", "--size", "32")
+    seeds = []
+    for number, policy in enumerate(("random", "controller", "latest")):
+        run(folder, *words, "--policy", policy, "--data", f"{number}.zarr")
+        seeds.append(set(Dataset.open(folder / f"{number}.zarr").table["seed"].tolist()))
+    assert not seeds[0] & seeds[1]
+
+
+def test_only_a_controller_holds_random_actions_and_only_a_policy_gradient_has_a_latest(
+    chain: Path, tmp_path: Path
+) -> None:
+    words = ("collect", "--env", TINY, "--episodes", "2", "--size", "32", "--data", "x.zarr")
+    done = outcome(tmp_path, *words, "--policy", "random", "--set", "random_share=0.1")
+    assert done.returncode == 64
+    assert "--set random_share is 0.1, but --policy random is no controller; leave it out" in done.stderr
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    done = outcome(tmp_path, *words, "--policy", "latest")
+    assert done.returncode == 64
+    assert "--policy latest needs a C trained with --algo ppo" in done.stderr
+    assert not (tmp_path / "x.zarr").exists()

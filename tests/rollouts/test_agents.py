@@ -117,3 +117,25 @@ def test_an_episode_goes_on_in_another_agent_from_its_state() -> None:
         return seen
 
     assert features((1, 3, 4)) == features(())
+
+
+def test_a_share_of_actions_is_random_and_held_and_the_agent_knows_what_was_played() -> None:
+    controller = Controller(7, SPACE, "categorical", layers=(4,), previous_action=True, sampled=True)
+    zeros = np.zeros((1, controller.parameters), np.float32)
+    zeros[:, -3:] = [0, 50, 0]  # always the second action
+    frames, played, seen = np.zeros((2, 32, 32, 3), np.uint8), [], []
+    agent = VmcAgent(build("small", 32, 3, 4), None, controller, zeros, 2, random_share=0.2)
+    agent.begin(0, EpisodeJob(0, 3))
+    agent.begin(1, EpisodeJob(1, 4))
+    for _ in range(4000):
+        features = agent.observe(frames)
+        seen.append(features[0, 4:].argmax().item())
+        played.append(agent.decide(features, [{}] * 2).tolist())
+    first, second = np.array(played).T
+    assert 0.2 * 2 / 3 * 0.7 < (first != 1).mean() < 0.2 * 2 / 3 * 1.3  # a third of the random ones are the second too
+    changes = np.flatnonzero(np.diff(first != 1)) + 1
+    assert np.diff(changes)[::2].mean() > 2  # held
+    assert seen[1:] == first[:-1].tolist()
+    assert not np.array_equal(first, second)
+    agent.begin(0, EpisodeJob(0, 3))
+    assert [agent.act(frames, [{}] * 2)[0] for _ in range(200)] == first[:200].tolist()

@@ -157,6 +157,26 @@ def test_a_later_round_collects_with_the_controller_and_continues_from_the_round
     assert by_round[1, "train-controller"].settings.init_from is None  # type: ignore[attr-defined]
 
 
+def test_rounds_of_a_policy_gradient_collect_with_the_latest_policy_and_the_last_one_is_evaluated(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "c.toml").write_text(
+        '[train-controller]\nalgo = "ppo"\nin = "dream"\n'
+        "[collect.later]\nepisodes = 4\n[collect.Pong.later]\nsize = 32\n"
+    )
+    sources = read_sources(config=tmp_path / "c.toml")
+    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), sources)[0].steps
+    assert [(step.round, step.stage) for step in steps] == [
+        (1, "collect"), (1, "train-vae"), (1, "train-mdnrnn"), (1, "train-controller"),
+        (2, "collect"), (2, "train-mdnrnn"), (2, "train-controller"),
+        (3, "collect"), (3, "train-mdnrnn"), (3, "train-controller"), (3, "dream"), (3, "evaluate"),
+    ]  # fmt: skip
+    collecting = [step.settings for step in steps if step.stage == "collect"]
+    assert [(s.policy, s.episodes, s.size) for s in collecting] == [  # type: ignore[attr-defined]
+        ("auto", 50, 64), ("latest", 4, 32), ("latest", 4, 32),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "later"), [("whiten_at", ""), ("restarts", 1)])
 def test_only_the_first_round_restarts(tmp_path: Path, name: str, later: str | int) -> None:
     (tmp_path / "c.toml").write_text(f"[train-controller]\n{name} = 5\n")

@@ -124,6 +124,14 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
         fsync_folder(written)
 
 
+def link(source: Path, target: Path) -> None:
+    """Give a file that never changes a second name; a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        write_bytes(target, read_bytes(source))
+
+
 def commit_folder(staged: Path, final: Path) -> None:
     """Sync everything in `staged`, then rename it to `final` (which must not exist)."""
     fsync_tree(staged)

@@ -121,15 +121,15 @@ def read_whole(folder: Path, kind: str = "") -> Artifact:
 
 
 def copy(artifact: Artifact, folder: Path) -> None:
-    """Copy an artifact to `folder`, whole or not at all. Raises BadData if a file does not match its checksum."""
+    """Copy an artifact to `folder`, whole or not at all, without taking its disk space again: the files of an artifact
+    never change. Raises BadData if one does not match its checksum."""
     durable.make_folder(folder.parent)
     staged = durable.staging_path(folder)
     staged.mkdir()
     for name in (*artifact.manifest["files"], manifest.NAME):
-        path = artifact.folder / name
-        data = durable.read_bytes(path) if name == manifest.NAME else artifact.read_bytes(name)
+        path = artifact.folder / name if name == manifest.NAME else artifact.check(name)
         durable.make_folder((staged / name).parent)
-        durable.write_bytes(staged / name, data)
+        durable.link(path, staged / name)
     durable.commit_folder(staged, folder)
 
 

@@ -227,7 +227,7 @@ _METRICS: dict[str, Schema] = {
             "ended": TEXT,
             "means": list_of(COUNT),
         },
-        {"dream_return": NUMBER},
+        {"dream_return": NUMBER, "earlier_is_best": FLAG},
         others=ANYTHING,
     ),
     "dreamer": _dreamer,
@@ -236,6 +236,7 @@ _METRICS: dict[str, Schema] = {
 }
 _SETTINGS: dict[str, Schema] = {
     "vae": table({"network": TEXT, "latent": COUNT}, others=ANYTHING),
+    "mdnrnn": table({}, {"later_weight": NUMBER}, others=ANYTHING),
     "controller": table({"algo": TEXT}, {"target_return": or_null(NUMBER)}, others=ANYTHING),
 }
 _INPUTS: dict[str, Schema] = {

@@ -1,5 +1,7 @@
 """Initial states of dreams: real encoded frames, with M warmed up on the steps before each."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,6 +22,11 @@ BOUNDS = (0.5, 99.5)  # percentiles of V's latents that bound those of a dream
 def load_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
     """The latents M was trained on. Raises MissingInput if they are missing, RecipeMismatch if they have changed."""
     return join(_parts(workspace, mdnrnn))
+
+
+def load_latent_parts(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> list[Latents]:
+    """The same, apart: a part for every dataset, in the order of rounds."""
+    return _parts(workspace, mdnrnn)
 
 
 def load_newest_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
@@ -58,11 +65,16 @@ def early_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn) -> InitialStat
     return initial_states_at(latents, mdnrnn, latents.starts + context, context)
 
 
-def initial_states_anywhere(latents: Latents, mdnrnn: TrainedMdnRnn, seed: int, count: int) -> InitialStates:
-    """Random rows of the episodes, their first ones included, M warmed up on as many steps before each as there are."""
+def initial_states_anywhere(
+    parts: Sequence[Latents], mdnrnn: TrainedMdnRnn, seed: int, count: int, later_weight: float = 1.0
+) -> InitialStates:
+    """Random rows of the episodes, their first ones included, M warmed up on as many steps before each as there are.
+    Rows of the parts after the first count `later_weight` times."""
+    latents = join(parts)
     lengths = latents.ends - latents.starts - 1  # the last row has no action
     random = generator(seed, "starts anywhere")
-    episodes = random.choice(len(lengths), count, p=lengths / lengths.sum())
+    weights = np.repeat([later_weight if number else 1.0 for number in range(len(parts))], [len(p.ends) for p in parts])
+    episodes = random.choice(len(lengths), count, p=lengths * weights / (lengths * weights).sum())
     steps = random.integers(0, lengths[episodes])
     rows, contexts = latents.starts[episodes] + steps, np.minimum(steps, CONTEXT)
     bounds, sizes = _bounds(latents), np.unique(contexts).tolist()

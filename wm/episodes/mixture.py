@@ -55,13 +55,14 @@ def fingerprints(datasets: Sequence[Dataset]) -> dict[str, str]:
     return {f"episodes {number}" if number > 1 else "episodes": d.fingerprint for number, d in enumerate(datasets, 1)}
 
 
-def batch_sizes(batch: int, mixture: str, datasets: Sequence[Dataset]) -> list[int]:
-    """How much of a batch comes from each dataset: by the weights in `mixture`, such as `0.3,0.7`, or by their rows.
+def batch_sizes(batch: int, mixture: str, datasets: Sequence[Dataset], later_weight: float = 1.0) -> list[int]:
+    """How much of a batch comes from each dataset: by the weights in `mixture`, such as `0.3,0.7`, or by their rows,
+    of which those after the first dataset count `later_weight` times.
 
     Raises UsageProblem unless there is a weight above 0 for each dataset.
     """
     if not mixture:
-        return split_batch(batch, [dataset.rows for dataset in datasets])
+        return split_batch(batch, [d.rows * (later_weight if number else 1.0) for number, d in enumerate(datasets)])
     try:
         weights = [float(text) for text in mixture.split(",")]
     except ValueError:

@@ -5,6 +5,7 @@ those whose outputs are nearest, over real episodes, to the outputs of the old o
 controller whose weights on h are zero keeps its weights on z.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def transferred_weights(
     Raises RecipeMismatch if V, the head or the hidden units differ, or if hidden units would get another memory.
     """
     old, parameters = source.controller, np.asarray(source.controller.parameters, np.float32)
-    _check_transferable(source, mdnrnn, controller)
+    require_same_network(source, mdnrnn, controller)
     same_mdnrnn = source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
     same_memory = old.config.memory_identity == config.memory_identity
     if same_memory and (same_mdnrnn or config.memory == "none"):
@@ -104,27 +105,34 @@ def transferred_weights(
     return _nearest(new_inputs, old_inputs @ weights.T.astype(np.float64) + biases)
 
 
-def _check_transferable(source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller) -> None:
+def require_same_network(source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller) -> None:
+    """Raise RecipeMismatch if the source has another V than M, or other sizes and another head than the controller."""
     old = source.controller
     if old.artifact.inputs["vae"] != mdnrnn.artifact.inputs["vae"]:
         raise RecipeMismatch(
-            f"{old.artifact.folder} was evolved on another V than {mdnrnn.artifact.folder}; copy that V into this run "
+            f"{old.artifact.folder} has another V than {mdnrnn.artifact.folder}; copy that V into this run "
             "and train M on it, or leave --init-from out."
         )
-    if replace(old.model, inputs=controller.inputs) != controller:
-        shapes = [f"{model.head}, {model.hidden} hidden units" for model in (old.model, controller)]
+    if replace(old.model, inputs=controller.inputs, sampled=controller.sampled) != controller:
+        models = old.model, controller
+        shapes = [f"{model.head}, hidden units: {list(model.layers) or model.hidden}" for model in models]
         raise RecipeMismatch(
             f"{old.artifact.folder} is another network ({shapes[0]}) than the settings describe ({shapes[1]}); use "
             "the same settings, or leave --init-from out."
         )
 
 
+def spaced_episodes(latents: Latents) -> Iterator[slice]:
+    """The rows of some equally spaced episodes, from the first step on."""
+    for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):
+        first, end = int(latents.starts[episode]), int(latents.ends[episode]) - 1
+        yield slice(first, min(end, first + MAX_STEPS))
+
+
 def _inputs_of(memory: Predictor | None, latents: Latents) -> NDArray[np.float64]:
     """C's inputs over equally spaced episodes, one below the other."""
     inputs = []
-    for episode in np.unique(np.linspace(0, len(latents.ends) - 1, EPISODES).astype(np.int64)):
-        first, end = int(latents.starts[episode]), int(latents.ends[episode]) - 1
-        rows = slice(first, min(end, first + MAX_STEPS))
+    for rows in spaced_episodes(latents):
         actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))
         inputs.append(controller_inputs(memory, latents.means[rows], actions))
     return np.concatenate(inputs)

@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wm.actions import ActionSpace
+from wm.episodes.latents import Latents
+from wm.evolution.transfer import spaced_episodes
 from wm.models.controller import Controller, ControllerConfig
 from wm.models.initialization import seeded_initialization
+from wm.models.mdnrnn.predictor import Predictor
 from wm.settings import ControllerSettings
 
 # Inputs that hardly vary, such as an action that is never taken, are not blown up.
@@ -28,6 +31,23 @@ def policy_config(settings: ControllerSettings, space: ActionSpace, seed: int) -
         previous_action=settings.previous_action,
         sampled=True,
     )
+
+
+@torch.inference_mode()
+def inputs_seen(controller: Controller, memory: Predictor | None, latents: Latents) -> Tensor:
+    """C's inputs (N, F) along recorded episodes."""
+    parts = []
+    for rows in spaced_episodes(latents):
+        z = torch.from_numpy(latents.means[rows])
+        actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))
+        h = torch.zeros(len(z), 0) if memory is None else memory.hidden_states(z[None], actions[None])[0]
+        z_before = torch.cat([z[:1], z[:-1]])
+        parts.append(controller.features(z, z_before, _step_before(actions), _step_before(h)))
+    return torch.cat(parts)
+
+
+def _step_before(columns: Tensor) -> Tensor:
+    return torch.cat([torch.zeros_like(columns[:1]), columns[:-1]])
 
 
 class ActorCritic(nn.Module):

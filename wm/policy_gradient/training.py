@@ -24,6 +24,7 @@ from wm.evolution.search_log import LOG, Line, way_out
 from wm.evolution.stopping import stop_reason
 from wm.models.controller import Controller
 from wm.policy_gradient.dream_rollouts import DreamSource
+from wm.policy_gradient.earlier import Earlier
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import RewardScale, make_optimizer, update
 from wm.policy_gradient.real_rollouts import RealSource
@@ -38,6 +39,7 @@ from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
+from wm.training.weights import load_into
 
 CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
 SNAPSHOTS = 16  # policies along the training, for `wm dream`
@@ -58,13 +60,15 @@ class _Weights(nn.Module):
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """The best policy by validation, whether it acts by samples, policies along the training with their iterations, why
-    the training ended, its history, and its figures."""
+    """The best policy by validation, whether it acts by samples, policies along the training with their iterations,
+    actor and critic at the end and the policy then, why the training ended, its history, and its figures."""
 
     parameters: NDArray[np.float32]
     sampled: bool
     snapshots: NDArray[np.float32]
     iterations: list[int]
+    networks: dict[str, Tensor]
+    latest: NDArray[np.float32]
     ended: str
     history: History
     figures: dict[str, Any]
@@ -77,11 +81,14 @@ def train_policy(
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
     initial: InitialStates | None,
+    seen: Tensor,
+    earlier: Earlier | None,
     folder: Path,
     label: str,
 ) -> TrainedPolicy:
-    """Train C in dreams from the `initial` states, or without them in the real environment, with log and checkpoints in
-    `folder`; after a kill it continues from there."""
+    """Train C in dreams from the `initial` states, or without them in the real environment, from the start or an
+    `earlier` training's end. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
+    checkpoints are in `folder`; after a kill it continues from there."""
     with open_workers(runtime) as workers:
         source: Source
         if initial is None:
@@ -90,7 +97,9 @@ def train_policy(
         else:
             controller = build_controller(mdnrnn, policy.controller, policy.env)
             source = DreamSource(settings, seed, mdnrnn, controller, initial)
-        training = PolicyTraining(runtime, settings, seed, mdnrnn, policy, source, workers, folder, label)
+        training = PolicyTraining(
+            runtime, settings, seed, mdnrnn, policy, source, workers, seen, earlier, folder, label
+        )
         training.run()
         return training.result()
 
@@ -107,6 +116,8 @@ class PolicyTraining:
         policy: PolicySpec,
         source: Source,
         workers: Workers,
+        seen: Tensor,
+        earlier: Earlier | None,
         folder: Path,
         label: str,
     ) -> None:
@@ -124,6 +135,13 @@ class PolicyTraining:
         self.model: nn.Module = self._weights
         self.optimizer = make_optimizer(self._network, settings.learning_rate)
         self.history = History()
+        self._network.standardise(seen)
+        self._earlier = earlier
+        if earlier is not None:
+            load_into(self._network, earlier.networks, earlier.source)
+            if earlier.best is not None:
+                parameters, self.history.best_score, _ = earlier.best
+                self._weights.best.copy_(torch.from_numpy(parameters))
         self._scale = RewardScale.of(settings.places)
         self._iterations: list[int] = []  # of the snapshots
         self._spacing = 1  # iterations between snapshots
@@ -218,13 +236,10 @@ class PolicyTraining:
         return self._source.play(self._network.parameter_vector(), len(self.history.lines)), began
 
     def _learn(self, played: Experience) -> dict[str, float]:
-        """One update; by the first rollout, of the nearly uniform policy, inputs are standardised."""
+        """One update. In reality the step size falls to zero; in dreams, which rounds continue, it stays."""
         rollout, settings = played.rollout, self._settings
         scale = self._scale.update(rollout.rewards, played.ends, settings.gamma)
-        if not self.history.lines:
-            self._network.standardise(rollout.features.flatten(0, 1))
-            return {}
-        remaining = 1 - self._played() / self._source.steps
+        remaining = 1 - self._played() / self._source.steps if self._source.place == "real" else 1.0
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * remaining
         distribution = self._controller.distribution
@@ -295,12 +310,19 @@ class PolicyTraining:
     def result(self) -> TrainedPolicy:
         """The best policy, as it acts better: by samples, or likeliest. Both are validated on the same episodes."""
         best, history = self._weights.best.numpy().copy(), self.history
-        returns, steps = self._fitness[False].validation_returns(best)
-        likeliest = float(np.mean(returns))
+        earlier_is_best = history.best is None
+        if earlier_is_best:
+            assert self._earlier is not None
+            assert self._earlier.best is not None
+            likeliest, steps = self._earlier.best[2], 0
+        else:
+            returns, steps = self._fitness[False].validation_returns(best)
+            likeliest = float(np.mean(returns))
         figures = {
             "in": self._settings.in_,
             "generations": history.generation,
             "best_generation": history.best_generation,
+            "earlier_is_best": earlier_is_best,
             "validation_return": max(history.best_score, likeliest),
             "validation_return_sampled": history.best_score,
             "validation_return_likeliest": likeliest,
@@ -312,4 +334,7 @@ class PolicyTraining:
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
         snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
         sampled = history.best_score >= likeliest
-        return TrainedPolicy(best, sampled, snapshots, self._iterations, self._stop_reason(), history, figures)
+        networks = {name: value.clone() for name, value in self._network.state_dict().items()}
+        ended = self._stop_reason()
+        latest = self._network.parameter_vector()
+        return TrainedPolicy(best, sampled, snapshots, self._iterations, networks, latest, ended, history, figures)

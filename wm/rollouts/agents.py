@@ -20,6 +20,7 @@ from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import Vae
 from wm.rollouts.loop import EpisodeJob
+from wm.rollouts.policies import HOLD, random_action
 from wm.seeding import generator
 
 
@@ -64,12 +65,40 @@ def auto_fire_for(action: int | None, num_envs: int) -> AutoFire | None:
     return None if action is None else AutoFire(action, num_envs)
 
 
+class RandomHolds:
+    """Replaces a `share` of an agent's actions by random ones, each held for some steps."""
+
+    def __init__(self, space: ActionSpace, share: float, num_envs: int) -> None:
+        length = (HOLD[0] + HOLD[1]) / 2
+        self._begins = share / (share + (1 - share) * length)  # the probability to begin one where none is held
+        self._space, self._left = space, [0] * num_envs
+        self._held: list[Any] = [None] * num_envs
+        self._random = [generator(0, "holds") for _ in range(num_envs)]
+
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
+        """A new episode."""
+        self._left[env_index] = 0
+        self._random[env_index] = generator(job.seed, "holds")
+
+    def replace(self, actions: NDArray[Any]) -> None:
+        """Put the held actions in the place of an agent's (num_envs, ...)."""
+        for env_index, random in enumerate(self._random):
+            if not self._left[env_index]:
+                if random.random() >= self._begins:
+                    continue
+                self._left[env_index] = int(random.integers(HOLD[0], HOLD[1] + 1))
+                self._held[env_index] = random_action(self._space, random)
+            self._left[env_index] -= 1
+            actions[env_index] = self._held[env_index]
+
+
 class VmcAgent:
     """Acts in `num_envs` environments, each with the parameters of its job's candidate.
 
     `vae` is None when observations are latents already (in a dream), `mdnrnn` when C has no memory. A C that acts by
-    samples draws those of an episode from the seed of its job. After `decide`, `outputs`, `choices` and `served` hold
-    C's outputs, what it chose, and in which environments a serve replaced that.
+    samples draws those of an episode from the seed of its job. `random_share` of the actions are random. After
+    `decide`, `outputs`, `choices` and `served` hold C's outputs, what it chose, and in which environments a serve
+    replaced that.
     """
 
     def __init__(
@@ -79,9 +108,11 @@ class VmcAgent:
         controller: Controller,
         candidates: NDArray[np.float32],
         num_envs: int,
+        random_share: float = 0.0,
     ) -> None:
         self.num_envs = num_envs
         self.controller = controller
+        self._holds = RandomHolds(controller.space, random_share, num_envs) if random_share else None
         self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
         self._cell = None if mdnrnn is None else make_cell(mdnrnn, num_envs)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
@@ -114,6 +145,8 @@ class VmcAgent:
                 part[env_index] = 0
         if self._auto_fire is not None:
             self._auto_fire.begin(env_index)
+        if self._holds is not None:
+            self._holds.begin(env_index, job)
         if self.randoms is not None:
             self.randoms[env_index] = generator(job.seed, "actions")
 
@@ -136,6 +169,8 @@ class VmcAgent:
         self.outputs = self._network(features) if self._network else self.controller.evaluate(self._weights, features)
         self.choices = self.controller.choose(self.outputs, self.randoms)
         actions = self.controller.actions(self.choices)
+        if self._holds is not None:
+            self._holds.replace(actions)
         if self._auto_fire is not None:
             self.served = self._auto_fire.serve(actions, infos)
         encoded = torch.from_numpy(self.controller.space.encode(actions))

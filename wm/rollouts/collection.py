@@ -46,7 +46,8 @@ class Collection:
 
     def episode_seed(self, index: int) -> int:
         """Seed of the environment and the policy in episode `index`."""
-        return episode_seed("train", self.seed, "collect", index)
+        policy = () if self.controller is None else (self.controller.fingerprint[:16],)  # other episodes in each round
+        return episode_seed("train", self.seed, "collect", *policy, index)
 
 
 def describe(
@@ -132,7 +133,8 @@ def _try_once(env: PixelEnv, name: str) -> None:
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:
     """The policy with its parameters. Raises UsageProblem where it does not fit the action space."""
     if controller is not None:
-        return f"{policy} {controller.fingerprint[:16]}"
+        random = f", {controller.random_share:g} random" if controller.random_share else ""
+        return f"{policy} {controller.fingerprint[:16]}{random}"
     observation_free_policy(policy, space, spec.brownian_low)
     if policy == "brownian" and spec.brownian_low:
         return f"{policy} from {list(spec.brownian_low)}"

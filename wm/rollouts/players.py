@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
+from wm.errors import UsageProblem
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play, record
 from wm.rollouts.policies import RandomPolicy
 from wm.rollouts.worker_process import heartbeat
@@ -27,7 +28,8 @@ NUM_ENVS = 8  # environments in lockstep per process; fixed, because the batch's
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """V and M by their folders, and C by its config and parameters. `fingerprint` identifies V and M, or also C."""
+    """V and M by their folders, and C by its config and parameters. `fingerprint` identifies V and M, or also C. In
+    `random_share` of the steps it holds a random action."""
 
     env: EnvConfig
     vae: Path
@@ -35,6 +37,7 @@ class PolicySpec:
     controller: "ControllerConfig"
     fingerprint: str
     parameters: tuple[float, ...] = ()
+    random_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,24 @@ def policy_spec(
     return PolicySpec(env or vae.env, vae.artifact.folder, mdnrnn.artifact.folder, controller, fingerprint, floats)
 
 
-def trained_policy(workspace: Workspace) -> PolicySpec:
-    """The trained V, M and C of an environment, for collecting with them."""
+def trained_policy(workspace: Workspace, random_share: float, latest: bool) -> PolicySpec:
+    """The trained V, M and C of an environment, for collecting with them and this share of random steps: the best C by
+    validation, or the `latest` of a policy gradient. Raises UsageProblem for the latest of an evolved one."""
     from wm.artifacts.manifest import sha256_json
     from wm.pretrained import load_all
 
     vae, mdnrnn, controller = load_all(workspace)
     fingerprints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]
-    spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
-    return replace(spec, fingerprint=sha256_json(fingerprints))
+    config, parameters = controller.config, controller.parameters
+    if latest:
+        config, parameters = replace(config, sampled=True), controller.latest
+        if not len(parameters):
+            raise UsageProblem(
+                f"--policy latest needs a C trained with --algo ppo but {controller.artifact.folder} was evolved; use "
+                "--policy controller."
+            )
+    spec = policy_spec(vae, mdnrnn, config, parameters)
+    return replace(spec, fingerprint=sha256_json(fingerprints), random_share=random_share)
 
 
 @lru_cache(maxsize=2)
@@ -110,7 +122,7 @@ def make_agent(
     vae, mdnrnn, controller = _models(spec)
     if candidates is None:
         candidates = np.array([spec.parameters], np.float32)
-    return VmcAgent(vae, mdnrnn, controller, candidates, num_envs)
+    return VmcAgent(vae, mdnrnn, controller, candidates, num_envs, spec.random_share)
 
 
 @lru_cache(maxsize=2)  # one for candidates, one for validations

@@ -11,8 +11,15 @@ from wm.errors import UsageProblem
 from wm.rollouts.loop import Agent, EpisodeJob
 from wm.seeding import generator
 
-HOLD = (1, 8)  # steps for which `sticky` repeats an action, both ends included
+HOLD = (1, 8)  # steps for which a random action is repeated, both ends included
 BROWNIAN_STEP = 0.15  # of half the box's width
+
+
+def random_action(space: ActionSpace, random: np.random.Generator) -> Any:
+    """Uniform over the action space: an int, or a float32 array."""
+    if space.discrete:
+        return int(random.integers(space.count))
+    return random.uniform(np.array(space.low, np.float32), np.array(space.high, np.float32)).astype(np.float32)
 
 
 class _ObservationFree:
@@ -33,9 +40,7 @@ class _ObservationFree:
         return [self._sample(env_index) for env_index in range(self.num_envs)]
 
     def _sample(self, env_index: int) -> Any:
-        if self.space.discrete:
-            return int(self._random[env_index].integers(self.space.count))
-        return self._random[env_index].uniform(self._low, self._high).astype(np.float32)
+        return random_action(self.space, self._random[env_index])
 
 
 class RandomPolicy(_ObservationFree):

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from wm.errors import UsageProblem
 from wm.settings.base import Settings, setting
+
+RANDOM_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,9 +15,15 @@ class CollectSettings(Settings):
     episodes: int = setting(50, "Episodes of the dataset.", low=1, section="Episodes", result=False)
     policy: str = setting(
         "auto",
-        "Policy; auto: sticky, or brownian for continuous actions.",
-        choices=("auto", "random", "sticky", "brownian", "controller"),
+        "Policy; auto: sticky, or brownian for continuous actions; latest: C as its training by ppo left it.",
+        choices=("auto", "random", "sticky", "brownian", "controller", "latest"),
         section="Episodes",
+    )
+    random_share: float = setting(
+        RANDOM_SHARE,
+        "Share of steps in which a controller holds a random action, so that M learns what C does not do.",
+        low=0,
+        high=1,
     )
     action_space: str = setting(
         "auto",
@@ -60,3 +69,16 @@ class CollectSettings(Settings):
         "environment without one.",
         low=0,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.by_controller and self.random_share != RANDOM_SHARE:
+            raise UsageProblem(
+                f"--set random_share is {self.random_share:g}, but --policy {self.policy} is no controller; leave it "
+                "out, or give --policy controller."
+            )
+
+    @property
+    def by_controller(self) -> bool:
+        """Whether a trained C plays."""
+        return self.policy in ("controller", "latest")

@@ -37,7 +37,7 @@ class CurriculumSettings(Settings):
         0,
         "Rounds. Later ones collect with C and continue M and C. 0: the preset's.",
         low=0,
-        high=9,
+        high=99,
         section="Curriculum",
         result=False,
     )

@@ -155,7 +155,9 @@ def _values_for(tables: Mapping[str, Any], path: Path, command: str, env: str, l
     own = _table_in(table, env)
     if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
         raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; the only one within is {LATER}.")
-    return _scalars(table) | _scalars(own) | (_table_in(own, LATER) if later else {})
+    if not later:
+        return _scalars(table) | _scalars(own)
+    return _scalars(table) | _table_in(table, LATER) | _scalars(own) | _table_in(own, LATER)
 
 
 def _scalars(table: Mapping[str, Any]) -> dict[str, Any]:

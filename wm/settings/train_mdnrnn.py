@@ -38,6 +38,12 @@ class MdnRnnSettings(GradientSettings):
     batch: int = setting(32, "Windows per batch.", low=1, section="Training")
     rollout_steps: int = setting(15, "Steps that the rollout network predicts from its own predictions.", low=1)
     warm_up: int = setting(8, "Real steps before each rollout.", low=0)
+    later_weight: float = setting(
+        3.0,
+        "With several --data and no mixture, how often a step of those after the first counts: a policy's own episodes "
+        "matter more than random ones.",
+        low=1e-3,
+    )
     noise_anneal: float = setting(
         0.4,
         "Last share of the steps over which the noise of the input z is annealed to 0; C and dreams give M the mean "
