@@ -86,7 +86,7 @@ def curriculum(
 
 def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
     """Write the report about all runs of these environments; returns its pages."""
-    runs = tuple(run for outcome in outcomes for run in outcome.pipeline.runs if run.is_dir())
+    runs = tuple(run for outcome in outcomes for run in outcome.pipeline.reported if run.is_dir())
     try:
         pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None)
     except WmError as error:

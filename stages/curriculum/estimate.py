@@ -5,6 +5,7 @@ short measurements on this machine.
 """
 
 import heapq
+import itertools
 import shutil
 import time
 from collections.abc import Iterable
@@ -142,7 +143,7 @@ class Estimate:
         rows = [
             [env, stage, plan.what, _size(plan.disk), _size(plan.memory), _duration(plan.seconds)]
             for env, plans in self.plans.items()
-            for stage, plan in zip(_with_rounds(plans), plans, strict=True)
+            for stage, plan in _with_rounds(plans)
         ]
         rows.append(["all", "", "", _size(self.disk), _size(self.memory), _duration(self.seconds)])
         lines = [console.table(["environment", "stage", "what", "disk", "memory", "time"], rows)]
@@ -151,13 +152,28 @@ class Estimate:
         return "\n".join(lines)
 
 
-def _with_rounds(plans: list[Plan]) -> list[str]:
-    """The stages' names, with the round after the first; each round starts with collecting."""
-    names, number = list[str](), 0
-    for plan in plans:
-        number += plan.stage == "collect"
-        names.append(plan.stage + (f", round {number}" if number > 1 else ""))
-    return names
+def _with_rounds(plans: list[Plan]) -> list[tuple[str, Plan]]:
+    """Every plan with its stage's name, and the round after the first; each round starts with collecting. Alike plans
+    of many rounds are one."""
+    numbers = list(itertools.accumulate(plan.stage == "collect" for plan in plans))
+    groups = dict[tuple[str, str, int], list[tuple[int, Plan]]]()
+    for number, plan in zip(numbers, plans, strict=True):
+        groups.setdefault((plan.stage, plan.what, min(number, 2)), []).append((number, plan))
+    return [(_stage_and_rounds(group), _together([plan for _, plan in group])) for group in groups.values()]
+
+
+def _stage_and_rounds(group: list[tuple[int, Plan]]) -> str:
+    first, last, stage = group[0][0], group[-1][0], group[0][1].stage
+    if last <= 1:
+        return stage
+    return f"{stage}, round {first}" if first == last else f"{stage}, rounds {first} to {last}"
+
+
+def _together(plans: list[Plan]) -> Plan:
+    """One plan after the other."""
+    least, most = (sum(plan.seconds[edge] for plan in plans) for edge in (0, 1))
+    disk, memory = sum(plan.disk for plan in plans), max(plan.memory for plan in plans)
+    return replace(plans[0], disk=disk, memory=memory, seconds=(least, most))
 
 
 def _size(size: int) -> str:
@@ -195,6 +211,7 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
         return [Plan(step.stage, step.outputs[0], UP_TO_DATE, 0, 0, (0, 0)) for step in pipeline.steps]
     plans: list[Plan] = []
     unmade: _UnmadeInputs | None = None
+    estimated: list[tuple[Step, Plan]] = []
     changed = False  # an input of the later steps will be written again
     for step in pipeline.steps:
         plan = None if changed else _own_plan(step)
@@ -203,12 +220,21 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
             plan = Plan(step.stage, step.outputs[0], "plays with the trained Dreamer", 4_000_000, memory, (5, 600))
         if plan is None:
             unmade = unmade or _UnmadeInputs.of(pipeline)
+            plan = next((plan for other, plan in estimated if _is_alike(step, other)), None)
             rows = sum(plan.rows for plan in plans if plan.stage == "collect")
-            plan = unmade.estimate(step, rows)
+            plan = replace(plan, target=step.outputs[0]) if plan else unmade.estimate(step, rows)
+            estimated.append((step, plan))
         changed = changed or (not plan.idle and step.stage not in ("dream", "evaluate"))
         idle = plan.idle or plan.stage == "train-vae"
         plans.append(plan if idle else replace(plan, memory=plan.memory + PARENT_BYTES))
     return plans
+
+
+def _is_alike(step: Step, other: Step) -> bool:
+    """Whether two steps are the same stage of two later rounds, with the same settings but for the run they continue:
+    only new episodes need new disk space."""
+    settings, others = ({**vars(one.settings), "init_from": ""} for one in (step, other))
+    return step.stage == other.stage and min(step.round, other.round) > 1 and settings == others
 
 
 def _own_plan(step: Step) -> Plan | None:

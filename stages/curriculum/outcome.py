@@ -185,7 +185,13 @@ def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
         *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
     ]
     lines += [console.wrap(note, "") for note in notes]
-    pictures = [picture for outcome in outcomes for result in outcome.results for picture in result.pictures]
+    pictures = [
+        picture
+        for outcome in outcomes
+        for result in outcome.results
+        for picture in result.pictures
+        if result.stage == "train-vae" or result.path.parent in outcome.pipeline.reported
+    ]
     for title, paths in (("report:", pages), ("pictures:", pictures)):
         if paths:
             lines += [title, *(f"  {path}" for path in paths)]

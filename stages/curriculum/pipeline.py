@@ -129,6 +129,11 @@ class Pipeline:
         return list(dict.fromkeys(step.session.run_path for step in self.steps if step.stage != "collect"))
 
     @property
+    def reported(self) -> list[Path]:
+        """The runs that are evaluated, or were meant to be."""
+        return list(dict.fromkeys(step.session.run_path for step in self.steps if step.stage == "evaluate"))
+
+    @property
     def has_inputs(self) -> bool:
         """Whether its stages can compare themselves with their inputs: episodes and latents were not removed."""
         if not self.datasets:

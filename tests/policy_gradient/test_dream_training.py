@@ -18,6 +18,10 @@ from wm.evolution.search_log import read_log
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.sources import Experience
 from wm.pretrained import load_controller
+from wm.report.document import Chart, Heading
+from wm.report.rounds import read_rounds, rounds_section
+from wm.report.run_summary import find_runs
+from wm.stats import Score
 from wm.training import weights
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--in", "dream", "--set", "units=32",
@@ -127,11 +131,11 @@ def test_settings_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str
 
 @pytest.fixture(scope="module")
 def continued(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run `next` of the trained folder, in which C has gone on learning."""
+    """The second round of the trained folder, in which C has gone on learning."""
     folder = with_inputs(trained, tmp_path_factory.mktemp("continued"))
     shutil.copytree(trained / "data", folder / "data")
     shutil.copytree(trained / "runs" / SLUG / "controller", folder / "runs" / SLUG / "controller")
-    shutil.copytree(with_inputs(trained, tmp_path_factory.mktemp("inputs")) / "runs" / SLUG, folder / "runs" / "next")
+    shutil.copytree(with_inputs(trained, tmp_path_factory.mktemp("inputs")) / "runs" / SLUG, folder / "runs" / NEXT)
     run(folder, *CONTINUED)
     return folder
 
@@ -140,12 +144,13 @@ def tensors_of(artifact: Path) -> dict[str, torch.Tensor]:
     return weights.load_tensors((artifact / "weights.safetensors").read_bytes(), "")
 
 
-CONTINUED = (*WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}", "--set", "max_dream_steps=14000",
+NEXT = f"{SLUG}.round2"
+CONTINUED = (*WORDS, "--run", f"runs/{NEXT}", "--init-from", f"runs/{SLUG}", "--set", "max_dream_steps=14000",
              "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
 
 
 def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Path) -> None:
-    first, second = (continued / "runs" / name / "controller" for name in (SLUG, "next"))
+    first, second = (continued / "runs" / name / "controller" for name in (SLUG, NEXT))
     before, after = load_controller(first, ""), load_controller(second, "")
     metrics = metrics_of(second)
     distances = [np.abs(after.means[0] - policy).max() for policy in (before.latest, before.means[0])]
@@ -163,7 +168,7 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     monkeypatch.setattr(Fitness, "validation_returns", lambda *_: (np.zeros(8), 1))
     done = run(tmp_path / "all", *CONTINUED, "--set", "entropy=0.5")
     assert "best policy still an earlier run's" in done.stdout
-    folders = [tmp_path / "all" / "runs" / name / "controller" for name in (SLUG, "next")]
+    folders = [tmp_path / "all" / "runs" / name / "controller" for name in (SLUG, NEXT)]
     assert metrics_of(folders[1])["earlier_is_best"]
     earlier, later = (load_controller(folder, "") for folder in folders)
     assert np.array_equal(earlier.parameters, later.parameters)
@@ -176,8 +181,8 @@ def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
 ) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(continued, broken)
-    whole = tensors_of(broken / "runs" / "next" / "controller")
-    shutil.rmtree(broken / "runs" / "next" / "controller")
+    whole = tensors_of(broken / "runs" / NEXT / "controller")
+    shutil.rmtree(broken / "runs" / NEXT / "controller")
     play = DreamSource.play
 
     def break_at_eight(source: DreamSource, parameters: Any, iteration: int) -> Experience:
@@ -189,17 +194,33 @@ def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
     assert outcome(broken, *CONTINUED).returncode != 0
     monkeypatch.undo()
     assert "resumes at iteration" in run(broken, *CONTINUED).stderr
-    resumed = tensors_of(broken / "runs" / "next" / "controller")
+    resumed = tensors_of(broken / "runs" / NEXT / "controller")
     assert resumed.keys() == whole.keys()
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
 
+def test_a_report_shows_the_rounds_in_the_last_one(continued: Path) -> None:
+    runs = continued / "runs"
+    assert [path.name for path in find_runs((runs,))] == [NEXT]  # the first is part of it
+    assert find_runs((runs / SLUG,)) == [runs / SLUG]
+    first, second = read_rounds(runs / NEXT)
+    assert (first.number, second.number) == (1, 2)
+    lines = read_log(runs / NEXT / "controller")
+    assert second.validation == Score.of(np.array(lines[-1]["validation"], float))
+    assert second.real_reward == pytest.approx(1000 * sum(lines[-1]["validation"]) / lines[-1]["env_steps"])
+    blocks = list(rounds_section(runs / NEXT))
+    assert isinstance(blocks[0], Heading)
+    assert blocks[0].text == f"{NEXT}: round by round"
+    assert sum(isinstance(block, Chart) for block in blocks) >= 3
+    assert not list(rounds_section(runs / SLUG))
+
+
 def test_an_evolved_c_cannot_be_continued_by_gradient(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain, tmp_path / "all")
-    done = outcome(tmp_path / "all", *WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}")
+    done = outcome(tmp_path / "all", *WORDS, "--run", f"runs/{NEXT}", "--init-from", f"runs/{SLUG}")
     assert done.returncode == 66  # the new run has no V yet
-    shutil.copytree(with_inputs(chain, tmp_path / "inputs") / "runs" / SLUG, tmp_path / "all" / "runs" / "next")
-    done = outcome(tmp_path / "all", *WORDS, "--run", "runs/next", "--init-from", f"runs/{SLUG}")
+    shutil.copytree(with_inputs(chain, tmp_path / "inputs") / "runs" / SLUG, tmp_path / "all" / "runs" / NEXT)
+    done = outcome(tmp_path / "all", *WORDS, "--run", f"runs/{NEXT}", "--init-from", f"runs/{SLUG}")
     assert done.returncode == 78
     assert "use the same settings, or leave --init-from out" in done.stderr
 

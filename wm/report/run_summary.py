@@ -15,6 +15,7 @@ from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
+from wm.report.rounds import is_continued, rounds_section
 from wm.report.verdicts import prediction_summary, score_verdict
 from wm.stats import Score
 from wm.telemetry import metrics_log
@@ -121,6 +122,7 @@ class RunSummary:
         if self.damaged:
             yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
         yield from _scores(self)
+        yield from rounds_section(self.run)
         yield from _search(self)
         yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))
         yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), metrics("mdnrnn", []))
@@ -131,11 +133,12 @@ class RunSummary:
 
 
 def find_runs(paths: tuple[Path, ...]) -> list[Path]:
-    """The runs among the paths or directly below them, in order. Raises MissingInput if there is none."""
+    """The runs among the paths or directly below them, in order; of those below, not the ones that a later round has
+    continued without an evaluation. Raises MissingInput if there is none."""
     folders: list[Path] = []
     for path in paths:
         inside = sorted(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
-        folders += [path] if _is_run(path) else [folder for folder in inside if _is_run(folder)]
+        folders += [path] if _is_run(path) else [folder for folder in inside if _is_run(folder) and _is_shown(folder)]
     if not folders:
         named = ", ".join(map(str, paths))
         raise MissingInput(f"there is no run in {named}; expected a folder such as runs/Pong. Run `wm curriculum`.")
@@ -144,6 +147,10 @@ def find_runs(paths: tuple[Path, ...]) -> list[Path]:
 
 def _is_run(path: Path) -> bool:
     return any((path / f"{name}{end}").is_dir() for name in (*KINDS, "evaluation") for end in ("", ".partial"))
+
+
+def _is_shown(run: Path) -> bool:
+    return (run / "evaluation").is_dir() or not is_continued(run)
 
 
 def overview(summaries: list[RunSummary]) -> Table:
@@ -208,10 +215,12 @@ def _search(summary: RunSummary) -> Iterator[Block]:
     if artifact := summary.artifacts.get("controller"):
         metrics, unit = artifact.metrics, time_unit(lines)
         how, whose = ("evolved", "the mean") if unit == "generation" else ("trained by policy gradient", "the policy")
+        best = f"{whose} of {unit} {metrics['best_generation']}"
+        best = "still the policy of an earlier run" if metrics.get("earlier_is_best") else best
         yield Paragraph(
             f"{metrics['parameters']:,} parameters ({metrics['head']}), {how} for {metrics['generations']} {unit}s and "
-            f"{metrics['env_steps']:,} environment steps. C is {whose} of {unit} {metrics['best_generation']}, whose "
-            f"return over {metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}."
+            f"{metrics['env_steps']:,} environment steps. C is {best}, whose return over "
+            f"{metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}."
         )
     truncated = "Training episodes may be truncated: these are other returns than those of validation."
     captions = {

@@ -1,0 +1,151 @@
+"""Rounds of learning in the dream: what became of C, of the dream and of M from each to the next.
+
+A round of a curriculum is a run of its own: `runs/Pong`, `runs/Pong.round2`, and so on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wm.artifacts import runs
+from wm.artifacts.runs import Artifact
+from wm.errors import BadData, MissingInput
+from wm.evolution.search_log import read_log
+from wm.report.document import Block, Chart, Heading, Paragraph
+from wm.report.plots import Curve, Plot, to_svg
+from wm.report.verdicts import BASELINES
+from wm.stats import Score
+
+MARK = ".round"
+AHEAD = 15  # steps ahead at which M's errors are compared, or fewer where episodes are short
+Columns = dict[str, list[float | None]]  # a value for each round, by the curve's name
+EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
+
+
+@dataclass(frozen=True)
+class Round:
+    """C and M of a round, and the lines of C's log."""
+
+    number: int
+    controller: Artifact
+    mdnrnn: Artifact
+    lines: list[dict[str, Any]]
+
+    @property
+    def validation(self) -> Score | None:
+        """Of the policy at the round's end, in whole real episodes."""
+        returns = self.lines[-1].get("validation", [])
+        return Score.of(np.array(returns, float)) if len(returns) > 1 else None
+
+    @property
+    def real_reward(self) -> float | None:
+        """Of the same policy in the same episodes, per 1,000 steps."""
+        last = self.lines[-1]
+        steps = last["env_steps"] if last["in"] == "dream" else 0  # in reality, those of training are among them
+        return 1000 * sum(last["validation"]) / steps if steps and last.get("validation") else None
+
+    @property
+    def dreamt_reward(self) -> float | None:
+        """In its last dreams, per 1,000 steps."""
+        last, settings = self.lines[-1], self.controller.settings
+        length = settings.get("rollout_steps") if last["in"] == "dream" else None
+        return 1000 * float(np.mean(last["returns"])) / length if length and last["returns"] else None
+
+    @property
+    def error(self) -> float | None:
+        """M's squared error on held-out episodes, over that of the best baseline."""
+        steps = {int(step): errors for step, errors in self.mdnrnn.metrics["open_loop"].items() if errors}
+        ahead = max((step for step in steps if step <= AHEAD), default=0)
+        return steps[ahead]["M"] / min(steps[ahead][name] for name in BASELINES) if ahead else None
+
+    def event_ratio(self, name: str) -> float | None:
+        """How often an event happens in dreams, over how often it does after the same states in real episodes."""
+        rates = self.mdnrnn.metrics.get("events", {}).get("rates", {}).get(name)
+        return rates["dream"] / rates["real"] if rates and rates["real"] > 0 else None
+
+
+def first_of_rounds(run: Path) -> Path:
+    """The run of the first round."""
+    base, mark, number = run.name.rpartition(MARK)
+    return run.with_name(base) if mark and number.isdigit() else run
+
+
+def is_continued(run: Path) -> bool:
+    """Whether a later round goes on from this run, so that its figures are points of that one's charts."""
+    base = first_of_rounds(run)
+    number = 1 if base == run else int(run.name.rpartition(MARK)[2])
+    return (run.with_name(f"{base.name}{MARK}{number + 1}") / "controller").is_dir()
+
+
+def read_rounds(run: Path) -> list[Round]:
+    """The rounds up to this run. One that is damaged or unfinished is left out."""
+    base = first_of_rounds(run)
+    last = 1 if base == run else int(run.name.rpartition(MARK)[2])
+    rounds = []
+    for number in range(1, last + 1):
+        folder = base if number == 1 else base.with_name(f"{base.name}{MARK}{number}")
+        try:
+            controller, mdnrnn = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn"))
+            if lines := read_log(controller.folder):
+                rounds.append(Round(number, controller, mdnrnn, lines))
+        except (MissingInput, BadData):
+            continue
+    return rounds
+
+
+def rounds_section(run: Path) -> Iterator[Block]:
+    """Charts over rounds; nothing for a run without them."""
+    rounds = read_rounds(run)
+    if len(rounds) < 2:
+        return
+    yield Heading(3, f"{run.name}: round by round")
+    yield Paragraph(
+        "Each round collects episodes with the latest C, continues M on all of them, and continues C. The best C by "
+        "validation over all rounds is the one that is evaluated."
+    )
+    if real := _validations(rounds):
+        plot = Plot("round", "return of a validation episode", [real], "real return")
+        yield Chart(to_svg(plot), "Real return of C at the end of each round: whole episodes of the real environment.")
+    charts: list[tuple[str, Columns, str]] = [
+        (
+            "reward per 1,000 steps",
+            {"reality": [one.real_reward for one in rounds], "the dream": [one.dreamt_reward for one in rounds]},
+            "The same C in reality and in its dreams. Where the dream promises more than reality gives, C exploits M.",
+        ),
+        (
+            "times the best baseline's error",
+            {"M": [one.error for one in rounds]},
+            f"M's squared error on held-out episodes, {AHEAD} steps ahead or fewer where episodes are short, over that "
+            "of the best of linear prediction, persistence and the mean.",
+        ),
+        (
+            "times as often as in reality",
+            {name: [one.event_ratio(key) for one in rounds] for key, name in EVENTS.items()},
+            "How often events happen in dreams, over how often they happen after the same states in real episodes.",
+        ),
+    ]
+    for label, columns, caption in charts:
+        if curves := _curves(columns, rounds):
+            yield Chart(to_svg(Plot("round", label, curves)), caption)
+
+
+def _validations(rounds: list[Round]) -> Curve | None:
+    scores = [(one.number, score) for one in rounds if (score := one.validation)]
+    if not scores:
+        return None
+    low, high = ([score.mean + sign * score.ci95 for _, score in scores] for sign in (-1, 1))
+    means = [score.mean for _, score in scores]
+    return Curve("latest C, 95 % interval", [number for number, _ in scores], means, low, high)
+
+
+def _curves(values: Columns, rounds: list[Round]) -> list[Curve]:
+    """A curve for each name with a value in two rounds at least."""
+    curves = []
+    for name, column in values.items():
+        points = [(one.number, value) for one, value in zip(rounds, column, strict=True) if value is not None]
+        if len(points) > 1:
+            curves.append(Curve(name, [number for number, _ in points], [value for _, value in points]))
+    return curves
