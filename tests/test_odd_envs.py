@@ -35,6 +35,8 @@ REFUSED = {
     "ListOfPictures": (70, "the result of render() is a list"),
     "NoPicture": (70, "the result of render() is None"),
     "Blind": (64, "has no pictures"),
+    "NoActions": (64, "the action space is an empty Box"),
+    "WideIntegers": (64, "the action space is a Box of int64 with a bound beyond 8388608"),
     "Unbounded": (64, "the action space is an unbounded Box"),
     "MultiDiscrete": (64, "the action space is MultiDiscrete"),
     "NanReward": (70, "returned the reward nan at step 4 of the episode with seed"),
@@ -220,6 +222,7 @@ def test_a_chosen_source_of_frames_is_recorded_and_kept_by_later_stages(tmp_path
 def test_a_choice_of_frames_that_cannot_be_is_one_sentence() -> None:
     for config, sentence in (
         (EnvConfig("tests.odd_envs:Plain-v0", frames="observation"), "are a Box of shape (4,), no picture; use"),
+        (EnvConfig("tests.odd_envs:NoNumbers-v0", frames="observation"), "are a Box of shape (0,), no picture; use"),
         (EnvConfig("tests.odd_envs:Dict-v0", frames="observation"), "are a Dict, no picture; use --frames render"),
         (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render"),
         (EnvConfig("Pong", frames="observation"), "--render exact draws Pong itself; add --render gymnasium"),

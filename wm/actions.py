@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from wm.errors import UsageProblem
 
+LARGEST_INTEGER = 1 << 23  # of an integer box: up to here 32-bit floats hold halves, so rounding reaches every integer
+
 
 @dataclass(frozen=True)
 class ActionSpace:
@@ -24,16 +26,12 @@ class ActionSpace:
         `wm/envs/checked_env.py` makes of a Discrete that starts elsewhere and of other bounded boxes."""
         if isinstance(space, gym.spaces.Discrete) and space.start == 0:
             return cls(count=int(space.n))
-        if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.is_bounded():
-            with np.errstate(over="ignore"):
-                widths = space.high.astype(np.float32) - space.low.astype(np.float32)
-            if np.isfinite(widths).all() and len(widths):
-                return cls(low=tuple(map(float, space.low)), high=tuple(map(float, space.high)))
-        kind = "an unbounded Box" if isinstance(space, gym.spaces.Box) else type(space).__name__
-        raise UsageProblem(
-            f"the action space is {kind}, which is not supported; expected Discrete or a bounded Box, so wrap the "
-            "environment with one of these."
-        )
+        if problem := _problem(space):
+            raise UsageProblem(
+                f"the action space is {problem}, which is not supported; expected Discrete or a bounded Box, so wrap "
+                "the environment with one of these."
+            )
+        return cls(low=tuple(map(float, space.low)), high=tuple(map(float, space.high)))  # type: ignore[attr-defined]
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "ActionSpace":
@@ -81,6 +79,19 @@ class ActionSpace:
         width = np.where(high > low, high - low, 1)  # where the bounds are equal, the action is always -1
         scaled: NDArray[np.float32] = (2 * (actions - low) / width - 1).astype(np.float32)
         return scaled
+
+
+def _problem(space: gym.Space[Any]) -> str:
+    """What the space is, if it is no bounded flat Box of floats; empty if it is one."""
+    if not isinstance(space, gym.spaces.Box):
+        return type(space).__name__
+    if 0 in space.shape:
+        return "an empty Box"
+    if not np.issubdtype(space.dtype, np.floating):
+        return f"a Box of {space.dtype} with a bound beyond {LARGEST_INTEGER}"
+    with np.errstate(over="ignore"):
+        widths = space.high.astype(np.float32) - space.low.astype(np.float32)
+    return "" if len(space.shape) == 1 and np.isfinite(widths).all() else "an unbounded Box"
 
 
 def _bounds(values: tuple[float, ...]) -> str:

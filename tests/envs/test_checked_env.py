@@ -138,6 +138,21 @@ def test_an_integer_box_receives_integers_and_random_actions_are_uniform() -> No
     assert inner.action_space.contains(inner.received[-1])
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "number"),
+    [(-(2**23), 2**23, np.int64), (0, 2**23, np.uint64), (-(2**15), 2**15 - 1, np.int16), (0, 1, np.bool_)],
+)
+def test_an_integer_box_receives_its_bounds_and_every_integer_between(low: int, high: int, number: Any) -> None:
+    inner = Scripted(gym.spaces.Box(low, high, (1,), number))
+    env = CheckedEnv(inner, "Odd-v0")
+    space = ActionSpace.of(env.action_space)
+    actions = [space.low[0], low, *([high - 1] if high - low > 1 else []), high, space.high[0]]
+    for action in actions:
+        env.step(np.array([action], np.float32))
+        assert inner.action_space.contains(inner.received[-1])
+    assert [int(received[0]) for received in inner.received] == np.clip(actions, low, high).astype(int).tolist()
+
+
 @pytest.mark.parametrize("shape", [(), (2, 2)])
 def test_a_box_of_any_shape_is_flat_for_agents(shape: tuple[int, ...]) -> None:
     inner = Scripted(gym.spaces.Box(-1, 1, shape))
@@ -172,6 +187,12 @@ def test_a_flat_box_of_floats_passes_untouched() -> None:
         (gym.spaces.Dict({"a": gym.spaces.Discrete(2)}), "Dict"),
         (gym.spaces.Box(-np.inf, np.inf, (2,)), "an unbounded Box"),
         (gym.spaces.Box(-3.4e38, 3.4e38, (2,)), "an unbounded Box"),
+        (gym.spaces.Box(-np.inf, np.inf, (2, 2)), "an unbounded Box"),
+        (gym.spaces.Box(-1, 1, (0,)), "an empty Box"),
+        (gym.spaces.Box(0, 3, (2, 0), np.int32), "an empty Box"),
+        (gym.spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64), "a Box of int64 with a bound beyond 8388608"),
+        (gym.spaces.Box(0, 2**64 - 1, (2, 2), np.uint64), "a Box of uint64 with a bound beyond 8388608"),
+        (gym.spaces.Box(-(2**23) - 1, 0, (1,), np.int32), "a Box of int32 with a bound beyond 8388608"),
     ],
 )
 def test_other_action_spaces_are_refused_by_name(space: gym.Space[Any], kind: str) -> None:

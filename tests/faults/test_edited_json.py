@@ -1,12 +1,14 @@
 """Files of a run whose values somebody has changed, with checksums that agree: one sentence, and never a traceback."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stages import cli
 from stages.curriculum.parallel import LEADER, read_share
 from tests.conftest import SLUG, TINY, outcome, write_dataset
 from wm.artifacts import durable, locks, manifest, runs
@@ -17,7 +19,6 @@ from wm.episodes.latents import read_latents
 from wm.errors import BadData, Locked, UsageProblem
 from wm.evolution.search_log import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
-from wm.report.sections import dream_section
 from wm.settings.sources import read_tables
 from wm.telemetry import heap_snapshot, metrics_log
 from wm.training import weights
@@ -173,12 +174,19 @@ def test_a_share_of_a_curriculum_is_checked(monkeypatch: pytest.MonkeyPatch, tex
 
 
 @pytest.mark.parametrize("value", [{}, {"dream": [1.0], "real": []}, {"dream": "x"}, {"rho": "high"}])
-def test_a_damaged_comparison_of_a_dream_is_named_by_the_report(run: Path, value: dict[str, Any]) -> None:
+def test_a_damaged_comparison_of_a_dream_is_left_out_of_a_report_and_named(
+    run: Path, value: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     file = run / "dream" / "fidelity.json"
     durable.write_json(file, json.loads(file.read_text()) | value if value else {})
     seal(run / "dream")
-    with pytest.raises(BadData, match=r"fidelity\.json: (dream|real|rho)"):
-        list(dream_section("X", runs.load(run / "dream", "dream", "")))
+    assert cli.run(["report", str(run)]) == 0
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.match(rf"warning: left out: {file}: (dream|real|rho)", said)
+    page = (run / "report.md").read_text()
+    assert "The rank correlation of returns" in page
+    assert "Every policy in the dream" not in page
+    assert cli.run(["report", str(run), "--strict"]) == 65
 
 
 def test_a_line_of_provenance_without_its_count_is_named(tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ from wm.evaluation.fidelity_metrics import format_fidelity, format_returns
 from wm.evaluation.prediction import format_predictions
 from wm.evolution.search_log import LOG, read_log
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
+from wm.report.fidelity_plot import policies
 from wm.report.inventory import describe
+from wm.report.plots import to_svg
 from wm.report.returns_plot import search_plots
 from wm.report.run_summary import RunSummary, overview
+from wm.report.sections import FIDELITY, read_fidelity
 from wm.telemetry import metrics_log
 from wm.telemetry.trend import judge
 
@@ -47,7 +50,7 @@ def use_artifact(folder: Path) -> None:
     if kind in SUMMARIES:
         SUMMARIES[kind](runs.read(folder, kind))
         run = folder.parent.parent if kind == "evaluation" else folder.parent
-        overview([RunSummary(run, {folder.relative_to(run).as_posix(): runs.read(folder, kind)}, {}, [], [])])
+        overview([RunSummary(run, {folder.relative_to(run).as_posix(): runs.read(folder, kind)}, {}, [], None, [])])
 
 
 def use_metrics(folder: Path) -> None:
@@ -58,6 +61,11 @@ def use_log(folder: Path) -> None:
     search_plots(read_log(folder), "real")
 
 
+def use_fidelity(folder: Path) -> None:
+    if (fidelity := read_fidelity(runs.read(folder, "dream"))) is not None:
+        to_svg(policies(fidelity))
+
+
 def user_of(root: Path, file: Path) -> Callable[[], Any]:
     """What reads the file in the library, and shows what it read."""
     if file.is_relative_to(root / DATA):
@@ -66,6 +74,7 @@ def user_of(root: Path, file: Path) -> Callable[[], Any]:
     readers: dict[str, Callable[[], Any]] = {
         "metrics.jsonl": lambda: use_metrics(folder),
         LOG: lambda: use_log(folder),
+        FIDELITY: lambda: use_fidelity(folder),
         "model.json": lambda: {"vae": load_vae, "mdnrnn": load_mdnrnn, "controller": load_controller}[folder.name](
             folder, "wm train"
         ),

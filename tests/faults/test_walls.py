@@ -170,6 +170,16 @@ WALLS = {
         _unsealed,
         "training/test_checkpoint.py::test_whatever_is_changed_in_a_checkpoint_or_the_metrics_before_it_is_named",
     ),
+    "states of checkpoints": Wall(
+        "wm.training.loop.Trainer.state_schema",
+        _nothing,
+        "faults/test_checkpoint_states.py::test_a_checkpoint_s_record_has_its_schema[vae]",
+    ),
+    "wide integer boxes": Wall(
+        "wm.envs.checked_env.LARGEST_INTEGER",
+        1 << 64,
+        "envs/test_checked_env.py::test_other_action_spaces_are_refused_by_name",
+    ),
     "finished artifacts in pages": Wall(
         "wm.artifacts.runs.read_whole",
         lambda folder, kind="": read_any(folder),

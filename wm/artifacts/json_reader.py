@@ -138,6 +138,19 @@ def table_of(schema: Schema) -> Schema:
     return table({}, others=schema)
 
 
+def by_number(schema: Schema) -> Schema:
+    """A JSON object whose keys are numbers, its values of one schema."""
+    any_keys = table_of(schema)
+
+    def check(value: Any, key: str) -> None:
+        any_keys(value, key)
+        for name in value:
+            if not (name.isascii() and name.isdigit() and len(name) < 10):
+                raise Mismatch(_join(key, name), "unknown", "numbers as keys")
+
+    return check
+
+
 TABLE: Schema = table_of(ANYTHING)
 
 

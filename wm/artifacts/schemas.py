@@ -16,6 +16,7 @@ from wm.artifacts.json_reader import (
     Mismatch,
     Schema,
     between,
+    by_number,
     list_of,
     one_of,
     or_null,
@@ -79,32 +80,17 @@ _PROVENANCE = table(
 )
 _SCORE = {"mean": NUMBER, "ci95": NUMBER, "episodes": COUNT}
 _INTERVAL = or_null(list_of(NUMBER, 2))
-
-
-def _by_step(schema: Schema) -> Schema:
-    """A table whose keys are numbers of steps."""
-    any_keys = table_of(schema)
-
-    def check(value: Any, key: str) -> None:
-        any_keys(value, key)
-        for step in value:
-            if not (step.isascii() and step.isdigit() and len(step) < 10):
-                raise Mismatch(f"{key}.{step[:60]}", "unknown", "numbers of steps as keys")
-
-    return check
-
-
 _BASELINES = ("linear", "persistence", "mean")
 _ERRORS = table(
     dict.fromkeys(("M", *_BASELINES), NUMBER),
     {"difference_ci95": table({}, dict.fromkeys(_BASELINES, or_null(NUMBER)))},
 )
-_OPEN_LOOP = _by_step(or_null(_ERRORS))
+_OPEN_LOOP = by_number(or_null(_ERRORS))
 _RATE = table(dict.fromkeys(("dream", "real", "events"), NUMBER))
 _EVENTS = table({"rates": table({}, dict.fromkeys(("positive", "negative", "end"), _RATE)), "warning": TEXT})
 _POSITION_ERRORS = table(
     {"V": or_null(NUMBER)},
-    dict.fromkeys(("M", *_BASELINES), _by_step(or_null(NUMBER))),
+    dict.fromkeys(("M", *_BASELINES), by_number(or_null(NUMBER))),
 )
 
 
@@ -140,7 +126,7 @@ _DREAM = table(
 _DREAM_OF_DREAMER = table(
     {
         "agent": TEXT,
-        "open_loop": _by_step(or_null(table({"dream": NUMBER, "persistence": NUMBER, "windows": COUNT}))),
+        "open_loop": by_number(or_null(table({"dream": NUMBER, "persistence": NUMBER, "windows": COUNT}))),
         "reward_correlation": or_null(NUMBER),
     },
     others=ANYTHING,

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wm.artifacts.json_reader import (
+    COUNT,
+    LARGEST,
+    NUMBER,
+    TEXT,
+    Schema,
+    between,
+    by_number,
+    list_of,
+    or_null,
+    table,
+    table_of,
+)
 from wm.dreamer.collector import Collector, guarded
 from wm.dreamer.updates import ReplayUpdates
 from wm.envs.registry import EnvConfig
@@ -69,6 +82,22 @@ class OnlineTraining:
         self._collector = Collector(trainer.model, env, writer, settings.num_envs, seed, device)
         self._update = ReplayUpdates(trainer, settings.batch, settings.seq_len, seed, device)
         self._checkpoints = Checkpoints(folder, self, keep_best=False)
+
+    @property
+    def state_schema(self) -> Schema:
+        """Of what `state` returns."""
+        counts = {field.name: COUNT for field in fields(Counts)} | {"updates_started": between(-1, LARGEST)}
+        player = between(0, self._settings.num_envs - 1)
+        replay = table({"next_piece": COUNT, "envs": by_number(player), "parts": table_of(TEXT)})
+        return table(
+            {
+                "counts": table(counts),
+                "episodes_started": COUNT,
+                "returns": list_of(NUMBER),
+                "validation": or_null(NUMBER),
+                "replay": replay,
+            }
+        )
 
     def state(self) -> dict[str, Any]:
         """The contents of a checkpoint besides weights and optimizer."""

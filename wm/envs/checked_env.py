@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.actions import LARGEST_INTEGER
 from wm.errors import EnvironmentFault
 
 LARGEST = float(np.finfo(np.float32).max)  # rewards are stored as float32
@@ -108,7 +109,9 @@ def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | N
     if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
         return space, None
     low, high = space.low.ravel(), space.high.ravel()
-    if space.dtype is not None and np.issubdtype(space.dtype, np.integer):
+    if np.dtype(space.dtype).kind in "iub":
+        if 0 in space.shape or max(-int(low.min()), int(high.max())) > LARGEST_INTEGER:
+            return space, None
         low, high = low.astype(np.float64), high.astype(np.float64)
 
         def to_integers(action: Any) -> NDArray[Any]:

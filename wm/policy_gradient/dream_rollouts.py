@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.artifacts.json_reader import Schema
 from wm.dreams.env import DreamConfig, Dreams, InitialStates
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.policy_gradient.ppo import Passes, Rollout
@@ -57,6 +58,11 @@ class DreamSource:
     def played(self, lines: Sequence[dict[str, Any]]) -> int:
         """As Source: every iteration has as many."""
         return len(lines) * self._count * self._horizon
+
+    @property
+    def state_schemas(self) -> dict[str, Schema]:
+        """As Source."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """As Source."""

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.artifacts.json_reader import COUNT, NUMBER, Schema, list_of, or_null, table
 from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
 from wm.policy_gradient.ppo import Passes, Rollout
@@ -29,6 +30,15 @@ from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
 
 PASSES = Passes(4, 512)
+_NUMBERS = list_of(NUMBER)
+_AGENT = table({"action": _NUMBERS, "memory": list_of(_NUMBERS)}, {"z": _NUMBERS, "fire": list_of(or_null(COUNT), 2)})
+
+
+def _action(value: Any, key: str) -> None:
+    (_NUMBERS if isinstance(value, list) else COUNT)(value, key)
+
+
+_SLOT = table({"number": COUNT, "episode": COUNT, "actions": list_of(_action), "agent": or_null(_AGENT)})
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,11 @@ class RealSource:
     def played(self, lines: Sequence[dict[str, Any]]) -> int:
         """As Source: those of validations included."""
         return sum(line["env_steps"] for line in lines)
+
+    @property
+    def state_schemas(self) -> dict[str, Schema]:
+        """As Source."""
+        return {"slots": list_of(_SLOT, len(self._slots))}
 
     def state(self) -> dict[str, Any]:
         """As Source: the slots."""

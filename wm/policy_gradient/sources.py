@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.artifacts.json_reader import Schema
 from wm.policy_gradient.ppo import Passes, Rollout
 
 
@@ -36,6 +37,10 @@ class Source(Protocol):
 
     def played(self, lines: Sequence[dict[str, Any]]) -> int:
         """The steps of iterations, from their lines in the log."""
+
+    @property
+    def state_schemas(self) -> dict[str, Schema]:
+        """Of what `state` returns, by its keys."""
 
     def state(self) -> dict[str, Any]:
         """What it remembers between iterations, for a checkpoint."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wm.artifacts import chained_log, durable
+from wm.artifacts.json_reader import COUNT, LARGEST, NUMBER, TEXT, Mismatch, Schema, between, list_of, table
 from wm.dreams.env import InitialStates
 from wm.errors import BadData, MemoryProblem, Stopped
 from wm.evolution.cma_es import digest
@@ -43,6 +44,13 @@ from wm.training.weights import load_into
 
 CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
 SNAPSHOTS = 16  # policies along the training, for `wm dream`
+
+
+def _snapshots(value: Any, key: str) -> None:
+    """The schema of their iterations."""
+    list_of(COUNT)(value, key)
+    if len(value) > SNAPSHOTS:
+        raise Mismatch(key, f"a list of {len(value)} values", f"at most {SNAPSHOTS}")
 
 
 class _Weights(nn.Module):
@@ -147,6 +155,14 @@ class PolicyTraining:
         self._spacing = 1  # iterations between snapshots
         self._digest = chained_log.start(folder)  # of the log's last line
         self._checkpoints = Checkpoints(folder, self, keep_best=False)
+
+    @property
+    def state_schema(self) -> Schema:
+        """Of what `state` returns."""
+        running = list_of(NUMBER, self._settings.places)
+        scale = table(dict.fromkeys(("count", "mean", "squares"), NUMBER) | {"running": running})
+        own = {"scale": scale, "snapshots": _snapshots, "spacing": between(1, LARGEST), "log": TEXT}
+        return table(self._source.state_schemas | own)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights and optimizer."""

@@ -48,17 +48,19 @@ LEGEND = (
 @dataclass(frozen=True)
 class RunSummary:
     """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
-    finished or not. `damaged` has a sentence for each thing that was left out because its digests do not agree."""
+    finished or not, and what its dream measured of all policies. `damaged` has a sentence for each thing that was left
+    out because it is not what was written."""
 
     run: Path
     artifacts: dict[str, Artifact]
     metrics: dict[str, list[dict[str, Any]]]
     generations: list[dict[str, Any]]
+    fidelity: dict[str, Any] | None
     damaged: list[str]
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
-        """Everything whose digests agree. Raises BadData for a link in the run."""
+        """Everything whose digests and schemas agree. Raises BadData for a link in the run."""
         links.refuse_below(run)
         damaged = list[str]()
 
@@ -85,7 +87,9 @@ class RunSummary:
         trainings = [name for name in TRAININGS if name in folders]
         metrics = {name: checked(partial(metrics_log.read, folders[name]), none) for name in trainings}
         generations = checked(partial(read_log, folders["controller"]), none) if "controller" in folders else none
-        return cls(run, artifacts, metrics, generations, damaged)
+        dream = artifacts.get("dream")
+        fidelity = checked(partial(sections.read_fidelity, dream), None) if dream else None
+        return cls(run, artifacts, metrics, generations, fidelity, damaged)
 
     @property
     def title(self) -> str:
@@ -126,7 +130,7 @@ class RunSummary:
         yield from _search(self)
         yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))
         yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), metrics("mdnrnn", []))
-        yield from sections.dream_section(self.title, finished("dream"))
+        yield from sections.dream_section(self.title, finished("dream"), self.fidelity)
         dream = finished("dream-dreamer")
         yield from sections.dreamer_section(self.title, finished("dreamer"), dream, metrics("dreamer", []))
         yield from _cost(self)

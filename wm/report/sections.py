@@ -128,8 +128,19 @@ def _positions(errors: dict[str, Any]) -> Iterator[Block]:
         yield Table(["error of positions", "V", *heads], rows)
 
 
-def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
-    """The section on the dream."""
+def read_fidelity(dream: Artifact) -> dict[str, Any] | None:
+    """What a dream measured of all policies; None if it measured none. Raises BadData naming what is wrong in it."""
+    if FIDELITY not in dream.manifest["files"]:
+        return None
+    data, source = dream.read_bytes(FIDELITY), str(dream.folder / FIDELITY)
+    fidelity: dict[str, Any] = json_reader.parse(
+        data, source, _fidelity, f"restore it, or remove {dream.folder} and dream again"
+    )
+    return fidelity
+
+
+def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] | None) -> Iterator[Block]:
+    """The section on the dream, with a chart of its policies where they were read."""
     if not artifact:
         return
     metrics = artifact.metrics
@@ -150,12 +161,9 @@ def dream_section(run: str, artifact: Artifact | None) -> Iterator[Block]:
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."
         yield Picture(animation, alt, caption)
-    if FIDELITY not in artifact.manifest["files"]:
-        return
-    data, source = artifact.read_bytes(FIDELITY), str(artifact.folder / FIDELITY)
-    fidelity = json_reader.parse(data, source, _fidelity, f"restore it, or remove {artifact.folder} and dream again")
-    caption = "Every policy in the dream and in the real environment; later generations have a stronger colour."
-    yield Chart(to_svg(policies(fidelity)), caption)
+    if fidelity is not None:
+        caption = "Every policy in the dream and in the real environment; later generations have a stronger colour."
+        yield Chart(to_svg(policies(fidelity)), caption)
 
 
 def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None, log: Log) -> Iterator[Block]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from wm.artifacts import chained_log, durable, manifest
-from wm.artifacts.json_reader import COUNT, FIGURE, TABLE, TEXT, table, table_of
+from wm.artifacts.json_reader import COUNT, FIGURE, NUMBER, TEXT, Schema, table, table_of
 from wm.artifacts.manifest import sha256_file
 from wm.artifacts.runs import SCRATCH
 from wm.errors import BadData
@@ -26,17 +26,14 @@ from wm.telemetry import metrics_log
 from wm.training import weights
 
 KEEP_LAST = 2
-RECORD = table(
-    {
-        "step": COUNT,
-        "scores": table_of(FIGURE),
-        "state": TABLE,
-        "recipe": TEXT,
-        "tensors": TEXT,
-        "metrics": TEXT,
-        "kept": table_of(TEXT),
-    }
-)
+_RECORD = {
+    "step": COUNT,
+    "scores": table({"validation_loss": NUMBER}, others=FIGURE),
+    "recipe": TEXT,
+    "tensors": TEXT,
+    "metrics": TEXT,
+    "kept": table_of(TEXT),
+}
 
 
 class Resumable(Protocol):
@@ -50,11 +47,15 @@ class Resumable(Protocol):
     def optimizer(self) -> torch.optim.Optimizer:
         """Its state."""
 
+    @property
+    def state_schema(self) -> Schema:
+        """Of what `state` returns."""
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights and optimizer."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned, or another value of its schema."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Checkpoints:
     def __init__(self, artifact: Path, trainer: Resumable, keep_best: bool = True) -> None:
         self.folder, self.trainer, self._keep_best = artifact / SCRATCH, trainer, keep_best
         self.model, self.optimizer = trainer.model, trainer.optimizer
+        self._schema = table({**_RECORD, "state": trainer.state_schema})
         self._artifact, self._recipe = artifact, chained_log.start(artifact)
         durable.make_folder(self.folder)
         durable.sweep(self.folder)
@@ -122,7 +124,7 @@ class Checkpoints:
     def _read_record(self, path: Path) -> Checkpoint:
         if not path.is_file():
             self._refuse(path, "is no file")
-        record = manifest.parse_sealed(durable.read_bytes(path), str(path), RECORD, self._way_out)
+        record = manifest.parse_sealed(durable.read_bytes(path), str(path), self._schema, self._way_out)
         digests = record["tensors"], record["metrics"], record["kept"]
         checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"], *digests)
         if checkpoint.record != path or record["recipe"] != self._recipe:
@@ -182,18 +184,18 @@ class Checkpoints:
         if not self._checkpoints:
             return 0
         last = self._checkpoints[-1]
-        try:
-            self._restore(last)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise BadData(
-                f"{last.record} lacks a value or has one of another type ({str(error)[:200]}); remove {self.folder} to "
-                "train from the beginning."
-            ) from error
-        return last.step
-
-    def _restore(self, last: Checkpoint) -> None:
         tensors = self._read(last)
         self._load_model(tensors, last)
+        try:
+            self._load_optimizer(tensors)
+        except (KeyError, ValueError, IndexError) as error:
+            raise BadData(
+                f"{last.tensors} has moments of other weights ({str(error)[:200]}); {self._way_out}."
+            ) from error
+        self.trainer.load_state(last.state)
+        return last.step
+
+    def _load_optimizer(self, tensors: dict[str, Tensor]) -> None:
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
@@ -202,7 +204,6 @@ class Checkpoints:
                 state.setdefault(int(number), {})[key] = _in_memory_format_of(parameters[int(number)], tensor)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.trainer.load_state(last.state)
 
     def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""

@@ -11,14 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from wm.artifacts.json_reader import COUNT, NUMBER, Schema, table
 from wm.training.precision import Precision
 
 Loss = Callable[[int], tuple[Tensor, dict[str, Tensor]]]
+_SCALER = table(
+    dict.fromkeys(("scale", "growth_factor", "backoff_factor"), NUMBER)
+    | dict.fromkeys(("growth_interval", "_growth_tracker"), COUNT)
+)
 
 
 def cosine(step: int, steps: int, floor: float = 0.05) -> float:
     """Factor of the learning rate at `step`: from 1 down to `floor`."""
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def _scaler(value: Any, key: str) -> None:
+    """The schema of a GradScaler's state, which is empty where the loss is not scaled."""
+    if value != {}:
+        _SCALER(value, key)
 
 
 class Trainer:
@@ -82,6 +93,11 @@ class Trainer:
         self._skipped.zero_()
         self._first_skipped.fill_(-1)
         return count, first
+
+    @property
+    def state_schema(self) -> Schema:
+        """Of what `state` returns."""
+        return table({"rate": NUMBER, "scaler": _scaler})
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights and optimizer, as plain values."""
