@@ -179,7 +179,7 @@ SHARED: dict[str, Any] = {
     ),
     "preset": SectionOption(
         ["--preset"], COMMON, type=click.Choice(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
-        help="Settings for an amount of time: quick (minutes), laptop (hours), paper (days).",
+        help="Settings: quick (minutes), laptop (hours; dream: C learns in dreams alone), paper (days).",
     ),
     "quick": SectionOption(["--quick"], is_flag=True),
     "set": SectionOption(

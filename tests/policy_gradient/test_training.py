@@ -165,7 +165,7 @@ def test_settings_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str
 
 def test_a_preset_for_another_algorithm_gives_what_means_something(tmp_path: Path) -> None:
     words = ("train-controller", "--env", "Pong", "--preset", "laptop", "--print-config", "--json")
-    evolved, by_gradient = (json.loads(run(tmp_path, *words, *more).stdout) for more in ((), ("--algo", "ppo")))
+    evolved, by_gradient = (json.loads(run(tmp_path, *words, *more).stdout) for more in (("--algo", "cma"), ()))
     assert evolved["train-controller"]["popsize"] == {"value": 32, "source": "preset laptop"}
     assert by_gradient["train-controller"]["popsize"] == {"value": 16, "source": "default"}
 

@@ -15,7 +15,7 @@ class CollectSettings(Settings):
     episodes: int = setting(50, "Episodes of the dataset.", low=1, section="Episodes", result=False)
     policy: str = setting(
         "auto",
-        "Policy; auto: sticky, or brownian for continuous actions; latest: C as its training by ppo left it.",
+        "auto: sticky, or brownian for a box; latest: C as ppo left it.",
         choices=("auto", "random", "sticky", "brownian", "controller", "latest"),
         section="Episodes",
     )
