@@ -139,7 +139,7 @@ def update(
     entropies: list[Any] = []
     for _ in range(passes.epochs):
         for rows in torch.from_numpy(random.permutation(rewards.numel())).split(passes.minibatch):
-            part = {name: value[rows] for name, value in batch.items()}
+            part = {name: value.index_select(0, rows) for name, value in batch.items()}
             outputs, values = network(part["features"])
             loss, entropy = losses(distribution, outputs, values, part, entropy_weight)
             optimizer.zero_grad(set_to_none=True)
