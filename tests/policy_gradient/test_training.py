@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import manifest
+from wm.episodes.latents import read_latents
 from wm.evolution.search_log import LOG, read_log
-from wm.pretrained import load_controller
+from wm.policy_gradient.network import LEAST_STD, inputs_seen
+from wm.pretrained import load_controller, load_mdnrnn
+from wm.rollouts.agents import VmcAgent
+from wm.rollouts.loop import EpisodeJob
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--set", "units=32")
 SHORT = (*WORDS, "--max-env-steps", "3000", "--set", "rollout_steps=8", "--set", "validate_steps=500",
@@ -174,3 +179,28 @@ def test_the_plan_names_steps_and_a_time(chain: Path, tmp_path: Path) -> None:
     plan = json.loads(run(with_inputs(chain, tmp_path), *SHORT, "--dry-run", "--json").stdout)["plan"][0]
     assert "3,000 environment steps by policy gradient (real)" in plan["what"]
     assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
+
+
+def test_inputs_are_standardised_by_recorded_episodes_as_c_receives_them(chain: Path, tmp_path: Path) -> None:
+    folder = with_inputs(chain, tmp_path)
+    run(folder, *SHORT)
+    mdnrnn = load_mdnrnn(folder / "runs" / SLUG / "mdnrnn", "")
+    trained = load_controller(folder / "runs" / SLUG / "controller", "")
+    latents = read_latents(folder / "runs" / SLUG / "latents")
+    seen = inputs_seen(trained.model, mdnrnn.model, latents)
+    assert seen.shape == (latents.rows - len(latents.ends), trained.model.inputs)  # the last row has no action
+    assert torch.allclose(trained.networks["mean"], seen.mean(0), atol=1e-6)
+    assert torch.allclose(trained.networks["std"], seen.std(0).clamp(min=LEAST_STD), atol=1e-6)
+    agent = VmcAgent(None, mdnrnn.model, trained.model, trained.parameters[None], 1)
+    agent.begin(0, EpisodeJob(0, 0))
+    own = trained.model.inputs - mdnrnn.model.hidden  # before h, which follows from the agent's own actions here
+    for row in range(5):
+        received = agent.observe(latents.means[row : row + 1])
+        assert torch.allclose(received[:, :own], seen[row : row + 1, :own], atol=1e-5)
+        agent.decide(received, [{}])
+        action = torch.from_numpy(latents.space.encode(latents.actions[row : row + 1]))
+        agent.restore_episode(0, agent.episode_state(0) | {"action": action[0].tolist()})
+    actions = torch.from_numpy(latents.space.encode(latents.actions[: latents.ends[0] - 1]))
+    hidden = mdnrnn.model.hidden_states(torch.from_numpy(latents.means[: len(actions)])[None], actions[None])[0]
+    assert not seen[0, own:].any()
+    assert torch.allclose(seen[1 : len(actions), own:], hidden[:-1], atol=1e-5)
