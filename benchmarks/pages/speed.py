@@ -62,6 +62,8 @@ MEASURED = {
     "rollouts_carracing_fast": ("act in CarRacing, `render=fast`", "gymnasium, one at a time, encoder and decoder"),
     "ppo_pong_emulator": ("train C by PPO on Pong, one core", "the emulator alone, no frames"),
     "ppo_pong_sb3": ("train C by PPO on Pong, one core", "stable-baselines3's PPO on the same latents"),
+    "ppo_dream_rate": ("train C by PPO in 512 dreams, one core", "the required rate"),
+    "ppo_dream_sb3": ("train C by PPO in 512 dreams, one core", "stable-baselines3's PPO in the same dreams"),
     "rollouts_workers": ("act in Pong, two processes", "one process"),
     "worker_start": ("start two more workers", "two spawned processes"),
     "dream_generation": ("64 candidates in 4 dreams of 1,000 steps", "one dream at a time"),
