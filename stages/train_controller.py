@@ -147,7 +147,8 @@ def _train(
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from)
-        earlier, cost = earlier_policy(source, mdnrnn, controller), source.cost(mdnrnn)
+        earlier = earlier_policy(source, mdnrnn, controller, session.seed, settings.validation_episodes)
+        cost = source.cost(mdnrnn)
     trained = train_policy(
         session.runtime, settings, session.seed, mdnrnn, policy, initial, seen, earlier, builder.folder, label
     )

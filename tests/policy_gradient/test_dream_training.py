@@ -15,7 +15,9 @@ from wm.episodes.dataset import Dataset
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.search_log import read_log
+from wm.evolution.transfer import load_transfer_source
 from wm.policy_gradient.dream_rollouts import DreamSource
+from wm.policy_gradient.earlier import earlier_policy
 from wm.policy_gradient.sources import Experience
 from wm.pretrained import load_controller
 from wm.report.document import Chart, Heading
@@ -248,3 +250,19 @@ def test_only_a_controller_holds_random_actions_and_only_a_policy_gradient_has_a
     assert done.returncode == 64
     assert "--policy latest needs a C trained with --algo ppo" in done.stderr
     assert not (tmp_path / "x.zarr").exists()
+
+
+def test_an_earlier_validation_of_other_episodes_does_not_count(continued: Path) -> None:
+    source = load_transfer_source(str(continued / "runs" / SLUG))
+    mdnrnn, controller = source.mdnrnn, source.controller.model
+    assert earlier_policy(source, mdnrnn, controller, 0, 8).best is not None
+    assert earlier_policy(source, mdnrnn, controller, 0, 9).best is None
+    assert earlier_policy(source, mdnrnn, controller, 1, 8).best is None
+
+
+def test_a_round_after_the_target_still_trains(continued: Path, tmp_path: Path) -> None:
+    shutil.copytree(continued, tmp_path / "all")
+    done = run(tmp_path / "all", *CONTINUED, "--target-return", "-1000")
+    assert "target reached" in done.stdout
+    metrics = metrics_of(tmp_path / "all" / "runs" / NEXT / "controller")
+    assert len(read_log(tmp_path / "all" / "runs" / NEXT / "controller")) == len(metrics["means"]) == 1

@@ -213,7 +213,12 @@ _METRICS: dict[str, Schema] = {
             "ended": TEXT,
             "means": list_of(COUNT),
         },
-        {"dream_return": NUMBER, "earlier_is_best": FLAG},
+        {
+            "dream_return": NUMBER,
+            "earlier_is_best": FLAG,
+            "validation_return_sampled": NUMBER,
+            "validation_return_likeliest": NUMBER,
+        },
         others=ANYTHING,
     ),
     "dreamer": _dreamer,

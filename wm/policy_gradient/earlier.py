@@ -22,9 +22,12 @@ class Earlier:
     best: tuple[NDArray[np.float32], float, float] | None
 
 
-def earlier_policy(source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller) -> Earlier:
-    """To continue the policy of another run, of the same V. With an h in its inputs its validations hold for its own M
-    alone. Raises RecipeMismatch for another V or other sizes, and for an evolved C."""
+def earlier_policy(
+    source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller, seed: int, episodes: int
+) -> Earlier:
+    """To continue the policy of another run, of the same V. Its validations hold if they were of as many `episodes` of
+    the same seed; with an h in its inputs, for its own M alone. Raises RecipeMismatch for another V or other sizes, and
+    for an evolved C."""
     require_same_network(source, mdnrnn, controller)
     trained, metrics = source.controller, source.controller.artifact.metrics
     if not trained.networks:
@@ -32,6 +35,11 @@ def earlier_policy(source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Co
             f"{trained.artifact.folder} was evolved, so it has no critic to continue with; train it with "
             "--algo ppo, or leave --init-from out."
         )
-    same = trained.config.memory == "none" or source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
-    returns = metrics["validation_return_sampled"], metrics["validation_return_likeliest"]
-    return Earlier(trained.networks, str(trained.artifact.folder), (trained.parameters, *returns) if same else None)
+    same_inputs = trained.config.memory == "none" or source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
+    settings = trained.artifact.settings
+    same_episodes = (settings.get("seed"), settings.get("validation_episodes")) == (seed, episodes)
+    sampled, likeliest = (metrics.get(f"validation_return_{way}") for way in ("sampled", "likeliest"))
+    best = None
+    if same_inputs and same_episodes and sampled is not None and likeliest is not None:
+        best = trained.parameters, sampled, likeliest
+    return Earlier(trained.networks, str(trained.artifact.folder), best)

@@ -188,6 +188,8 @@ class PolicyTraining:
         """The criterion that is met, of the settings or in the dream; `current` is an iteration that is not recorded
         yet."""
         reason = stop_reason(self._settings, self.history, extra_seconds, sum(line["env_steps"] for line in current))
+        if reason == "target" and not (self.history.lines or current):
+            return ""  # an earlier policy has reached it; this one still makes its first iteration
         if reason or self._source.place == "real":
             return reason
         if self.history.exploited():
