@@ -12,7 +12,7 @@ from stages.stage import Plan, Result
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
 from wm.envs.registry import EnvConfig, find_env
-from wm.errors import WmError
+from wm.errors import UsageProblem, WmError
 from wm.settings import (
     COMMANDS,
     STAGES_OF_AGENT,
@@ -155,7 +155,15 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
     """
     for name in settings.names:
         find_env(name)
-    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    pipelines = [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    searches = [step.settings for pipeline in pipelines for step in pipeline.steps]
+    evolved = [search for search in searches if isinstance(search, ControllerSettings) and not search.policy_gradient]
+    if settings.max_generations and not evolved:
+        raise UsageProblem(
+            f"--max-generations is {settings.max_generations}, but C learns by PPO in {', '.join(settings.names)}; "
+            "leave it out, give --max-env-steps, or add --set train-controller.algo=cma."
+        )
+    return pipelines
 
 
 def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
@@ -206,14 +214,14 @@ def stage_settings(
     settings: CurriculumSettings, sources: Sources, env: str, later: bool = False
 ) -> dict[str, Settings]:
     """The settings of V, M and C's stages for an environment, in a `later` round or not. V trains on the episodes that
-    the first round collects; the curriculum's limits replace those of the search."""
+    the first round collects; the curriculum's limits replace those of the search, that of generations only CMA-ES'."""
     resolved = {stage: sources.resolve(stage, COMMANDS[stage], env, later=later)[0] for stage in STAGES_OF_AGENT["vmc"]}
     collecting, vae, search = (resolved[stage] for stage in ("collect", "train-vae", "train-controller"))
     assert isinstance(collecting, CollectSettings)
     assert isinstance(vae, VaeSettings)
     assert isinstance(search, ControllerSettings)
     limits: dict[str, Any] = {
-        "max_generations": settings.max_generations,
+        "max_generations": 0 if search.policy_gradient else settings.max_generations,
         "max_hours": settings.max_hours,
         "max_env_steps": settings.max_env_steps,
     }

@@ -21,7 +21,7 @@ from wm.artifacts import durable, manifest
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.report.run_summary import RunSummary
-from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
+from wm.settings import STAGES_OF_AGENT, CurriculumSettings
 from wm.units import format_duration
 
 
@@ -113,8 +113,8 @@ def test_an_outcome_distinguishes_a_threshold_reached_from_a_budget_spent() -> N
         metrics = {"validation_return": best, "ended": ended}
         return str(Outcome(pipeline, [Result("train-controller", "created", Path("c"), "f", metrics, "", 1.0)]))
 
-    assert outcome(-16.5, "target") == "passed: validation -16.5, threshold -18"
-    assert outcome(-19.0, "generations") == "budget spent (generations): validation -19.0, threshold -18"
+    assert outcome(-15.5, "target") == "passed: validation -15.5, threshold -16"
+    assert outcome(-19.0, "steps") == "budget spent (steps): validation -19.0, threshold -16"
 
 
 def test_named_curricula_and_lists() -> None:
@@ -124,12 +124,19 @@ def test_named_curricula_and_lists() -> None:
 
 
 def test_the_limits_of_a_search_can_be_given() -> None:
-    settings = CurriculumSettings(envs="Pong", max_generations=3, max_hours=0.5, max_env_steps=1000)
-    steps = {step.stage: step.settings for step in pipelines_of(Session(""), settings, read_sources("quick"))[0].steps}
-    search = steps["train-controller"]
-    assert isinstance(search, ControllerSettings)
-    assert (search.max_generations, search.max_hours, search.max_env_steps) == (3, 0.5, 1000)
-    assert search.popsize == 16
+    settings = CurriculumSettings(envs="Pong,LunarLander", max_generations=3, max_hours=0.5, max_env_steps=1000)
+    pipelines = pipelines_of(Session(""), settings, read_sources("quick"))
+    searches = [step.settings for pipeline in pipelines for step in pipeline.steps if step.stage == "train-controller"]
+    limits = [(s.algo, s.max_generations, s.max_hours, s.max_env_steps) for s in searches]  # type: ignore[attr-defined]
+    assert limits == [("ppo", 60, 0.5, 1000), ("cma", 3, 0.5, 1000)]
+
+
+def test_a_limit_on_generations_is_refused_where_no_search_has_any() -> None:
+    settings = CurriculumSettings(envs="Pong,Breakout", max_generations=3)
+    with pytest.raises(UsageProblem, match=r"--max-generations is 3, but C learns by PPO in Pong, Breakout; leave"):
+        pipelines_of(Session(""), settings, read_sources("quick"))
+    evolved = read_sources("quick", assignments=("train-controller.algo=cma",), command="curriculum")
+    assert pipelines_of(Session(""), settings, evolved)
 
 
 def test_every_environment_is_checked_before_the_first_one_starts() -> None:
@@ -143,7 +150,7 @@ def test_the_vae_trains_on_the_episodes_that_were_collected() -> None:
 
 
 def test_a_later_round_collects_with_the_controller_and_continues_from_the_round_before() -> None:
-    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), read_sources("quick"))[0].steps
+    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), read_sources())[0].steps
     assert [step.stage for step in steps].count("train-vae") == 1
     by_round = {(step.round, step.stage): step for step in steps}
     assert str(by_round[2, "collect"]) == "Pong collect, round 2"
