@@ -178,7 +178,15 @@ def kill_when(folder: Path, ready: Callable[[], bool], *words: str) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("stage", ["collect", "train-vae", "train-mdnrnn", "train-controller"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "collect",
+        pytest.param("train-vae", marks=pytest.mark.slow),
+        pytest.param("train-mdnrnn", marks=pytest.mark.slow),
+        "train-controller",
+    ],
+)
 def test_a_killed_stage_resumes_to_the_same_result(stage: str, chain: Path, tmp_path: Path) -> None:
     words = arguments(stage)
     for earlier in STAGES[: STAGES.index(stage)]:

@@ -36,7 +36,13 @@ def resize(disk: Path, size: int, inodes: int = 1000) -> None:
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("what", ["bytes", "inodes"])
-@pytest.mark.parametrize("warned", [True, False], ids=["with the estimate", "without the estimate"])
+@pytest.mark.parametrize(
+    "warned",
+    [
+        pytest.param(True, id="with the estimate", marks=pytest.mark.slow),
+        pytest.param(False, id="without the estimate"),
+    ],
+)
 def test_a_disk_that_fills_up_stops_cleanly_and_more_space_completes(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     what: str, warned: bool,

@@ -147,6 +147,7 @@ def kill_repeatedly(folder: Path, kills: int, seed: int, episodes: int) -> tuple
     return completed, killer.torn, phases
 
 
+@pytest.mark.slow
 def test_a_kill_in_every_phase_loses_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("TINY_SEED", "0"))
     _, _, phases = kill_repeatedly(tmp_path, kills=4, seed=seed, episodes=1200)

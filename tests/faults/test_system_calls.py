@@ -1,4 +1,4 @@
-"""Every write, fsync, rename and mkdir of collecting fails once; in the quick suite every fourth."""
+"""Every write, fsync, rename and mkdir of collecting fails once; in the quick suite every eighth."""
 
 import errno
 import itertools
@@ -67,7 +67,7 @@ def note_commits(patch: pytest.MonkeyPatch, acknowledged: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("errors", "stride"),
     [
-        pytest.param(ERRORS, 4, id="in turn"),
+        pytest.param(ERRORS, 8, id="in turn"),
         *(pytest.param((number,), 1, id=errno.errorcode[number], marks=pytest.mark.slow) for number in ERRORS),
     ],
 )

@@ -54,7 +54,9 @@ def test_after_three_failures_of_a_seed_the_environments_error_is_reported(tmp_p
     assert Dataset.open(tmp_path / "d.zarr").episodes == index
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_collecting_within_five_seconds_and_leaves_no_process(
     tmp_path: Path, number: int, code: int
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_share_of_actions_is_random_and_held_and_the_agent_knows_what_was_play
     agent = VmcAgent(build("small", 32, 3, 4), None, controller, zeros, 2, random_share=0.2)
     agent.begin(0, EpisodeJob(0, 3))
     agent.begin(1, EpisodeJob(1, 4))
-    for _ in range(4000):
+    for _ in range(2000):
         features = agent.observe(frames)
         seen.append(features[0, 4:].argmax().item())
         played.append(agent.decide(features, [{}] * 2).tolist())

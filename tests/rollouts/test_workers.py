@@ -126,6 +126,7 @@ def test_a_wm_error_is_raised_without_another_try() -> None:
         list(workers.map(refuse, [(1,)]))
 
 
+@pytest.mark.slow
 def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is_not(tmp_path: Path) -> None:
     with open_workers(2, timeout=3.0) as workers:
         results = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))

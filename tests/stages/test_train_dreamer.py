@@ -169,6 +169,7 @@ def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     assert "--rounds is for V, M and C" in refused(tmp_path, 64, *words, "--rounds", "2")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_another_one_others(trained: Path, tmp_path: Path) -> None:
     run(tmp_path, *words())
     assert weights(tmp_path) == weights(trained)
@@ -204,6 +205,7 @@ def test_after_a_kill_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     assert steps[-1] == 1000
 
 
+@pytest.mark.slow
 def test_a_resumed_training_neither_doubles_its_replay_nor_catches_up_on_updates(tmp_path: Path) -> None:
     """I12: a resumed training has the steps and the number of updates of its checkpoint."""
     from wm.dreamer import online
