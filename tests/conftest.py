@@ -32,6 +32,11 @@ TINY = "tests.tiny:Tiny-v0"
 
 torch.set_num_threads(1)
 
+# Under nohup or in the background of a script these signals are ignored, and children inherit it; tests send them.
+for number, action in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, action)
+
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "stages", *arguments]
