@@ -76,17 +76,22 @@ def test_the_other_commands_take_its_controller(trained: Path) -> None:
     assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
 
 
-def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, broken = (with_inputs(trained, tmp_path / name) for name in ("whole", "broken"))
-    run(whole, *SHORT)
+def break_at_eight(patch: pytest.MonkeyPatch) -> None:
+    """End a training in its eighth iteration."""
     play = DreamSource.play
 
-    def break_at_eight(source: DreamSource, parameters: Any, iteration: int) -> Experience:
+    def broken(source: DreamSource, parameters: Any, iteration: int) -> Experience:
         if iteration == 8:
             raise OSError("the machine went away")
         return play(source, parameters, iteration)
 
-    monkeypatch.setattr(DreamSource, "play", break_at_eight)
+    patch.setattr(DreamSource, "play", broken)
+
+
+def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, broken = (with_inputs(trained, tmp_path / name) for name in ("whole", "broken"))
+    run(whole, *SHORT)
+    break_at_eight(monkeypatch)
     assert outcome(broken, *SHORT).returncode != 0
     monkeypatch.undo()
     assert "resumes at iteration 5" in run(broken, *SHORT).stderr
@@ -185,14 +190,7 @@ def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
     shutil.copytree(continued, broken)
     whole = tensors_of(broken / "runs" / NEXT / "controller")
     shutil.rmtree(broken / "runs" / NEXT / "controller")
-    play = DreamSource.play
-
-    def break_at_eight(source: DreamSource, parameters: Any, iteration: int) -> Experience:
-        if iteration == 8:
-            raise OSError("the machine went away")
-        return play(source, parameters, iteration)
-
-    monkeypatch.setattr(DreamSource, "play", break_at_eight)
+    break_at_eight(monkeypatch)
     assert outcome(broken, *CONTINUED).returncode != 0
     monkeypatch.undo()
     assert "resumes at iteration" in run(broken, *CONTINUED).stderr
