@@ -6,12 +6,12 @@ from typing import Any
 from stages import console
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
-from wm.artifacts import durable, manifest, runs
+from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
-from wm.dreams.initial_states import load_latents
+from wm.dreams.initial_states import load_latents, require_episodes
 from wm.episodes.dataset import Dataset
-from wm.errors import RecipeMismatch, UsageProblem
+from wm.errors import UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
 from wm.pretrained import (
@@ -60,17 +60,6 @@ def _open(session: Session, settings: DreamSettings) -> _Models:
     return _Models(vae, mdnrnn, controller, dataset)
 
 
-def _require_episodes(session: Session, dataset: Dataset, mdnrnn: TrainedMdnRnn) -> None:
-    """Raise RecipeMismatch unless the latents that M was trained on are those of this dataset: a dream is pictured next
-    to the frames of the same rows."""
-    latents = runs.load(session.run_path / "latents", "latents", session.workspace.command("train-mdnrnn"))
-    if latents.inputs["episodes"] != dataset.fingerprint:
-        raise RecipeMismatch(
-            f"{dataset.path} has other episodes than those {mdnrnn.artifact.folder} was trained on; give these with "
-            f"--data, or run `{session.workspace.command('train-mdnrnn')}`."
-        )
-
-
 def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
     inputs = {
         "vae": models.vae.artifact.fingerprint,
@@ -108,7 +97,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
 
     def work(builder: Builder) -> dict[str, Any]:
-        _require_episodes(session, models.dataset, mdnrnn)
+        require_episodes(session.workspace, mdnrnn, models.dataset)
         policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
         runtime.log(
             f"{label}: {len(policies.means)} policies; of each {settings.dreams} dreams and {REAL_EPISODES} real "

@@ -1,41 +1,33 @@
 """`wm train-controller`: V + M -> C, evolved in the real environment, in the dream, or in both, or trained by policy
 gradient in one of them."""
 
-from dataclasses import replace
 from typing import Any
 
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
-from wm.dreams.initial_states import initial_states_anywhere, load_latent_parts
-from wm.episodes.latents import join
-from wm.evolution.controller_search import evolve_controller
+from wm.evolution.controller_search import MEANS, evolve_controller
 from wm.evolution.fitness import most_steps
-from wm.evolution.transfer import initial_parameters, load_transfer_source
-from wm.models.controller import Controller, ControllerConfig, pick_head
+from wm.evolution.transfer import load_transfer_source
+from wm.models.controller import ControllerConfig, pick_head
+from wm.policy_gradient.controller_training import train_by_gradient
 from wm.policy_gradient.cost import training_seconds
-from wm.policy_gradient.earlier import earlier_policy
-from wm.policy_gradient.network import inputs_seen, policy_config
+from wm.policy_gradient.network import policy_config
 from wm.policy_gradient.real_rollouts import require_instances
-from wm.policy_gradient.training import train_policy
 from wm.pretrained import (
     TrainedMdnRnn,
     TrainedVae,
     build_controller,
-    controller_memory,
     load_pair,
-    save_controller,
 )
 from wm.report.returns_plot import draw_returns
-from wm.rollouts.players import PolicySpec, policy_spec
+from wm.rollouts.players import policy_spec
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
 
 RECIPE = 8
-MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
-INITIAL_STATES = 4096  # real states in which the dreams of a policy gradient start
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",
@@ -92,7 +84,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
 
 
 def train_controller(session: Session, settings: ControllerSettings) -> Result:
-    """Evolve C; validate the distribution's mean every few generations; publish the best mean by validation."""
+    """Train C, validate it every so often in real episodes of their own, publish the best by validation."""
     workspace = session.workspace
     vae, mdnrnn = load_pair(workspace)
     run = _run(session, settings, vae, mdnrnn)
@@ -101,72 +93,13 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         policy = policy_spec(vae, mdnrnn, _config(session, settings, vae, mdnrnn))
-        controller = build_controller(mdnrnn, policy.controller, policy.env)
-        if settings.policy_gradient:
-            return _train(session, settings, mdnrnn, policy, controller, builder)
-        start, earlier_cost = initial_parameters(settings, workspace, mdnrnn, policy.controller, controller)
-        evolution, figures = evolve_controller(
-            session.runtime, workspace, settings, session.seed, mdnrnn, policy, start, builder
-        )
-        history = evolution.history
-        assert history.best is not None
-        generations, means = history.spaced_means(MEANS)
-        save_controller(builder.folder, policy.controller, controller, history.best, means)
-        durable.write_bytes(
-            builder.folder / "returns.png",
-            draw_returns(history, session.env, "dream" if settings.in_ == "dream" else "real"),
-        )
-        return {
-            **figures,
-            **earlier_cost,
-            "parameters": controller.parameters,
-            "head": controller.head,
-            "means": generations,
-            "trusted": evolution.trusts_dream,
-            "ended": evolution.stop_reason(),
-        }
+        train = train_by_gradient if settings.policy_gradient else evolve_controller
+        history, metrics = train(session.runtime, workspace, settings, session.seed, mdnrnn, policy, builder)
+        place = "dream" if settings.in_ == "dream" and not settings.policy_gradient else "real"
+        durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env, place))
+        return metrics
 
-    return run_stage(session, "train-controller", run, (2_000_000, "evolving C"), _summary, work, vae.env)
-
-
-def _train(
-    session: Session,
-    settings: ControllerSettings,
-    mdnrnn: TrainedMdnRnn,
-    policy: PolicySpec,
-    controller: Controller,
-    builder: Builder,
-) -> dict[str, Any]:
-    """Train by policy gradient, save, and return the metrics."""
-    label = f"train-controller {session.env}"
-    parts, memory = load_latent_parts(session.workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
-    seen, initial = inputs_seen(controller, memory, join(parts)), None
-    if settings.in_ == "dream":
-        later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
-        initial = initial_states_anywhere(parts, mdnrnn, session.seed, INITIAL_STATES, later_weight)
-    earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
-    if settings.init_from:
-        source = load_transfer_source(settings.init_from)
-        earlier = earlier_policy(source, mdnrnn, controller, session.seed, settings.validation_episodes)
-        cost = source.cost(mdnrnn)
-    trained = train_policy(
-        session.runtime, settings, session.seed, mdnrnn, policy, initial, seen, earlier, builder.folder, label
-    )
-    config = replace(policy.controller, sampled=trained.sampled)
-    save_controller(
-        builder.folder, config, controller, trained.parameters, trained.snapshots, trained.networks, trained.latest
-    )
-    durable.write_bytes(builder.folder / "returns.png", draw_returns(trained.history, session.env, "real"))
-    return {
-        **trained.figures,
-        **cost,
-        "parameters": controller.parameters,
-        "head": controller.head,
-        "sampled": trained.sampled,
-        "means": trained.iterations,
-        "trusted": settings.in_ == "dream" and trained.ended != "exploited",
-        "ended": trained.ended,
-    }
+    return run_stage(session, "train-controller", run, (2_000_000, "training C"), _summary, work, vae.env)
 
 
 def _summary(artifact: Artifact) -> str:

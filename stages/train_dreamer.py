@@ -1,7 +1,5 @@
 """`wm train-dreamer`: a world model, an actor and a critic, trained while they act."""
 
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,12 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
+from wm.dreamer.environment import playing_env
 from wm.dreamer.online import OnlineTraining
 from wm.dreamer.training import final_metrics, save_pictures, train
-from wm.envs.instances import compare_instances
-from wm.envs.pixel_env import PixelEnv
-from wm.envs.registry import EnvConfig, require_choice_of_frames
-from wm.episodes.dataset import Dataset, read_root
+from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
-from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.pretrained import save_dreamer
 from wm.settings import DreamerSettings
@@ -43,38 +39,6 @@ def _run(session: Session, settings: DreamerSettings) -> Run:
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
 
 
-def env_config(session: Session, settings: DreamerSettings) -> tuple[EnvConfig, ActionSpace]:
-    """The environment with the frames and the limit of the settings, else of the collected episodes; its actions."""
-    config = EnvConfig(session.env, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
-    require_choice_of_frames(config)
-    if session.data:
-        collected = EnvConfig.of_recipe(read_root(session.data[0]))
-        frames = collected.frames if config.frames == "auto" else config.frames
-        config = replace(
-            config,
-            frames=frames,
-            max_steps=config.shorter(collected.max_steps),
-            envs_per_process=collected.envs_per_process,
-        )
-    with closing(config.make()) as env:
-        instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
-        if instances > 1 and not config.spec().is_known:
-            _require_instances(config, env, instances)
-        return config, ActionSpace.of(env.action_space)
-
-
-def _require_instances(config: EnvConfig, env: PixelEnv, instances: int) -> None:
-    """Raise UsageProblem if so many instances of the environment cannot be played in one process."""
-    allowed, why = config.envs_per_process, "as its dataset says"
-    if not allowed and (why := compare_instances(env, config.make).entangled):
-        allowed = 1
-    if 0 < allowed < instances:
-        raise UsageProblem(
-            f"{config.name} can have {allowed} instance{'s' * (allowed > 1)} in a process ({why}) but training plays "
-            f"{instances}; give --num-envs {allowed}, and leave out --target-return."
-        )
-
-
 def plan(session: Session, settings: DreamerSettings) -> Plan:
     """The plan of `train_dreamer`, with the measured time of a few updates."""
     run = _run(session, settings)
@@ -82,7 +46,7 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
-    _, space = env_config(session, settings)
+    _, space = playing_env(session.env, settings, session.data)
     config, device = updates.dreamer_config(settings, space), pick_device(session.device)
     model = updates.new_dreamer(config, session.seed).to(device)
     trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
@@ -111,7 +75,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     run = _run(session, settings)
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
-    env, space = env_config(session, settings)
+    env, space = playing_env(session.env, settings, session.data)
     config = updates.dreamer_config(settings, space)
     datasets = replay_store.open_collected(session.data, env, config, space)
     replay_store.require_memory(settings.capacity, config)

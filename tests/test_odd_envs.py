@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from stages.session import Session
-from stages.train_dreamer import env_config as train_dreamer_env
 from tests.conftest import SLUG, TINY, outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
 from wm.artifacts.runs import load
+from wm.dreamer.environment import playing_env
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
@@ -131,7 +131,7 @@ def test_a_dreamer_plays_the_limit_and_the_frames_of_its_data(tmp_path: Path) ->
     collect(tmp_path, "Endless")
     data = tmp_path / "data" / "tests.odd_envs-Endless-v0.zarr"
     session = Session(env="tests.odd_envs:Endless-v0", data=(data,))
-    config, _ = train_dreamer_env(session, DreamerSettings(size=32, max_steps=50))
+    config, _ = playing_env(session.env, DreamerSettings(size=32, max_steps=50), session.data)
     assert (config.max_steps, config.frames) == (STEPS, "render")
 
 
@@ -174,10 +174,10 @@ def test_a_process_with_one_environment_plays_what_eight_would(chain: Path) -> N
 def test_a_dreamer_of_an_environment_whose_instances_share_state_plays_one() -> None:
     session = Session(env="tests.odd_envs:Shared-v0")
     with pytest.raises(UsageProblem, match=r"can have 1 instance .* plays 2; give --num-envs 1"):
-        train_dreamer_env(session, DreamerSettings(num_envs=2))
-    train_dreamer_env(session, DreamerSettings(num_envs=1))
+        playing_env(session.env, DreamerSettings(num_envs=2), ())
+    playing_env(session.env, DreamerSettings(num_envs=1), ())
     with pytest.raises(UsageProblem, match="leave out --target-return"):
-        train_dreamer_env(session, DreamerSettings(num_envs=1, target_return=1.0))
+        playing_env(session.env, DreamerSettings(num_envs=1, target_return=1.0), ())
 
 
 @pytest.mark.slow

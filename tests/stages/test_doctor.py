@@ -1,17 +1,17 @@
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from stages import doctor
 from stages.cli import run
-from stages.doctor import Check
 from tests.test_extras import install
-from wm import extras
+from wm import extras, installation
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingPackage
+from wm.installation import Check
 from wm.settings import COMMANDS
 
 
@@ -55,9 +55,9 @@ def test_without_any_environment_or_room_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [Check(f"environment {name}", "missing", "not there", "pip install it") for name in KNOWN_ENVS]
-    assert doctor.problems([Check("Python", "ok", ""), *missing]) == missing
-    assert doctor.problems([*missing[1:], Check("environment Pong", "ok", "")]) == []
-    monkeypatch.setattr(doctor, "LITTLE_DISK", 1e18)
+    assert installation.problems([Check("Python", "ok", ""), *missing]) == missing
+    assert installation.problems([*missing[1:], Check("environment Pong", "ok", "")]) == []
+    monkeypatch.setattr(installation, "LITTLE_DISK", 1e18)
     assert run(["doctor"]) == 69
     assert "free some space" in capsys.readouterr().err
 
@@ -68,7 +68,7 @@ def test_an_extra_whose_import_fails_is_not_ok(
     (tmp_path / "broken_extra.py").write_text('raise ImportError("cannot import name descriptor")')
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(extras.EXTRAS, "tb", extras.Extra(("broken_extra",), "curves"))
-    (check,) = [check for check in doctor._extras() if check.what == "extra tb"]
+    (check,) = [check for check in installation._extras() if check.what == "extra tb"]
     assert (check.state, check.remedy) == ("missing", extras.install_command("tb"))
     assert check.finding == "curves: the import of broken_extra failed: cannot import name descriptor"
 
@@ -93,4 +93,6 @@ def test_an_environment_that_raises_anything_is_a_finding(monkeypatch: pytest.Mo
         raise UnicodeError("not of this version")
 
     monkeypatch.setattr(EnvConfig, "make", make)
-    assert {check.finding for check in doctor._environments()} == {"it raised UnicodeError: not of this version"}
+    assert {check.finding for check in installation._environments(time.monotonic)} == {
+        "it raised UnicodeError: not of this version"
+    }

@@ -10,6 +10,7 @@ from torch import Tensor
 from wm.artifacts import runs
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import InitialStates, warm_up
+from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents, join, read_latents
 from wm.errors import RecipeMismatch
 from wm.pretrained import TrainedMdnRnn
@@ -32,6 +33,18 @@ def load_latent_parts(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> list[Laten
 def load_newest_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
     """Those of the dataset whose name comes last, which is the newest round's."""
     return _parts(workspace, mdnrnn)[-1]
+
+
+def require_episodes(workspace: Workspace, mdnrnn: TrainedMdnRnn, dataset: Dataset) -> None:
+    """Raise RecipeMismatch unless the latents that M was trained on are those of this dataset: a dream is pictured next
+    to the frames of the same rows."""
+    command = workspace.command("train-mdnrnn")
+    latents = runs.load(workspace.run / "latents", "latents", command)
+    if latents.inputs["episodes"] != dataset.fingerprint:
+        raise RecipeMismatch(
+            f"{dataset.path} has other episodes than those {mdnrnn.artifact.folder} was trained on; give these with "
+            f"--data, or run `{command}`."
+        )
 
 
 def _names(mdnrnn: TrainedMdnRnn) -> list[str]:

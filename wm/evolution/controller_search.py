@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wm.artifacts import durable
 from wm.artifacts.runs import Builder
@@ -18,12 +17,15 @@ from wm.evolution.history import History
 from wm.evolution.search_log import LOG
 from wm.evolution.stopping import resume_from_other_limits
 from wm.evolution.temperature import choose_temperature
+from wm.evolution.transfer import initial_parameters
 from wm.evolution.whitening import Matrix
-from wm.pretrained import TrainedMdnRnn
+from wm.pretrained import TrainedMdnRnn, build_controller, save_controller
 from wm.rollouts.players import PolicySpec
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
+
+MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
 
 
 def evolve_controller(
@@ -33,15 +35,16 @@ def evolve_controller(
     seed: int,
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
-    start: NDArray[np.float32],
     builder: Builder,
-) -> tuple[Evolution, dict[str, Any]]:
-    """The finished search from the parameters `start`, and its figures. Its log is written to the builder's folder.
+) -> tuple[History, dict[str, Any]]:
+    """Evolve C, save it in the builder's folder, and return the history and the metrics.
 
     After a kill the log of fitness values is replayed, and the same candidates follow. If only limits have changed, the
     generations that both searches share are replayed too, and the result is that of one uninterrupted search.
     """
     label, folder, initial = f"train-controller {workspace.env}", builder.folder, None
+    controller = build_controller(mdnrnn, policy.controller, policy.env)
+    start, earlier_cost = initial_parameters(settings, workspace, mdnrnn, policy.controller, controller)
     if settings.in_ != "real":
         initial = early_initial_states(load_newest_latents(workspace, mdnrnn), mdnrnn)
     shared, source = resume_from_other_limits(builder.run, settings, folder)
@@ -59,8 +62,21 @@ def evolve_controller(
         evolution = evolve()
         evolution.run(search(), validate_start=bool(settings.init_from))
         figures = search_figures(settings, evolution.history, fitness)
+    history = evolution.history
+    assert history.best is not None
+    generations, means = history.spaced_means(MEANS)
+    save_controller(folder, policy.controller, controller, history.best, means)
     figures["env_steps"] += sweep_steps
-    return evolution, figures | {"temperature": temperature}
+    return history, {
+        **figures,
+        "temperature": temperature,
+        **earlier_cost,
+        "parameters": controller.parameters,
+        "head": controller.head,
+        "means": generations,
+        "trusted": evolution.trusts_dream,
+        "ended": evolution.stop_reason(),
+    }
 
 
 def _initial_whitener(workspace: Workspace, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path) -> Matrix:

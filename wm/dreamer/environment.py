@@ -1,0 +1,47 @@
+"""The environment a Dreamer plays while it learns."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from wm.actions import ActionSpace
+from wm.envs.instances import compare_instances
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registry import EnvConfig, require_choice_of_frames
+from wm.episodes.dataset import read_root
+from wm.errors import UsageProblem
+from wm.settings import DreamerSettings
+
+
+def playing_env(name: str, settings: DreamerSettings, data: Sequence[Path]) -> tuple[EnvConfig, ActionSpace]:
+    """The environment with the frames and the limit of the settings, else of the collected episodes in `data`; its
+    actions. Raises UsageProblem if one process cannot play as many instances as training needs."""
+    config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
+    require_choice_of_frames(config)
+    if data:
+        collected = EnvConfig.of_recipe(read_root(data[0]))
+        frames = collected.frames if config.frames == "auto" else config.frames
+        config = replace(
+            config,
+            frames=frames,
+            max_steps=config.shorter(collected.max_steps),
+            envs_per_process=collected.envs_per_process,
+        )
+    with closing(config.make()) as env:
+        instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
+        if instances > 1 and not config.spec().is_known:
+            _require_instances(config, env, instances)
+        return config, ActionSpace.of(env.action_space)
+
+
+def _require_instances(config: EnvConfig, env: PixelEnv, instances: int) -> None:
+    """Raise UsageProblem if so many instances of the environment cannot be played in one process."""
+    allowed, why = config.envs_per_process, "as its dataset says"
+    if not allowed and (why := compare_instances(env, config.make).entangled):
+        allowed = 1
+    if 0 < allowed < instances:
+        raise UsageProblem(
+            f"{config.name} can have {allowed} instance{'s' * (allowed > 1)} in a process ({why}) but training plays "
+            f"{instances}; give --num-envs {allowed}, and leave out --target-return."
+        )

@@ -1,0 +1,57 @@
+"""The training of C by policy gradient from its inputs to its saved weights and figures."""
+
+from dataclasses import replace
+from typing import Any
+
+from wm.artifacts.runs import Builder
+from wm.artifacts.workspace import Workspace
+from wm.dreams.initial_states import initial_states_anywhere, load_latent_parts
+from wm.episodes.latents import join
+from wm.evolution.history import History
+from wm.evolution.transfer import load_transfer_source
+from wm.policy_gradient.earlier import earlier_policy
+from wm.policy_gradient.network import inputs_seen
+from wm.policy_gradient.training import train_policy
+from wm.pretrained import TrainedMdnRnn, build_controller, controller_memory, save_controller
+from wm.rollouts.players import PolicySpec
+from wm.runtime import Runtime
+from wm.settings import ControllerSettings
+
+INITIAL_STATES = 4096  # real states in which dreams start
+
+
+def train_by_gradient(
+    runtime: Runtime,
+    workspace: Workspace,
+    settings: ControllerSettings,
+    seed: int,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    builder: Builder,
+) -> tuple[History, dict[str, Any]]:
+    """Train C, save it in the builder's folder, and return the history and the metrics. After a kill it resumes."""
+    controller = build_controller(mdnrnn, policy.controller, policy.env)
+    parts, memory = load_latent_parts(workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
+    seen, initial = inputs_seen(controller, memory, join(parts)), None
+    if settings.in_ == "dream":
+        later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
+        initial = initial_states_anywhere(parts, mdnrnn, seed, INITIAL_STATES, later_weight)
+    earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
+    if settings.init_from:
+        source = load_transfer_source(settings.init_from)
+        earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
+        cost = source.cost(mdnrnn)
+    folder, label = builder.folder, f"train-controller {workspace.env}"
+    trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label)
+    config = replace(policy.controller, sampled=trained.sampled)
+    save_controller(folder, config, controller, trained.parameters, trained.snapshots, trained.networks, trained.latest)
+    return trained.history, {
+        **trained.figures,
+        **cost,
+        "parameters": controller.parameters,
+        "head": controller.head,
+        "sampled": trained.sampled,
+        "means": trained.iterations,
+        "trusted": settings.in_ == "dream" and trained.ended != "exploited",
+        "ended": trained.ended,
+    }
