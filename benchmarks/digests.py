@@ -79,8 +79,8 @@ def main() -> None:
         os.chdir(folder)
         assert run(["collect", "--env", "Catch", "--episodes", "20", "--quiet"]) == 0
         for stage, words in STAGES.items():
-            percent = share(stage, *words, "--quiet")
-            report(f"digests_{stage.replace(' --algo ', '_')}", round(percent, 3), GOAL, 1.0, "% of the stage's time", lower_is_better=True)
+            percent, name = share(stage, *words, "--quiet"), f"digests_{stage.replace(' --algo ', '_')}"
+            report(name, round(percent, 3), GOAL, 1.0, "% of the stage's time", lower_is_better=True)
 
 
 if __name__ == "__main__":

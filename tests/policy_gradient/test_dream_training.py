@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,10 @@ def test_a_report_shows_the_rounds_in_the_last_one(continued: Path) -> None:
     lines = read_log(runs / NEXT / "controller")
     assert second.validation == Score.of(np.array(lines[-1]["validation"], float))
     assert second.real_reward == pytest.approx(1000 * sum(lines[-1]["validation"]) / lines[-1]["env_steps"])
+    dreamt = lines[-1]["returns"]
+    assert second.dreamt_reward == pytest.approx(1000 * sum(dreamt) / (64 * 16))
+    shorter = replace(second, lines=[lines[-1] | {"returns": [value / 2 for value in dreamt for _ in range(2)]}])
+    assert shorter.dreamt_reward == pytest.approx(second.dreamt_reward)  # twice as many dreams in as many steps
     blocks = list(rounds_section(runs / NEXT))
     assert isinstance(blocks[0], Heading)
     assert blocks[0].text == f"{NEXT}: round by round"

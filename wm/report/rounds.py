@@ -49,10 +49,10 @@ class Round:
 
     @property
     def dreamt_reward(self) -> float | None:
-        """In its last dreams, per 1,000 steps."""
+        """In its last dreams, per 1,000 steps. Where one ends, another begins, so an iteration has a fixed number."""
         last, settings = self.lines[-1], self.controller.settings
-        length = settings.get("rollout_steps") if last["in"] == "dream" else None
-        return 1000 * float(np.mean(last["returns"])) / length if length and last["returns"] else None
+        steps = settings.get("rollout_steps", 0) * settings.get("num_envs", 0) if last["in"] == "dream" else 0
+        return 1000 * sum(last["returns"]) / steps if steps and last["returns"] else None
 
     @property
     def error(self) -> float | None:
