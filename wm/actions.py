@@ -49,6 +49,12 @@ class ActionSpace:
         plural = "" if self.width == 1 else "s"
         return f"actions of {self.width} dimension{plural} from {_bounds(self.low)} to {_bounds(self.high)}"
 
+    def to_gymnasium(self) -> gym.Space[Any]:
+        """The space in gymnasium's terms: the inverse of `of`."""
+        if self.discrete:
+            return gym.spaces.Discrete(self.count)
+        return gym.spaces.Box(np.array(self.low, np.float32), np.array(self.high, np.float32))
+
     @property
     def discrete(self) -> bool:
         """Whether an action is one of `count` numbers."""

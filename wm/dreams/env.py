@@ -10,15 +10,19 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.dreams.view import Frames, View, to_picture
+from wm.errors import UsageProblem
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor, Sample, State
 
 Info = dict[str, Any]
-Observation = NDArray[np.float32]
+Observation = NDArray[Any]
+RENDER: Info = {"render_modes": ["rgb_array"], "render_fps": 30}  # as our films
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class InitialStates:
 
     def __len__(self) -> int:
         return len(self.z)
+
+    @property
+    def range(self) -> tuple[Tensor, Tensor]:
+        """The lowest and the highest value of each latent in a dream, (Z,) each: these states may exceed the bounds."""
+        return torch.minimum(self.low, self.z.amin(0)), torch.maximum(self.high, self.z.amax(0))
 
     def take(self, rows: NDArray[np.int64]) -> "InitialStates":
         """A selection, with repetition allowed."""
@@ -147,13 +156,32 @@ class DreamConfig:
         return torch.from_numpy(self.space.encode(np.asarray(actions)))
 
 
-class DreamEnv(gym.Env[Observation, Any]):
-    """One dream as a gymnasium environment: observations are latents (Z,), `action_space` is the real environment's.
-    `info["hidden"]` is M's h."""
+def _view_of(config: DreamConfig, view: View | None, render_mode: str | None) -> View:
+    """The view, or one of latents. Raises UsageProblem for another render mode than None and rgb_array, or without a V
+    to render with."""
+    view = view or View.of("z", config.mdnrnn, *config.initial_states.range)
+    if render_mode not in (None, *RENDER["render_modes"]):
+        raise UsageProblem(f"render_mode is {render_mode!r}; expected 'rgb_array' or None.")
+    if render_mode and view.vae is None:
+        raise UsageProblem("render_mode is 'rgb_array', which needs V; give the dream a View with one.")
+    return view
 
-    def __init__(self, config: DreamConfig, action_space: gym.Space[Any]) -> None:
-        self.action_space = action_space
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (config.mdnrnn.latent,), np.float32)
+
+class DreamEnv(gym.Env[Observation, Any]):
+    """One dream as a gymnasium environment. `view` decides what is observed, by default latents (Z,); `action_space` is
+    the real environment's. `info["hidden"]` is M's h. `render()` returns V's picture (S, S, 3)."""
+
+    metadata = RENDER
+
+    def __init__(
+        self,
+        config: DreamConfig,
+        action_space: gym.Space[Any],
+        view: View | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self._view, self.render_mode = _view_of(config, view, render_mode), render_mode
+        self.action_space, self.observation_space = action_space, self._view.space
         self._config = config
         self._dreams: Dreams | None = None
         self._steps = 0
@@ -173,23 +201,42 @@ class DreamEnv(gym.Env[Observation, Any]):
         observation, info = self._observe(self._dreams)
         return observation, float(reward[0]), terminated, truncated, info
 
+    def render(self) -> Frames | None:
+        if self.render_mode is None:
+            return None
+        if self._dreams is None:
+            raise gym.error.ResetNeeded("call reset before render")
+        return to_picture(self._view.frames(self._dreams.z)[0])
+
     def _observe(self, dreams: Dreams) -> tuple[Observation, Info]:
-        return dreams.z[0].numpy().copy(), {"hidden": dreams.hidden[0].numpy().copy()}
+        return self._view.observe(dreams.z, dreams.hidden)[0], {"hidden": dreams.hidden[0].numpy().copy()}
 
 
 class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
-    """`num_envs` dreams as a gymnasium vector environment. A dream that has ended is reset by the next step, whose
-    reward is 0 (gymnasium's NEXT_STEP)."""
+    """`num_envs` dreams as a gymnasium vector environment, observed as in DreamEnv.
 
-    metadata: Info = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    A dream that has ended is reset by the next step, whose reward is 0 (gymnasium's NEXT_STEP), or with
+    `AutoresetMode.SAME_STEP` by the step that ends it, with its last observation in `info["final_obs"]`.
+    """
 
-    def __init__(self, config: DreamConfig, action_space: gym.Space[Any], num_envs: int) -> None:
+    def __init__(
+        self,
+        config: DreamConfig,
+        action_space: gym.Space[Any],
+        num_envs: int,
+        view: View | None = None,
+        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+    ) -> None:
+        self._view, self.render_mode = _view_of(config, view, render_mode), render_mode
+        if autoreset_mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+            raise UsageProblem(f"autoreset_mode is {autoreset_mode}; expected NEXT_STEP or SAME_STEP of AutoresetMode.")
         self.num_envs = num_envs
-        self.single_action_space = action_space
-        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (config.mdnrnn.latent,), np.float32)
+        self.metadata = RENDER | {"autoreset_mode": autoreset_mode}
+        self.single_action_space, self.single_observation_space = action_space, self._view.space
         self.action_space = gym.vector.utils.batch_space(action_space, num_envs)
         self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
-        self._config = config
+        self._config, self._same_step = config, autoreset_mode == AutoresetMode.SAME_STEP
         self._dreams: Dreams | None = None
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
@@ -205,16 +252,41 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
         reward, ended = self._dreams.step(self._config.encode(actions))
-        rewards, terminated, restarted = reward.numpy().astype(np.float64), ended.numpy(), np.flatnonzero(self._ended)
+        rewards, terminated = reward.numpy().astype(np.float64), ended.numpy()
         self._steps += 1
-        if len(restarted):
-            self._dreams.restart(restarted, self._config.sample_states(self.np_random, len(restarted)))
-            rewards[restarted], terminated[restarted], self._steps[restarted] = 0.0, False, 0
+        if not self._same_step and self._ended.any():
+            rewards[self._ended], terminated[self._ended] = 0.0, False
+            self._restart(self._dreams)
         truncated = ~terminated & (self._steps >= self._config.max_steps)
         self._ended = terminated | truncated
+        final = self._final(self._dreams) if self._same_step and self._ended.any() else {}
         observations, info = self._observe(self._dreams)
-        return observations, rewards, terminated, truncated, info
+        return observations, rewards, terminated, truncated, info | final
+
+    def _final(self, dreams: Dreams) -> Info:
+        """The last observations of the dreams that have ended, which are then restarted."""
+        observations, info = self._observe(dreams)
+        rows, last = np.flatnonzero(self._ended), np.full(self.num_envs, None, object)
+        for row in rows:
+            last[row] = observations[row]
+        ended = self._ended.copy()
+        self._restart(dreams)
+        final_info = {"hidden": info["hidden"], "_hidden": ended.copy()}
+        return {"final_obs": last, "_final_obs": ended, "final_info": final_info, "_final_info": ended.copy()}
+
+    def _restart(self, dreams: Dreams) -> None:
+        """Restart the dreams that have ended."""
+        rows = np.flatnonzero(self._ended)
+        dreams.restart(rows, self._config.sample_states(self.np_random, len(rows)))
+        self._steps[rows] = 0
+
+    def render(self) -> tuple[Frames, ...] | None:
+        if self.render_mode is None:
+            return None
+        if self._dreams is None:
+            raise gym.error.ResetNeeded("call reset before render")
+        return tuple(map(to_picture, self._view.frames(self._dreams.z)))
 
     def _observe(self, dreams: Dreams) -> tuple[Observation, Info]:
         info = {"hidden": dreams.hidden.numpy().copy(), "_hidden": np.ones(self.num_envs, bool)}
-        return dreams.z.numpy().copy(), info
+        return self._view.observe(dreams.z, dreams.hidden), info

@@ -65,21 +65,13 @@ def write_minari(folder: Path, dataset: Dataset, episodes: Sequence[Episode]) ->
             f"wm/{name}-v0",
             buffers,
             env=None,
-            action_space=_gymnasium_space(dataset.actions),
+            action_space=dataset.actions.to_gymnasium(),
             observation_space=gym.spaces.Box(0, 255, dataset.frame_shape, np.uint8),
             algorithm_name=policy,
             author="wm",
             description=f"{dataset.recipe['env']['name']}: {policy} policy, by wm collect",
             jpeg_encoding=False,
         )
-
-
-def _gymnasium_space(space: ActionSpace) -> Any:
-    import gymnasium as gym
-
-    if space.discrete:
-        return gym.spaces.Discrete(space.count)
-    return gym.spaces.Box(np.array(space.low, np.float32), np.array(space.high, np.float32))
 
 
 @contextmanager

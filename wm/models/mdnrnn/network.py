@@ -60,6 +60,10 @@ class MdnRnn(Predictor):
         """The state before the first step."""
         return torch.zeros(batch, self.hidden, device=device), torch.zeros(batch, self.hidden, device=device)
 
+    def hidden_bounds(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """As Predictor: an LSTM's outputs are within 1."""
+        return -torch.ones(self.hidden), torch.ones(self.hidden)
+
     def predict(self, z: Tensor, h: Tensor) -> Prediction:
         """The prediction after latent z (..., Z) with the hidden state h (..., H) after it."""
         out = self.heads(h).float()

@@ -67,6 +67,10 @@ class Predictor(nn.Module, ABC):
     def one_step(self, z: Tensor, action: Tensor, following: Tensor) -> OneStep:
         """Predictions of the latents `following` z (B, L, Z) along sequences from their start."""
 
+    @abstractmethod
+    def hidden_bounds(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The lowest and the highest value of each unit of h, (H,) each, for latents between `low` and `high` (Z,)."""
+
     def clipped_apart(self) -> Sequence[nn.Module]:
         """The parts of the network whose gradients are clipped by a norm of their own."""
         return [self]

@@ -68,6 +68,15 @@ class RolloutNetwork(Predictor):
         cell = self.hidden if self.lstm is not None else 0
         return tuple(torch.zeros(batch, width, device=device) for width in (self.hidden, cell, self.latent, 1))
 
+    def hidden_bounds(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """As Predictor: an LSTM's outputs are within 1; without one h is a step's inputs, and encoded actions are within
+        1."""
+        if self.lstm is not None:
+            return -torch.ones(self.hidden), torch.ones(self.hidden)
+        low, high = self.standardise(low), self.standardise(high)
+        change, actions = (high - low) / self.difference_std, torch.ones(self.action)
+        return torch.cat([low, -change, -actions]), torch.cat([high, change, actions])
+
     def clipped_apart(self) -> Sequence[nn.Module]:
         """The prediction of latents, and the heads."""
         return [
