@@ -41,6 +41,17 @@ ALLOWED = {
         "settings",
         "training",
     },
+    "world": {
+        "artifacts",
+        "dreams",
+        "envs",
+        "episodes",
+        "evaluation",
+        "model_json",
+        "models",
+        "pretrained",
+        "rollouts",
+    },
     "evolution": {
         "artifacts",
         "dreams",

@@ -65,6 +65,22 @@ class ActionSpace:
         """Length of the encoded action vector."""
         return self.count or len(self.low)
 
+    def require(self, actions: NDArray[Any]) -> None:
+        """Raise UsageProblem unless these are actions of the space: (N,) integers from 0 to `count` - 1, or (N,
+        dimensions) finite numbers, which may lie outside of the box."""
+        if self.discrete:
+            fits = actions.ndim == 1 and np.issubdtype(actions.dtype, np.integer)
+            wrong = actions[(actions < 0) | (actions >= self.count)] if fits else actions
+            expected = f"integers from 0 to {self.count - 1}, shape (steps,)"
+        else:
+            fits = actions.ndim == 2 and actions.shape[1] == self.width and actions.dtype.kind in "fiu"
+            wrong = actions[~np.isfinite(actions)] if fits else actions
+            expected = f"finite numbers, shape (steps, {self.width})"
+        if not fits:
+            raise UsageProblem(f"actions are {actions.dtype} of shape {actions.shape}; expected {expected}.")
+        if len(wrong):
+            raise UsageProblem(f"an action is {wrong[0]}; expected {expected}.")
+
     def column(self, rows: int) -> NDArray[Any]:
         """Zeros for `rows` stored actions: (rows,) int32, or (rows, dimensions) float32."""
         return np.zeros(rows, np.int32) if self.discrete else np.zeros((rows, self.width), np.float32)

@@ -24,6 +24,7 @@ EXTRAS = {
     "tb": Extra(("tensorboard",), "curves and images in TensorBoard"),
     "mp4": Extra(("imageio", "imageio_ffmpeg"), "MP4 videos"),
     "minari": Extra(("minari", "h5py"), "datasets in Minari's format"),
+    "sb3": Extra(("stable_baselines3",), "training by stable-baselines3 in dreams"),
 }
 
 

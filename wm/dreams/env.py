@@ -152,14 +152,16 @@ class DreamConfig:
         return self.initial_states.take(random.integers(len(self.initial_states), size=count))
 
     def encode(self, actions: Any) -> Tensor:
-        """Actions (N, ...) as M takes them, (N, A)."""
-        return torch.from_numpy(self.space.encode(np.asarray(actions)))
+        """Actions (N, ...) as M takes them, (N, A). Raises UsageProblem for what is no action."""
+        actions = np.asarray(actions)
+        self.space.require(actions)
+        return torch.from_numpy(self.space.encode(actions))
 
 
 def _view_of(config: DreamConfig, view: View | None, render_mode: str | None) -> View:
     """The view, or one of latents. Raises UsageProblem for another render mode than None and rgb_array, or without a V
     to render with."""
-    view = view or View.of("z", config.mdnrnn, *config.initial_states.range)
+    view = view or View.of_latents("z", config.mdnrnn, *config.initial_states.range)
     if render_mode not in (None, *RENDER["render_modes"]):
         raise UsageProblem(f"render_mode is {render_mode!r}; expected 'rgb_array' or None.")
     if render_mode and view.vae is None:

@@ -30,17 +30,18 @@ class View:
     vae: Vae | None = None
 
     @classmethod
-    def of(cls, kind: str, mdnrnn: Predictor, low: Tensor, high: Tensor, vae: Vae | None = None) -> "View":
-        """The view of latents between `low` and `high` (Z,). Raises UsageProblem for another kind."""
-        if kind not in KINDS:
+    def of_latents(cls, kind: str, mdnrnn: Predictor, low: Tensor, high: Tensor, vae: Vae | None = None) -> "View":
+        """The view `z` or `zh` of latents between `low` and `high` (Z,). Raises UsageProblem for another kind."""
+        if kind not in ("z", "zh"):
             raise UsageProblem(f"obs is {kind!r}; expected one of {', '.join(KINDS)}.")
-        if kind == "pixels":
-            if vae is None:
-                raise UsageProblem("obs is 'pixels' but there is no V to decode them; use obs='z'.")
-            return cls(kind, gym.spaces.Box(0, 255, (vae.size, vae.size, vae.channels), np.uint8), vae)
         bounds = [(low, high)] + ([mdnrnn.hidden_bounds(low, high)] if kind == "zh" else [])
         lows, highs = (torch.cat(sides).numpy() for sides in zip(*bounds, strict=True))
         return cls(kind, gym.spaces.Box(lows, highs, dtype=np.float32), vae)
+
+    @classmethod
+    def of_pixels(cls, vae: Vae) -> "View":
+        """The view `pixels`."""
+        return cls("pixels", gym.spaces.Box(0, 255, (vae.size, vae.size, vae.channels), np.uint8), vae)
 
     def observe(self, z: Tensor, hidden: Tensor) -> NDArray[np.generic]:
         """Observations (N, ...) of N latents (N, Z) with M's h (N, H), in memory of their own."""

@@ -6,11 +6,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode

@@ -69,7 +69,7 @@ class RolloutNetwork(Predictor):
         return tuple(torch.zeros(batch, width, device=device) for width in (self.hidden, cell, self.latent, 1))
 
     def hidden_bounds(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """As Predictor: an LSTM's outputs are within 1; without one h is a step's inputs, and encoded actions are within
+        """As Predictor: an LSTM's outputs are within 1; without one h is a step's inputs, whose actions are within
         1."""
         if self.lstm is not None:
             return -torch.ones(self.hidden), torch.ones(self.hidden)

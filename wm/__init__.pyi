@@ -1,0 +1,10 @@
+from wm.errors import WmError as WmError
+from wm.runtime import Runtime as Runtime
+from wm.world.acting import Memory as Memory
+from wm.world.dreaming import Dream as Dream
+from wm.world.evaluation import Evaluation as Evaluation
+from wm.world.loading import load as load
+from wm.world.world import World as World
+
+__version__: str
+DISTRIBUTION: str

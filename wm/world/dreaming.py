@@ -1,0 +1,90 @@
+"""A dream along given actions, from a real start."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wm.dreams.env import Dreams
+from wm.dreams.initial_states import CONTEXT, initial_states_at
+from wm.dreams.view import decode
+from wm.episodes.latents import Latents
+from wm.errors import UsageProblem
+from wm.pretrained import TrainedMdnRnn, TrainedVae
+from wm.seeding import generator, integer
+
+
+@dataclass(frozen=True)
+class Dream:
+    """T dreamt steps. Row 0 of `frames` (T + 1, S, S, C) uint8, `latents` (T + 1, Z) and `hidden` (T + 1, H) is the
+    real start, as V shows it.
+
+    `rewards` (T,) are those M expects. `ends` (T,) are the probabilities that an action ends the episode; the dream
+    goes on, and what follows a likely end was never in M's data. `start` is (episode, step) of the real start.
+    """
+
+    frames: NDArray[np.uint8]
+    latents: NDArray[np.float32]
+    hidden: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    ends: NDArray[np.float32]
+    start: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+@torch.inference_mode()
+def dream_along(
+    vae: TrainedVae,
+    mdnrnn: TrainedMdnRnn,
+    latents: Latents,
+    actions: NDArray[Any],
+    start: tuple[int, int] | None,
+    seed: int,
+    temperature: float,
+) -> Dream:
+    """What follows `actions` from `start`, a step of a real episode; None: drawn from `seed`, as M's samples are."""
+    require_temperature(temperature)
+    space = mdnrnn.space
+    space.require(actions)
+    episode, step = _drawn_start(latents, seed) if start is None else _checked_start(latents, start)
+    row = np.array([latents.starts[episode] + step])
+    initial = initial_states_at(latents, mdnrnn, row, min(step, CONTEXT))
+    dreams = Dreams(mdnrnn.model, initial, temperature, integer(seed, "dream along actions"))
+    rows = [(dreams.z, dreams.hidden)]
+    outcomes = [(torch.zeros(0), torch.zeros(0))]
+    for encoded in torch.from_numpy(space.encode(actions)):
+        sample = dreams.advance(encoded[None])
+        rows.append((sample.z, dreams.hidden))
+        outcomes.append((sample.reward, sample.end))
+    z, hidden = (torch.cat(column) for column in zip(*rows, strict=True))
+    rewards, ends = (torch.cat(column).numpy() for column in zip(*outcomes, strict=True))
+    return Dream(decode(vae.model, z), z.numpy(), hidden.numpy(), rewards, ends, (episode, step))
+
+
+def require_temperature(temperature: float) -> None:
+    """Raise UsageProblem unless M can sample at this temperature."""
+    if not 0 < temperature < np.inf:
+        raise UsageProblem(f"temperature is {temperature}; expected a number above 0, such as 1.0.")
+
+
+def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:
+    """An episode, and a step of it that has an action."""
+    lengths = latents.ends - latents.starts - 1
+    row = int(generator(seed, "start of a dream").integers(lengths.sum()))
+    episode = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+    return episode, row - int(lengths[:episode].sum())
+
+
+def _checked_start(latents: Latents, start: tuple[int, int]) -> tuple[int, int]:
+    """The start, if it is one. Raises UsageProblem otherwise."""
+    episode, step = start
+    if not 0 <= episode < len(latents.ends):
+        raise UsageProblem(f"start is episode {episode}; M was trained on the episodes 0 to {len(latents.ends) - 1}.")
+    last = int(latents.ends[episode] - latents.starts[episode]) - 1
+    if not 0 <= step <= last:
+        raise UsageProblem(f"start is step {step} of episode {episode}, which has the steps 0 to {last}.")
+    return episode, step

@@ -1,0 +1,56 @@
+"""Loads the world of a run."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from wm import model_json
+from wm.artifacts import runs
+from wm.artifacts.workspace import Workspace, env_slug
+from wm.errors import MissingInput, UsageProblem
+from wm.pretrained import is_dreamer, load_all, load_pair
+from wm.world.world import World
+
+RunPath = str | os.PathLike[str]
+Paths = RunPath | Sequence[RunPath] | None
+
+
+def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
+    """The world of a run: V, M and C from its folder, checked as the commands check them.
+
+    `run` is a folder such as `runs/CartPole`. `data` are its datasets, by default `data/<Env>.zarr` beside `runs/`;
+    they are opened when World.dataset is used. `agent` is the name of a controller. A run without `controller` is a
+    world without C.
+
+    Raises MissingInput where V or M, or an agent of another name, is not trained; BadData where a file is damaged;
+    RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today;
+    UsageProblem for a Dreamer, and for an environment `module:id` whose module is not imported yet.
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        raise MissingInput(f"{folder} is not a folder; expected a run, such as runs/CartPole.")
+    env = model_json.read_env(runs.load(folder / "vae", "vae", "wm train-vae")).name
+    _require_imported(folder, env)
+    if is_dreamer(folder / agent):
+        raise UsageProblem(f"agent is {agent!r}, a Dreamer, which has no V, M and C; `wm evaluate` plays it.")
+    datasets = (folder.parent.parent / "data" / f"{env_slug(env)}.zarr",) if data is None else _paths(data)
+    workspace = Workspace(env, folder, datasets)
+    if agent == "controller" and not os.path.lexists(folder / agent):
+        return World(workspace, *load_pair(workspace))
+    return World(workspace, *load_all(workspace, agent))
+
+
+def _paths(data: RunPath | Sequence[RunPath]) -> tuple[Path, ...]:
+    """One path or several. Raises UsageProblem for none."""
+    paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data)
+    if not paths:
+        raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr beside runs/.")
+    return tuple(map(Path, paths))
+
+
+def _require_imported(folder: Path, env: str) -> None:
+    """Raise UsageProblem if loading would import a module that only the run names: a run may come from a stranger."""
+    module = env.rpartition(":")[0]
+    if module and module not in sys.modules:
+        raise UsageProblem(f"{folder} is a run of {env}, whose module is not imported yet; `import {module}` first.")

@@ -1,0 +1,233 @@
+"""A world: the V, M and C of a run, for use from Python."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+from numpy.typing import ArrayLike, NDArray
+
+from wm import extras
+from wm.artifacts.workspace import Workspace
+from wm.dreams.env import DreamConfig, DreamEnv, DreamVectorEnv
+from wm.dreams.initial_states import load_latents
+from wm.dreams.view import View, decode
+from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
+from wm.errors import MissingInput, UsageProblem
+from wm.evaluation.score import protocol_of
+from wm.models.vae.inference import InferenceEncoder
+from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
+from wm.runtime import Runtime
+from wm.world.acting import Actor, Memory
+from wm.world.dreaming import Dream, dream_along
+from wm.world.environments import default_limit, dream_config, spec_of, view_of_latents
+from wm.world.evaluation import Evaluation, evaluate_agent, evaluate_policy
+from wm.world.real_env import RealEnv
+
+ENCODED = 64  # frames at a time, as when a dataset is encoded
+
+
+class World:
+    """V, M and C of a run. `wm.load` makes it; `controller` is None in a run without C.
+
+    Shapes: S frame side, C channels, Z latents, H hidden, T steps.
+    """
+
+    def __init__(
+        self, workspace: Workspace, vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController | None = None
+    ) -> None:
+        self.vae, self.mdnrnn, self.controller = vae, mdnrnn, controller
+        self._workspace = workspace
+
+    def __repr__(self) -> str:
+        agent = self.controller.artifact.folder.name if self.controller else None
+        return f"World(run={str(self.run)!r}, env={self.env_name!r}, agent={agent!r})"
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run."""
+        return self._workspace.run
+
+    @property
+    def env_name(self) -> str:
+        """The environment's name, as `--env` takes it."""
+        return self._workspace.env
+
+    @property
+    def action_space(self) -> gym.Space[Any]:
+        """The environment's actions: Discrete, or a flat Box."""
+        return self.mdnrnn.space.to_gymnasium()
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The episodes V was trained on, opened when they are first used. Raises MissingInput where there are none, and
+        RecipeMismatch for those of another environment or with other frames."""
+        dataset = Dataset.open(self._workspace.datasets[0], int(self.vae.artifact.metrics["episodes"]))
+        self.vae.require_dataset(dataset)
+        return dataset
+
+    @cached_property
+    def latents(self) -> Latents:
+        """The latents M was trained on, in which dreams start; read when they are first used. Raises MissingInput
+        where they have been removed, RecipeMismatch where they have changed."""
+        return load_latents(self._workspace, self.mdnrnn)
+
+    def encode(self, frames: ArrayLike) -> NDArray[np.float32]:
+        """V's mean latents (..., Z) of frames (..., S, S, C) uint8. Raises UsageProblem for other frames."""
+        model, images = self.vae.model, self._require_frames(np.asarray(frames))
+        flat = torch.from_numpy(np.ascontiguousarray(images).reshape(-1, *images.shape[-3:]))
+        with torch.inference_mode():
+            parts = [model.encode(part)[0] for part in flat.split(ENCODED)]
+        z: NDArray[np.float32] = torch.cat(parts).numpy()
+        return z.reshape(*images.shape[:-3], model.latent)
+
+    def decode(self, latents: ArrayLike) -> NDArray[np.uint8]:
+        """V's frames (..., S, S, C) uint8 of latents (..., Z). Raises UsageProblem for other shapes."""
+        z = self._require_latents(np.asarray(latents, np.float32), (self.vae.model.latent,))
+        frames = decode(self.vae.model, torch.from_numpy(z.reshape(-1, z.shape[-1])))
+        return frames.reshape(*z.shape[:-1], *frames.shape[1:])
+
+    def dream(
+        self, actions: ArrayLike, start: tuple[int, int] | None = None, seed: int = 0, temperature: float = 1.0
+    ) -> Dream:
+        """What M dreams along T actions, (T,) integers or (T, dimensions), from a real start: (episode, step) of the
+        latents M was trained on, or one drawn from `seed`. M has seen up to eight real steps before it.
+
+        M's samples depend on `seed`; a lower `temperature` makes them vary less. Raises UsageProblem for what is no
+        action, no start or no temperature.
+        """
+        return dream_along(self.vae, self.mdnrnn, self.latents, np.asarray(actions), start, seed, temperature)
+
+    def act(
+        self, observation: ArrayLike, memory: Memory | None = None, info: dict[str, Any] | None = None, seed: int = 0
+    ) -> tuple[Any, Memory]:
+        """C's action and its memory, which the episode's next call takes; None begins an episode.
+
+        `observation` is what an environment of this world returned: a frame (S, S, C) uint8, latents (Z,), or latents
+        and h (Z + H,), of which C computes h itself. `info` is the environment's, which tells of lost lives where the
+        player serves. A C that acts by samples draws an episode's from `seed`. Raises MissingInput without a C, and
+        UsageProblem for other observations.
+        """
+        actor, values, latent = self._actor, np.asarray(observation), self.vae.model.latent
+        if values.dtype == np.uint8:
+            frame = torch.from_numpy(np.ascontiguousarray(self._require_frames(values)))
+            z = self._encoder.encode(frame[None]).numpy()[0]
+        else:
+            z = self._require_latents(values, (latent, latent + self.mdnrnn.model.hidden))[..., :latent]
+        if z.ndim != 1:
+            raise UsageProblem(f"observation has shape {values.shape}; expected that of one environment.")
+        return actor.act(z.astype(np.float32), memory, info or {}, seed)
+
+    def env(
+        self, obs: str = "z", render_mode: str | None = None, temperature: float = 1.0, max_steps: int | None = None
+    ) -> DreamEnv:
+        """M's dream as a gymnasium environment, from random real steps.
+
+        `obs` is what is observed: `z` latents (Z,), `zh` latents and M's h (Z + H,), both within the bounds of real
+        ones, or `pixels` V's frames (S, S, C) uint8. A dream is truncated after `max_steps` actions, by default at the
+        environment's limit, at most 1000. With render_mode "rgb_array" `render()` returns V's picture.
+        """
+        options = {"obs": obs, "temperature": temperature, "max_steps": max_steps}
+        config = self._dreams(temperature, max_steps)
+        env = DreamEnv(config, self.action_space, self._view(obs), render_mode)
+        env.spec = self._spec("wm/Dream-v0", {**options, "render_mode": render_mode})
+        return env
+
+    def vector_env(
+        self,
+        num_envs: int,
+        obs: str = "z",
+        render_mode: str | None = None,
+        temperature: float = 1.0,
+        max_steps: int | None = None,
+        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> DreamVectorEnv:
+        """`num_envs` dreams as one gymnasium.vector.VectorEnv, computed as one batch; otherwise as `env`."""
+        if num_envs < 1:
+            raise UsageProblem(f"num_envs is {num_envs}; expected at least 1.")
+        config, view = self._dreams(temperature, max_steps), self._view(obs)
+        return DreamVectorEnv(config, self.action_space, num_envs, view, autoreset_mode, render_mode)
+
+    def sb3_env(self, num_envs: int, obs: str = "z", temperature: float = 1.0, max_steps: int | None = None) -> Any:
+        """`num_envs` dreams as the VecEnv of stable-baselines3. Raises MissingPackage without the extra `sb3`."""
+        extras.require("sb3", "World.sb3_env")
+        from wm.world.sb3 import Sb3VecEnv
+
+        return Sb3VecEnv(self.vector_env(num_envs, obs, None, temperature, max_steps, AutoresetMode.SAME_STEP))
+
+    def real_env(self, obs: str = "z", render_mode: str | None = None) -> RealEnv:
+        """The real, unmodified environment with the observations that `env` has. Latents and h are clipped to the
+        bounds they have there; with `pixels` the frames are real."""
+        env = RealEnv(self._unmodified().make(), self.vae, self.mdnrnn, self._view(obs), render_mode)
+        env.spec = self._spec("wm/Real-v0", {"obs": obs, "render_mode": render_mode})
+        return env
+
+    def evaluate(
+        self, policy: Any = None, episodes: int = 100, obs: str = "z", runtime: Runtime | None = None
+    ) -> Evaluation:
+        """The score of a policy in the unmodified environment, on the test episodes of `wm evaluate`.
+
+        `policy` is a function of an observation, or an object whose `predict(observation, deterministic=True)` returns
+        an action first, as a model of stable-baselines3; `obs` is what it observes. None is C and "random" the random
+        policy, which observe by themselves. `runtime` shows progress and stops on request. Raises MissingInput without
+        a C, and UsageProblem for fewer than two episodes. A score of fewer than 100 is a preview.
+        """
+        if policy is None or policy == "random":
+            agent = "random" if policy else self._require_controller().artifact.folder.name
+            return evaluate_agent(self._workspace, agent, episodes, runtime)
+        env = self.real_env(obs)
+        try:
+            return evaluate_policy(env, policy, episodes, protocol_of(self.vae.env), runtime)
+        finally:
+            env.close()
+
+    def _unmodified(self) -> EnvConfig:
+        """The environment as gymnasium renders it."""
+        return EnvConfig(**self.vae.env.as_json() | {"render": "gymnasium"})
+
+    def _dreams(self, temperature: float, max_steps: int | None) -> DreamConfig:
+        limit = default_limit(self.vae.env) if max_steps is None else max_steps
+        return dream_config(self.mdnrnn, self.latents, temperature, limit)
+
+    def _view(self, obs: str) -> View:
+        if obs == "pixels":
+            return View.of_pixels(self.vae.model)
+        return view_of_latents(obs, self.vae, self.mdnrnn, self.latents)
+
+    def _spec(self, name: str, options: dict[str, Any]) -> EnvSpec:
+        return spec_of(name, self.run, self._workspace.datasets, options)
+
+    def _require_frames(self, frames: NDArray[Any]) -> NDArray[np.uint8]:
+        model = self.vae.model
+        shape = (model.size, model.size, model.channels)
+        if frames.dtype != np.uint8 or frames.shape[-3:] != shape:
+            raise UsageProblem(
+                f"frames are {frames.dtype} of shape {frames.shape}; expected uint8 of shape (..., "
+                f"{', '.join(map(str, shape))}), as {self.vae.artifact.folder} was trained on."
+            )
+        return frames
+
+    def _require_latents(self, values: NDArray[Any], widths: tuple[int, ...]) -> NDArray[Any]:
+        if not values.ndim or values.shape[-1] not in widths or values.dtype.kind != "f":
+            expected = " or ".join(f"(..., {width})" for width in widths)
+            raise UsageProblem(f"latents are {values.dtype} of shape {values.shape}; expected floats of {expected}.")
+        return values
+
+    def _require_controller(self) -> TrainedController:
+        if self.controller is None:
+            raise MissingInput(f"{self.run} has no C; run `{self._workspace.command('train-controller')}` first.")
+        return self.controller
+
+    @cached_property
+    def _actor(self) -> Actor:
+        return Actor(self.mdnrnn, self._require_controller())
+
+    @cached_property
+    def _encoder(self) -> InferenceEncoder:
+        return InferenceEncoder(self.vae.model, 1)
