@@ -1,3 +1,5 @@
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -21,3 +23,24 @@ def test_a_box_is_scaled_to_plus_minus_one() -> None:
 def test_other_spaces_are_refused() -> None:
     with pytest.raises(UsageProblem, match="not supported"):
         ActionSpace.of(gym.spaces.MultiBinary(3))
+
+
+@pytest.mark.parametrize("space", [ActionSpace(count=3), ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0))])
+def test_gymnasiums_space_has_the_same_actions(space: ActionSpace) -> None:
+    assert ActionSpace.of(space.to_gymnasium()) == space
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "message"),
+    [
+        (ActionSpace(count=3), [0, 3], "an action is 3; expected integers from 0 to 2"),
+        (ActionSpace(count=3), [[0]], r"actions are int64 of shape \(1, 1\)"),
+        (ActionSpace(count=3), [0.0], "actions are float64"),
+        (ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0)), [0.5, 0.5], r"expected finite numbers, shape \(steps, 2\)"),
+        (ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0)), [[0.5, np.nan]], "an action is nan"),
+    ],
+)
+def test_what_is_no_action_is_refused(space: ActionSpace, actions: list[Any], message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        space.require(np.array(actions))
+    space.require(space.column(3))

@@ -6,6 +6,7 @@ from gymnasium.utils.env_checker import check_env
 
 from wm.actions import ActionSpace
 from wm.dreams.env import DreamConfig, DreamEnv, Dreams, DreamVectorEnv, InitialStates, warm_up
+from wm.errors import UsageProblem
 from wm.models.mdnrnn.network import MdnRnn
 
 SPACE = ActionSpace(count=3)
@@ -31,10 +32,24 @@ def single(mdnrnn: MdnRnn, max_steps: int) -> DreamEnv:
     return DreamEnv(config(mdnrnn, max_steps), gym.spaces.Discrete(3))
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_gymnasiums_checker_accepts_the_dream(mdnrnn: MdnRnn) -> None:
     env = single(mdnrnn, 50)
     check_env(env, skip_render_check=True)
+
+
+def test_the_bounds_of_observations_hold_initial_states_and_all_that_follows(mdnrnn: MdnRnn) -> None:
+    z = torch.tensor([[3.0, 0.0, 0.0, -2.0]])
+    tight = InitialStates.at_start(mdnrnn, z, 3, torch.full((4,), -0.5), torch.full((4,), 0.5))
+    env = DreamEnv(DreamConfig(mdnrnn, tight, SPACE, 4.0, 50), gym.spaces.Discrete(3))
+    assert env.observation_space.low.tolist() == [-0.5, -0.5, -0.5, -2.0]
+    assert env.observation_space.high.tolist() == [3.0, 0.5, 0.5, 0.5]
+    assert env.reset(seed=0)[0].tolist() == z[0].tolist()
+    assert all(env.step(step % 3)[0] in env.observation_space for step in range(10))
+
+
+def test_without_v_there_are_no_pictures(mdnrnn: MdnRnn) -> None:
+    with pytest.raises(UsageProblem, match="render_mode is 'rgb_array', which needs V"):
+        DreamEnv(config(mdnrnn, 5), gym.spaces.Discrete(3), render_mode="rgb_array")
 
 
 def test_a_seed_decides_a_dream(mdnrnn: MdnRnn) -> None:
@@ -109,6 +124,30 @@ def test_a_dream_that_has_ended_is_reset_by_the_next_step(mdnrnn: MdnRnn) -> Non
     assert (rewards == 0).all()
     assert not terminated.any()
     assert not cut.any()
+
+
+def test_with_same_step_a_dream_that_has_ended_is_reset_at_once(mdnrnn: MdnRnn) -> None:
+    mode, dreams = gym.vector.AutoresetMode.SAME_STEP, config(mdnrnn, 3)
+    same = DreamVectorEnv(dreams, gym.spaces.Discrete(3), 5, autoreset_mode=mode)
+    following = DreamVectorEnv(dreams, gym.spaces.Discrete(3), 5)
+    assert same.metadata["autoreset_mode"] == mode
+    same.reset(seed=0)
+    following.reset(seed=0)
+    known = same._config.initial_states.z.numpy()
+    for _ in range(3):
+        observed, rewards, terminated, truncated, info = same.step(np.ones(5, int))
+        last, expected, *ends, _ = following.step(np.ones(5, int))
+        ended = terminated | truncated
+        assert (rewards == expected).all()
+        assert (ended == ends[0] | ends[1]).all()
+        if ended.any():
+            break
+    assert (info["_final_obs"] == ended).all()
+    for row in range(5):
+        assert (last[row] == (info["final_obs"][row] if ended[row] else observed[row])).all()
+        assert (observed[row] == known).all(1).any() == ended[row]
+    with pytest.raises(UsageProblem, match="expected NEXT_STEP or SAME_STEP"):
+        DreamVectorEnv(config(mdnrnn, 3), gym.spaces.Discrete(3), 5, autoreset_mode=gym.vector.AutoresetMode.DISABLED)
 
 
 def test_a_gymnasium_wrapper_fits_the_vector_environment(mdnrnn: MdnRnn) -> None:

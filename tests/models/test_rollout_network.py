@@ -125,3 +125,16 @@ def test_noise_is_a_share_of_the_residual_that_grows_with_the_temperature() -> N
     for temperature, share in ((1.0, 0.25), (4.0, 0.5)):
         sample, _ = cell.advance(z, action, state, temperature, torch.Generator().manual_seed(0), None)
         assert torch.allclose(sample.z.std(0), share * model.residual_std * model.z_std, rtol=0.05)
+
+
+@FORMS
+def test_h_stays_within_its_bounds(hidden: int) -> None:
+    model, low, high = make(hidden).requires_grad_(False), torch.full((LATENT,), -2.0), torch.full((LATENT,), 3.0)
+    z, actions = low + torch.rand(50, 6, LATENT).round() * (high - low), torch.rand(50, 6, ACTIONS).round() * 2 - 1
+    least, most = model.hidden_bounds(low, high)
+    states = model.hidden_states(z, actions)
+    assert least.shape == most.shape == states.shape[2:]
+    assert ((states >= least - 1e-5) & (states <= most + 1e-5)).all()
+    if not hidden:  # they are reached
+        assert torch.allclose(states.amin((0, 1)), least, atol=1e-5)
+        assert torch.allclose(states.amax((0, 1)), most, atol=1e-5)

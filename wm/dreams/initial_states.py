@@ -90,16 +90,23 @@ def initial_states_anywhere(
     episodes = random.choice(len(lengths), count, p=lengths * weights / (lengths * weights).sum())
     steps = random.integers(0, lengths[episodes])
     rows, contexts = latents.starts[episodes] + steps, np.minimum(steps, CONTEXT)
-    bounds, sizes = _bounds(latents), np.unique(contexts).tolist()
+    bounds, sizes = latent_bounds(latents), np.unique(contexts).tolist()
     return InitialStates.joined([_states_at(latents, mdnrnn, rows[contexts == size], size, bounds) for size in sizes])
 
 
-def initial_states_at(latents: Latents, mdnrnn: TrainedMdnRnn, rows: NDArray[np.int64], context: int) -> InitialStates:
-    """These rows, M warmed up on the `context` steps before each."""
-    return _states_at(latents, mdnrnn, rows, context, _bounds(latents))
+def initial_states_at(
+    latents: Latents,
+    mdnrnn: TrainedMdnRnn,
+    rows: NDArray[np.int64],
+    context: int,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> InitialStates:
+    """These rows, M warmed up on the `context` steps before each. `bounds` are those of the latents, if known."""
+    return _states_at(latents, mdnrnn, rows, context, bounds or latent_bounds(latents))
 
 
-def _bounds(latents: Latents) -> tuple[Tensor, Tensor]:
+def latent_bounds(latents: Latents) -> tuple[Tensor, Tensor]:
+    """The bounds (Z,) of a dream's latents, for episodes like these."""
     low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
     return low, high
 

@@ -41,18 +41,20 @@ def dream_along(
     vae: TrainedVae,
     mdnrnn: TrainedMdnRnn,
     latents: Latents,
+    bounds: tuple[torch.Tensor, torch.Tensor],
     actions: NDArray[Any],
     start: tuple[int, int] | None,
     seed: int,
     temperature: float,
 ) -> Dream:
-    """What follows `actions` from `start`, a step of a real episode; None: drawn from `seed`, as M's samples are."""
+    """What follows `actions` from `start`, a step of a real episode; None: drawn from `seed`, as M's samples are.
+    Latents stay within `bounds`, (Z,) each."""
     require_temperature(temperature)
     space = mdnrnn.space
     space.require(actions)
     episode, step = _drawn_start(latents, seed) if start is None else _checked_start(latents, start)
     row = np.array([latents.starts[episode] + step])
-    initial = initial_states_at(latents, mdnrnn, row, min(step, CONTEXT))
+    initial = initial_states_at(latents, mdnrnn, row, min(step, CONTEXT), bounds)
     dreams = Dreams(mdnrnn.model, initial, temperature, integer(seed, "dream along actions"))
     rows = [(dreams.z, dreams.hidden)]
     outcomes = [(torch.zeros(0), torch.zeros(0))]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wm.dreams.env import DreamEnv, DreamVectorEnv
+from wm.dreams.env import RENDER, DreamEnv, DreamVectorEnv
 from wm.world.loading import Paths, RunPath, load
 from wm.world.real_env import RealEnv
 
@@ -20,3 +20,7 @@ def make_dreams(num_envs: int, run: RunPath, data: Paths = None, **options: Any)
 def make_real(run: RunPath, data: Paths = None, **options: Any) -> RealEnv:
     """`gymnasium.make("wm.world:wm/Real-v0", run=...)`: World.real_env of a run."""
     return load(run, data).real_env(**options)
+
+
+# gymnasium looks here for the render modes that it may add to: human and rgb_array_list.
+make_dream.metadata = make_real.metadata = RENDER  # type: ignore[attr-defined]

@@ -10,16 +10,18 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from wm import extras
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import DreamConfig, DreamEnv, DreamVectorEnv
-from wm.dreams.initial_states import load_latents
+from wm.dreams.initial_states import latent_bounds, load_latents
 from wm.dreams.view import View, decode
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
-from wm.errors import MissingInput, UsageProblem
+from wm.episodes.schema import Episode
+from wm.errors import MissingInput, RecipeMismatch, UsageProblem
 from wm.evaluation.score import protocol_of
 from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
@@ -66,11 +68,29 @@ class World:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The episodes V was trained on, opened when they are first used. Raises MissingInput where there are none, and
-        RecipeMismatch for those of another environment or with other frames."""
+        """The episodes V was trained on, opened when they are first used. Raises MissingInput where there are none,
+        RecipeMismatch for other ones."""
         dataset = Dataset.open(self._workspace.datasets[0], int(self.vae.artifact.metrics["episodes"]))
         self.vae.require_dataset(dataset)
+        if dataset.fingerprint != self.vae.artifact.inputs.get("episodes"):
+            raise RecipeMismatch(
+                f"{dataset.path} has other episodes than those {self.vae.artifact.folder} was trained on; give these "
+                "to wm.load as data."
+            )
         return dataset
+
+    def episode(self, number: int) -> Episode:
+        """Episode `number` of `dataset`, from 0: `frames` (T + 1, S, S, C), and `actions` and `rewards` whose last row
+        is unused. Raises UsageProblem for other numbers."""
+        dataset, first = self.dataset, 0
+        if not 0 <= number < dataset.episodes:
+            raise UsageProblem(f"episode is {number}; {dataset.path} has the episodes 0 to {dataset.episodes - 1}.")
+        for part in dataset.parts:
+            count = len(part.table["ends"])
+            if number < first + count:
+                break
+            first += count
+        return dataset.episodes_of(part)[number - first]
 
     @cached_property
     def latents(self) -> Latents:
@@ -102,7 +122,8 @@ class World:
         M's samples depend on `seed`; a lower `temperature` makes them vary less. Raises UsageProblem for what is no
         action, no start or no temperature.
         """
-        return dream_along(self.vae, self.mdnrnn, self.latents, np.asarray(actions), start, seed, temperature)
+        chosen = np.asarray(actions)
+        return dream_along(self.vae, self.mdnrnn, self.latents, self._bounds, chosen, start, seed, temperature)
 
     def act(
         self, observation: ArrayLike, memory: Memory | None = None, info: dict[str, Any] | None = None, seed: int = 0
@@ -227,6 +248,10 @@ class World:
     @cached_property
     def _actor(self) -> Actor:
         return Actor(self.mdnrnn, self._require_controller())
+
+    @cached_property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return latent_bounds(self.latents)
 
     @cached_property
     def _encoder(self) -> InferenceEncoder:

@@ -1,0 +1,106 @@
+"""`import wm` is light, `wm.load` checks what the commands check."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wm
+from tests.conftest import SLUG, arguments, environment
+from tests.conftest import run as run_command
+from wm.errors import BadData, MissingInput, RecipeMismatch, UsageProblem
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def copied(run: Path, tmp_path: Path, *without: str) -> Path:
+    """A copy of the run in which some artifacts are missing."""
+    return Path(shutil.copytree(run, tmp_path / "runs" / SLUG, ignore=lambda _, names: set(names) & set(without)))
+
+
+def test_the_package_imports_neither_torch_nor_numpy_until_a_name_is_used() -> None:
+    heavy = "{'torch', 'numpy', 'gymnasium'} & set(sys.modules)"
+    assert python(f"import sys, wm; wm.Runtime, wm.WmError; print(*{heavy})") == ""
+
+
+def test_every_public_name_exists_and_has_a_type() -> None:
+    stub = Path(wm.__file__).with_suffix(".pyi").read_text()
+    assert set(wm.__all__) == {line.split(" as ")[1] for line in stub.splitlines() if " as " in line}
+    for name in wm.__all__:
+        assert getattr(wm, name).__doc__
+        assert name in dir(wm)
+    with pytest.raises(AttributeError, match="has no attribute 'lod'"):
+        wm.lod  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_run_without_c_is_a_world_that_cannot_act(run: Path, tmp_path: Path, world: wm.World) -> None:
+    folder = copied(run, tmp_path, "controller")
+    loaded = wm.load(folder)
+    assert loaded.controller is None
+    assert repr(loaded).endswith("agent=None)")
+    frame = world.episode(0).frames[0]
+    assert (loaded.encode(frame) == world.encode(frame)).all()
+    for use in (lambda: loaded.act(frame), loaded.evaluate):
+        with pytest.raises(MissingInput, match=r"has no C; run `wm train-controller --env tests.tiny:Tiny-v0` first"):
+            use()
+
+
+def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingInput, match=r"runs/Pnog is not a folder; expected a run, such as runs/CartPole\."):
+        wm.load("runs/Pnog")
+    with pytest.raises(MissingInput, match="run `wm train-vae` first"):
+        wm.load(tmp_path)
+    with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn --env tests.tiny:Tiny-v0` first"):
+        wm.load(copied(run, tmp_path, "mdnrnn"))
+    with pytest.raises(MissingInput, match=r"train-controller --env tests.tiny:Tiny-v0 --name other` first"):
+        wm.load(run, agent="other")
+    with pytest.raises(UsageProblem, match="agent is 'dreamer', a Dreamer, which has no V, M and C"):
+        wm.load(run, agent="dreamer")
+    with pytest.raises(UsageProblem, match="data is empty"):
+        wm.load(run, data=[])
+
+
+def test_damage_is_refused(run: Path, tmp_path: Path) -> None:
+    file = copied(run, tmp_path) / "mdnrnn" / "weights.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-10] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(BadData, match=r"mdnrnn/weights.safetensors does not match its checksum"):
+        wm.load(file.parent.parent)
+
+
+def test_the_module_of_an_environment_is_imported_by_the_user_only(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tests.tiny")
+    with pytest.raises(UsageProblem, match=r"whose module is not imported yet; `import tests.tiny` first"):
+        wm.load(run)
+    assert "tests.tiny" not in sys.modules
+
+
+def test_datasets_lie_beside_the_runs_or_where_they_are_given(run: Path, tmp_path: Path, chain: Path) -> None:
+    assert wm.load(run).dataset.episodes == 24
+    alone = copied(run, tmp_path)
+    with pytest.raises(MissingInput, match=r"Tiny-v0.zarr is not a dataset; run `wm collect"):
+        wm.load(alone).dataset  # noqa: B018
+    assert wm.load(alone, data=chain / "data" / f"{SLUG}.zarr").dataset.episodes == 24
+
+
+def test_other_episodes_than_those_of_v_are_refused(run: Path, chain: Path, tmp_path: Path) -> None:
+    shown = run_command(tmp_path, *arguments("collect", "--seed", "5", "--json"))
+    other = tmp_path / json.loads(shown.stdout)["artifact"]
+    with pytest.raises(RecipeMismatch, match=r"has other episodes than those .*vae was trained on"):
+        wm.load(run, data=other).dataset  # noqa: B018
+
+
+def test_latents_that_were_removed_leave_v_and_c(run: Path, tmp_path: Path, world: wm.World) -> None:
+    loaded = wm.load(copied(run, tmp_path, "latents"))
+    assert loaded.act(world.episode(0).frames[0])[0] in (0, 1, 2)
+    for use in (lambda: loaded.dream([0]), loaded.env):
+        with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn"):
+            use()
