@@ -42,11 +42,12 @@ def test_every_command_has_an_example_and_stands_in_the_readme(name: str) -> Non
     assert f"wm {name}" in (ROOT / "README.md").read_text()
 
 
-def test_the_reference_is_rendered_from_the_commands_and_the_settings() -> None:
+def test_the_reference_is_rendered_from_the_commands_the_settings_and_the_docstrings() -> None:
     from benchmarks.pages import reference
 
     assert (ROOT / "docs" / "cli.md").read_text() == reference.cli_page(), "run `make docs`"
     assert (ROOT / "docs" / "settings.md").read_text() == reference.settings_page(), "run `make docs`"
+    assert (ROOT / "docs" / "api.md").read_text() == reference.api_page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

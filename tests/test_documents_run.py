@@ -1,5 +1,6 @@
-"""Every command in docs/ is run, as it stands there."""
+"""Every command and every example in docs/ is run, as it stands there."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+import tests.tiny  # noqa: F401 # registers the environment, as wm.load asks for
+import wm
+from benchmarks.pages.api import public_members
+from tests.conftest import ROOT, SLUG
 
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 
 
@@ -33,3 +38,29 @@ def test_the_commands_of_a_document_run(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert "Warning: " not in done.stderr
     assert list(tmp_path.rglob("report.html"))
+
+
+def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
+    """Run the examples of docs/python.md one after the other, in the folder of a run. Returns what they are."""
+    shutil.copytree(chain / "runs" / SLUG, folder / "runs" / "CartPole")
+    shutil.copytree(chain / "data", folder / "data")
+    blocks = EXAMPLE.findall((ROOT / "docs" / "python.md").read_text())
+    chosen = [block for block in blocks if with_extra or "stable_baselines3" not in block]
+    assert len(blocks) - len(chosen) == (0 if with_extra else 1)
+    names: dict[str, object] = {}
+    with contextlib.chdir(folder):
+        for block in chosen:
+            exec(block, names)
+    return "".join(chosen)
+
+
+def test_the_examples_of_the_python_page_run_and_show_every_public_name(chain: Path, tmp_path: Path) -> None:
+    examples = run_examples(chain, tmp_path, with_extra=False)
+    members = {f"world.{name}" for name, _ in public_members(wm.World)} - {"world.sb3_env"}
+    missing = {name for name in members | {f"wm.{name}" for name in wm.__all__} if name not in examples}
+    assert missing == set()
+
+
+@pytest.mark.extra("sb3")
+def test_its_examples_with_stable_baselines3_run(chain: Path, tmp_path: Path) -> None:
+    assert "world.sb3_env" in run_examples(chain, tmp_path, with_extra=True)

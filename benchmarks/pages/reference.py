@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/settings.md, from the commands and the settings; `make docs` writes them."""
+"""docs/cli.md, docs/settings.md and docs/api.md, from commands, settings and docstrings; `make docs` writes them."""
 
 import dataclasses
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from benchmarks.pages.api import api_page
 from benchmarks.pages.markdown import markdown_table
 from stages.cli import TABLE, wm
 from stages.options import COMMON, common_options, preset_names
@@ -121,6 +122,7 @@ def _values(item: "dataclasses.Field[Any]") -> str:
 def main() -> None:
     (DOCS / "cli.md").write_text(cli_page())
     (DOCS / "settings.md").write_text(settings_page())
+    (DOCS / "api.md").write_text(api_page())
 
 
 if __name__ == "__main__":

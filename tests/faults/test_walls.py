@@ -70,6 +70,11 @@ WALLS = {
     "the archive": Wall(
         "wm.artifacts.runs.free_name", _first, "artifacts/test_runs.py::test_nothing_in_the_archive_is_deleted"
     ),
+    "modules that a run names": Wall(
+        "wm.world.loading._require_imported",
+        _nothing,
+        "world/test_loading.py::test_the_module_of_an_environment_is_imported_by_the_user_only",
+    ),
     "reserved names": Wall(
         "stages.session.is_reserved",
         lambda *_: False,

@@ -199,7 +199,7 @@ class World:
         policy, which observe by themselves. `runtime` shows progress and stops on request. Raises MissingInput without
         a C, and UsageProblem for fewer than two episodes. A score of fewer than 100 is a preview.
         """
-        if policy is None or policy == "random":
+        if policy is None or (isinstance(policy, str) and policy == "random"):
             agent = "random" if policy else self._require_controller().artifact.folder.name
             return evaluate_agent(self._workspace, agent, episodes, runtime)
         env = self.real_env(obs)
