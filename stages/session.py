@@ -34,7 +34,8 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "zar
 
 @dataclass(frozen=True)
 class Session:
-    """One call of a command: the environment with its paths, the seed, and the limits of the machine."""
+    """One call of a command: the environment with its paths, the seed, and the limits of the machine. A Python program
+    gives its own Runtime as `caller`: then nothing is printed, and `workers` is the caller's."""
 
     env: str
     seed: int = 0
@@ -49,6 +50,7 @@ class Session:
     snapshot: bool = False
     keep_current: bool = False
     stop: console.Stop = field(default_factory=console.Stop)
+    caller: Runtime | None = None
 
     @property
     def data_path(self) -> Path:
@@ -70,6 +72,8 @@ class Session:
     @property
     def processes(self) -> int:
         """How many processes play: as asked, else one per core."""
+        if self.caller is not None:
+            return max(self.caller.workers, 1)
         return self.workers or max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 1)
 
     def for_env(self, env: str) -> "Session":
@@ -88,6 +92,8 @@ class Session:
     @property
     def runtime(self) -> Runtime:
         """What the library uses of this process."""
+        if self.caller is not None:
+            return self.caller
         return Runtime(
             clock=time.monotonic,
             log=console.say,
@@ -122,7 +128,7 @@ class Session:
             "device": self.device,
             "seed": self.seed,
             "wall_seconds": round(time.monotonic() - started, 1),
-            "command": shlex.join(["wm", *sys.argv[1:]]),
+            "command": shlex.join(["wm", *sys.argv[1:]] if self.caller is None else ["python", *sys.argv]),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
