@@ -6,12 +6,22 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import wm
 from tests.world.test_loading import python
+from wm.actions import ActionSpace
+from wm.dreams.env import DreamConfig, DreamEnv, InitialStates
+from wm.dreams.view import View
+from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
+from wm.models.mdnrnn.config import MdnRnnConfig
+from wm.models.mdnrnn.network import MdnRnn
+from wm.models.vae.config import VaeConfig
+from wm.pretrained import TrainedMdnRnn, TrainedVae
+from wm.world.real_env import RealEnv
 
 KINDS = pytest.mark.parametrize("obs", ["z", "zh", "pixels"])
 SHAPES = {"z": (4,), "zh": (20,), "pixels": (32, 32, 3)}
@@ -52,8 +62,6 @@ def test_latents_and_h_of_the_real_game_are_those_of_v_and_m(world: wm.World) ->
         frame, *_ = pixels.step(action)
         observation, *_ = both.step(action)
         z.append(world.encode(frame))
-    import torch
-
     hidden = world.mdnrnn.model.hidden_states(
         torch.from_numpy(np.array(z[:-1]))[None], torch.eye(3)[torch.tensor([[0, 2, 1]])]
     )
@@ -114,3 +122,32 @@ def test_the_ids_are_registered_without_torch(imports: str) -> None:
     """Before the colon of an id, gymnasium imports `wm` or `wm.world`."""
     known = "{'wm/Dream-v0', 'wm/Real-v0'} <= set(gymnasium.registry)"
     assert python(f"import sys; {imports}; print({known}, 'torch' in sys.modules)") == "True False"
+
+
+def test_the_serve_is_pressed_in_the_real_game_as_the_command_does() -> None:
+    """And M is told what was done: h is that of the serve, whatever the policy wanted."""
+    env = EnvConfig("Breakout", size=32, render="gymnasium")
+    vae = VaeConfig("small", 32, 3, 4, env.as_json())
+    mdnrnn = MdnRnnConfig(4, ActionSpace(count=4).as_json(), 8, 2, 10.0)
+    v = TrainedVae(None, vae, vae.build())  # type: ignore[arg-type] # no artifact
+    m = TrainedMdnRnn(None, mdnrnn, mdnrnn.build().eval().requires_grad_(False))  # type: ignore[arg-type]
+    view = View.of_latents("zh", m.model, torch.full((4,), -50.0), torch.full((4,), 50.0))
+    real = RealEnv(env.make(), v, m, view)
+    seen = {}
+    for wanted in (0, 1, 3):
+        real.reset(seed=0)
+        served = [real.step(wanted) for _ in range(3)]
+        assert [step[4]["served"] for step in served] == [True, True, False]
+        seen[wanted] = [step[0][4:].tolist() for step in served]
+    assert seen[0][1] == seen[1][1] == seen[3][1]
+    assert seen[0][2] != seen[3][2]
+    real.close()
+
+
+def test_a_dream_of_continuous_actions_passes_the_checker() -> None:
+    space, mdnrnn = ActionSpace(low=(-1.0, 0.0), high=(1.0, 1.0)), MdnRnn(4, 2, 8, 2, 10.0).requires_grad_(False)
+    initial = InitialStates.at_start(mdnrnn, torch.randn(9, 4), 2, torch.full((4,), -3.0), torch.full((4,), 3.0))
+    env = DreamEnv(DreamConfig(mdnrnn, initial, space, 1.0, 20), space.to_gymnasium())
+    check_env(env, skip_render_check=True)
+    with pytest.raises(UsageProblem, match="expected finite numbers"):
+        env.step([0.5])

@@ -83,5 +83,7 @@ def test_a_function_and_an_object_that_predicts_are_scored_alike(world: wm.World
 
     score = world.evaluate(act, episodes=6, obs="zh")
     assert score.returns.shape == (6,)
+    assert score.preview
+    assert " over 6 test episodes, a preview (gymnasium tests.tiny:Tiny-v0 unmodified" in str(score)
     assert len(set(score.returns)) > 1
     assert (score.returns == world.evaluate(Still(), episodes=6, obs="zh").returns).all()

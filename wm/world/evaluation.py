@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from wm.artifacts.workspace import Workspace
 from wm.errors import UsageProblem
-from wm.evaluation.score import open_agent, score_agent
+from wm.evaluation.score import MIN_EPISODES, open_agent, score_agent
 from wm.rollouts.players import evaluation_jobs
 from wm.runtime import Runtime
 from wm.stats import Score
@@ -27,8 +27,14 @@ class Evaluation:
     returns: NDArray[np.float64]
     protocol: str
 
+    @property
+    def preview(self) -> bool:
+        """Whether the episodes are too few for the score to be quoted."""
+        return self.score.episodes < MIN_EPISODES
+
     def __str__(self) -> str:
-        return f"return {self.score} over {self.score.episodes} test episodes ({self.protocol})"
+        preview = ", a preview" if self.preview else ""
+        return f"return {self.score} over {self.score.episodes} test episodes{preview} ({self.protocol})"
 
 
 def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Runtime | None) -> Evaluation:
