@@ -25,9 +25,18 @@ def test_other_spaces_are_refused() -> None:
         ActionSpace.of(gym.spaces.MultiBinary(3))
 
 
-@pytest.mark.parametrize("space", [ActionSpace(count=3), ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0))])
+BOXES = [ActionSpace(low=(-2.0,), high=(5.0,)), ActionSpace(low=(-1.0, 0.0, 0.0), high=(1.0, 1.0, 1.0))]
+
+
+@pytest.mark.parametrize("space", [ActionSpace(count=3), *BOXES])
 def test_gymnasiums_space_has_the_same_actions(space: ActionSpace) -> None:
     assert ActionSpace.of(space.to_gymnasium()) == space
+
+
+@pytest.mark.parametrize("space", BOXES, ids=("box 1", "box 3"))
+def test_a_box_of_actions_keeps_its_bounds(space: ActionSpace) -> None:
+    box = space.to_gymnasium()
+    assert (box.low.tolist(), box.high.tolist()) == (list(space.low), list(space.high))
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def test_the_reference_is_rendered_from_the_commands_the_settings_and_the_docstr
     assert (ROOT / "docs" / "cli.md").read_text() == reference.cli_page(), "run `make docs`"
     assert (ROOT / "docs" / "settings.md").read_text() == reference.settings_page(), "run `make docs`"
     assert (ROOT / "docs" / "api.md").read_text() == reference.api_page(), "run `make docs`"
+    assert (ROOT / "docs" / "python.ipynb").read_text() == reference.notebook(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -1,6 +1,7 @@
 """Every command and every example in docs/ is run, as it stands there."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -13,9 +14,9 @@ import pytest
 import tests.tiny  # noqa: F401 # registers the environment, as wm.load asks for
 import wm
 from benchmarks.pages.api import public_members
+from benchmarks.pages.notebook import examples
 from tests.conftest import ROOT, SLUG
 
-EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 
 
@@ -41,10 +42,11 @@ def test_the_commands_of_a_document_run(name: str, tmp_path: Path) -> None:
 
 
 def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
-    """Run the examples of docs/python.md one after the other, in the folder of a run. Returns what they are."""
+    """Run the examples of docs/python.md, the cells of its notebook, one after the other in the folder of a run. Returns
+    what they are."""
     shutil.copytree(chain / "runs" / SLUG, folder / "runs" / "CartPole")
     shutil.copytree(chain / "data", folder / "data")
-    blocks = EXAMPLE.findall((ROOT / "docs" / "python.md").read_text())
+    blocks = examples()
     chosen = [block for block in blocks if with_extra or "stable_baselines3" not in block]
     assert len(blocks) - len(chosen) == (0 if with_extra else 1)
     names: dict[str, object] = {}
@@ -55,10 +57,17 @@ def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
 
 
 def test_the_examples_of_the_python_page_run_and_show_every_public_name(chain: Path, tmp_path: Path) -> None:
-    examples = run_examples(chain, tmp_path, with_extra=False)
+    shown = run_examples(chain, tmp_path, with_extra=False)
     members = {f"world.{name}" for name, _ in public_members(wm.World)} - {"world.sb3_env"}
-    missing = {name for name in members | {f"wm.{name}" for name in wm.__all__} if name not in examples}
+    missing = {name for name in members | {f"wm.{name}" for name in wm.__all__} if name not in shown}
     assert missing == set()
+
+
+def test_the_notebook_has_the_examples_of_the_page() -> None:
+    cells = json.loads((ROOT / "docs" / "python.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code == [example.strip() for example in examples()]
+    assert len(code) >= 10
 
 
 @pytest.mark.extra("sb3")

@@ -1,4 +1,4 @@
-"""docs/cli.md, docs/settings.md and docs/api.md, from commands, settings and docstrings; `make docs` writes them."""
+"""cli.md, settings.md, api.md and python.ipynb of docs/, from commands, settings, docstrings and python.md."""
 
 import dataclasses
 from pathlib import Path
@@ -8,6 +8,7 @@ import click
 
 from benchmarks.pages.api import api_page
 from benchmarks.pages.markdown import markdown_table
+from benchmarks.pages.notebook import notebook
 from stages.cli import TABLE, wm
 from stages.options import COMMON, common_options, preset_names
 from wm.settings import COMMANDS
@@ -123,6 +124,7 @@ def main() -> None:
     (DOCS / "cli.md").write_text(cli_page())
     (DOCS / "settings.md").write_text(settings_page())
     (DOCS / "api.md").write_text(api_page())
+    (DOCS / "python.ipynb").write_text(notebook())
 
 
 if __name__ == "__main__":
