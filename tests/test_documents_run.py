@@ -42,8 +42,8 @@ def test_the_commands_of_a_document_run(name: str, tmp_path: Path) -> None:
 
 
 def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
-    """Run the examples of docs/python.md, the cells of its notebook, one after the other in the folder of a run. Returns
-    what they are."""
+    """Run the examples of docs/python.md, the cells of its notebook, one after the other in the folder of a run.
+    Returns what they are."""
     shutil.copytree(chain / "runs" / SLUG, folder / "runs" / "CartPole")
     shutil.copytree(chain / "data", folder / "data")
     blocks = examples()

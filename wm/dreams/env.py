@@ -158,12 +158,16 @@ class DreamConfig:
         return torch.from_numpy(self.space.encode(actions))
 
 
-def _view_of(config: DreamConfig, view: View | None, render_mode: str | None) -> View:
-    """The view, or one of latents. Raises UsageProblem for another render mode than None and rgb_array, or without a V
-    to render with."""
-    view = view or View.of_latents("z", config.mdnrnn, *config.initial_states.range)
+def require_render_mode(render_mode: str | None) -> None:
+    """Raise UsageProblem for another render mode than None and rgb_array."""
     if render_mode not in (None, *RENDER["render_modes"]):
         raise UsageProblem(f"render_mode is {render_mode!r}; expected 'rgb_array' or None.")
+
+
+def _view_of(config: DreamConfig, view: View | None, render_mode: str | None) -> View:
+    """The view, or one of latents. Raises UsageProblem for a render mode that is none, or without V to render with."""
+    view = view or View.of_latents("z", config.mdnrnn, *config.initial_states.range)
+    require_render_mode(render_mode)
     if render_mode and view.vae is None:
         raise UsageProblem("render_mode is 'rgb_array', which needs V; give the dream a View with one.")
     return view

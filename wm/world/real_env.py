@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wm.dreams.env import RENDER
+from wm.dreams.env import RENDER, require_render_mode
 from wm.dreams.view import Frames, View, to_picture
 from wm.envs.pixel_env import PixelEnv
-from wm.errors import UsageProblem
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import TrainedMdnRnn, TrainedVae
@@ -33,8 +32,7 @@ class RealEnv(gym.Env[Observation, Any]):
     def __init__(
         self, env: PixelEnv, vae: TrainedVae, mdnrnn: TrainedMdnRnn, view: View, render_mode: str | None = None
     ) -> None:
-        if render_mode not in (None, *RENDER["render_modes"]):
-            raise UsageProblem(f"render_mode is {render_mode!r}; expected 'rgb_array' or None.")
+        require_render_mode(render_mode)
         self.env, self.render_mode = env, render_mode
         self.action_space, self.observation_space = env.action_space, view.space
         self._view, self._space = view, mdnrnn.space

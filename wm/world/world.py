@@ -213,7 +213,7 @@ class World:
         return EnvConfig(**self.vae.env.as_json() | {"render": "gymnasium"})
 
     def _dreams(self, temperature: float, max_steps: int | None) -> DreamConfig:
-        limit = default_limit(self.vae.env) if max_steps is None else max_steps
+        limit = self._limit if max_steps is None else max_steps
         return dream_config(self.mdnrnn, self.latents, temperature, limit)
 
     def _view(self, obs: str) -> View:
@@ -248,6 +248,10 @@ class World:
     @cached_property
     def _actor(self) -> Actor:
         return Actor(self.mdnrnn, self._require_controller())
+
+    @cached_property
+    def _limit(self) -> int:
+        return default_limit(self.vae.env)
 
     @cached_property
     def _bounds(self) -> tuple[Tensor, Tensor]:
