@@ -1,5 +1,6 @@
-"""Dreams as stable-baselines3 takes them. Imported only where the extra `sb3` is installed."""
+"""Dreams as stable-baselines3 takes them."""
 
+import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -7,14 +8,19 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import VecEnv
 
+from wm import extras
 from wm.errors import UsageProblem
+
+# Without the extra the class below has no base, and World.sb3_env refuses to make it.
+VecEnv: Any = (
+    importlib.import_module("stable_baselines3.common.vec_env").VecEnv if extras.is_installed("sb3") else object
+)
 
 Indices = None | int | Iterable[int]
 
 
-class Sb3VecEnv(VecEnv):  # type: ignore[misc] # stable-baselines3 is not installed where types are checked
+class Sb3VecEnv(VecEnv):  # type: ignore[misc] # a base that may not be installed
     """A gymnasium.vector.VectorEnv with SAME_STEP autoreset as the VecEnv of stable-baselines3.
 
     Where an episode ends, `terminal_observation` in the info is its last one, and `TimeLimit.truncated` tells whether
