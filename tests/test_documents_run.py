@@ -41,14 +41,13 @@ def test_the_commands_of_a_document_run(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.rglob("report.html"))
 
 
-def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
-    """Run the examples of docs/python.md, the cells of its notebook, one after the other in the folder of a run.
-    Returns what they are."""
+def run_examples(chain: Path, folder: Path, *left_out: str) -> str:
+    """Run the examples of docs/python.md, the cells of its notebook, one after the other in the folder of a run,
+    without those that import what is left out. Returns what they are."""
     shutil.copytree(chain / "runs" / SLUG, folder / "runs" / "CartPole")
     shutil.copytree(chain / "data", folder / "data")
-    blocks = examples()
-    chosen = [block for block in blocks if with_extra or "stable_baselines3" not in block]
-    assert len(blocks) - len(chosen) == (0 if with_extra else 1)
+    chosen = [example for example in examples() if not any(f"from {name}" in example for name in left_out)]
+    assert len(examples()) - len(chosen) == len(left_out)
     names: dict[str, object] = {}
     with contextlib.chdir(folder):
         for block in chosen:
@@ -57,10 +56,20 @@ def run_examples(chain: Path, folder: Path, with_extra: bool) -> str:
 
 
 def test_the_examples_of_the_python_page_run_and_show_every_public_name(chain: Path, tmp_path: Path) -> None:
-    shown = run_examples(chain, tmp_path, with_extra=False)
+    shown = run_examples(chain, tmp_path, "stable_baselines3", "stages")
     members = {f"world.{name}" for name, _ in public_members(wm.World)} - {"world.sb3_env"}
     missing = {name for name in members | {f"wm.{name}" for name in wm.__all__} if name not in shown}
     assert missing == set()
+
+
+@pytest.mark.slow
+def test_its_example_of_a_training_runs(chain: Path, tmp_path: Path) -> None:
+    assert "train_controller(session" in run_examples(chain, tmp_path, "stable_baselines3")
+
+
+@pytest.mark.extra("sb3")
+def test_its_example_with_stable_baselines3_runs(chain: Path, tmp_path: Path) -> None:
+    assert "world.sb3_env" in run_examples(chain, tmp_path, "stages")
 
 
 def test_the_notebook_has_the_examples_of_the_page() -> None:
@@ -68,8 +77,3 @@ def test_the_notebook_has_the_examples_of_the_page() -> None:
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert code == [example.strip() for example in examples()]
     assert len(code) >= 10
-
-
-@pytest.mark.extra("sb3")
-def test_its_examples_with_stable_baselines3_run(chain: Path, tmp_path: Path) -> None:
-    assert "world.sb3_env" in run_examples(chain, tmp_path, with_extra=True)
