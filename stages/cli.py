@@ -73,6 +73,7 @@ TABLE = {
     "ls": Entry("Inspect", "List datasets and artifacts."),
     "info": Entry("Inspect", "Describe a dataset or an artifact."),
     "view": Entry("Inspect", "Write a page with film strips of episodes."),
+    "play": Entry("Inspect", "Write a page in which a person plays inside M's dream."),
     "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
     "export": Entry("Inspect", "Write episodes as npz, Minari or mp4."),
     "clean": Entry("Inspect", "Remove files that killed processes left."),

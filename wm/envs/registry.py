@@ -104,6 +104,10 @@ class EnvConfig:
         """Actions without a positive reward after which a training episode is truncated; 0: never."""
         return -(-self.spec().max_idle // self.action_repeat)
 
+    def longest(self, own_limit: int) -> int:
+        """The most actions of an episode, where gymnasium truncates it after `own_limit` environment steps (0: never)."""
+        return self.max_steps or -(-(own_limit or 10 * self.spec().random_steps) // self.action_repeat)
+
     def shorter(self, max_steps: int) -> int:
         """The smaller of two limits of an episode's actions, this and the environment's; 0: there is none."""
         return min(max_steps or self.max_steps, self.max_steps or max_steps)

@@ -109,6 +109,11 @@ class Controller:
         return list(pairwise((self.inputs, *inner, self.outputs)))
 
     @property
+    def output_scale(self) -> float:
+        """The factor of the outputs of a perceptron that CMA-ES evolves; 1 for the others."""
+        return HIDDEN_GAIN / self.hidden**0.5 if self.hidden else 1.0
+
+    @property
     def parameters(self) -> int:
         """Length of the flat vector: layer by layer the weights row by row, then the biases."""
         return sum((inputs + 1) * outputs for inputs, outputs in self._layers)
@@ -134,19 +139,19 @@ class Controller:
     def evaluate(self, weights: Tensor, features: Tensor) -> Tensor:
         """The outputs u (B, outputs) of B policies, each with its own weights (B, parameters)."""
         u = features
-        for number, (matrix, bias) in enumerate(self._split(weights)):
+        for number, (matrix, bias) in enumerate(self.split(weights)):
             inputs = self._activate(u, number)
             if self.layers:
                 u = torch.baddbmm(bias[..., None], matrix, inputs[..., None])[..., 0]
             else:  # one vector per policy: a batched matrix product takes five times as long for few outputs
                 u = (matrix * inputs[:, None]).sum(-1) + bias
             if number and self.hidden:
-                u = u * (HIDDEN_GAIN / self.hidden**0.5)
+                u = u * self.output_scale
         return u
 
     def pack(self, parameters: Tensor, rows: int) -> Callable[[Tensor], Tensor]:
         """features -> u like `evaluate`, for one policy with `layers` that acts in all of `rows` rows."""
-        steps = [onednn.linear(matrix[0], bias[0], rows) for matrix, bias in self._split(parameters[None])]
+        steps = [onednn.linear(matrix[0], bias[0], rows) for matrix, bias in self.split(parameters[None])]
 
         def evaluate(features: Tensor) -> Tensor:
             u = features
@@ -156,7 +161,7 @@ class Controller:
 
         return evaluate
 
-    def _split(self, weights: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def split(self, weights: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(matrix (B, outputs, inputs), bias (B, outputs)) of each layer."""
         layers, offset = [], 0
         for inputs, outputs in self._layers:

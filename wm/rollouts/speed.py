@@ -62,9 +62,8 @@ def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
         if terminated or truncated:
             frame, _ = env.reset()
     seconds = (clock() - started) / ENV_STEPS
-    limit = env.env.own_limit or 10 * EnvConfig(config.name).random_steps
+    longest = config.longest(env.env.own_limit)
     env.close()
-    longest = config.max_steps or -(-limit // config.action_repeat)
     return PlayingSpeed(frame.shape, space, longest, seconds)
 
 

@@ -1,0 +1,111 @@
+"""`wm play`: one HTML page in which a person plays inside M's dream."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages import console
+from stages.options import SHARED, SectionCommand, SectionOption
+from wm.errors import UsageProblem
+from wm.units import format_size
+
+if TYPE_CHECKING:
+    from stages.session import Session
+    from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
+    from wm.report.play.page import Game
+
+PLAY = "Play"
+
+
+def run(
+    env: str,
+    data: tuple[Path, ...],
+    run: Path | None,
+    agent: str,
+    temperature: float,
+    out: Path | None,
+) -> None:
+    """What the command does with its options."""
+    from stages.session import Session
+
+    console.echo(str(play(Session(env=env, data=data, run=run), agent, temperature, out)))
+
+
+command = SectionCommand(
+    "play",
+    callback=run,
+    params=[
+        SectionOption(
+            ["--agent"], PLAY, default="controller", metavar="NAME",
+            help="Name of the controller that drives until a key is pressed. [controller]",
+        ),
+        SectionOption(
+            ["--temperature"], PLAY, type=click.FloatRange(0.05, 2), default=1.0, metavar="X",
+            help="Of the dream at first; the page has a slider. [1.0]",
+        ),
+        SectionOption(
+            ["--out"], PLAY, type=click.Path(path_type=Path), default=None, help="The page. [play.html in the run]"
+        ),
+        SHARED["env"], SHARED["data"], SHARED["run"],
+    ],
+    help="""Write one HTML page in which a person plays inside M's dream, with keys or touch.
+
+    The page needs no server and loads nothing. C drives until a key is pressed, and again after.
+
+    Example: wm play --env CartPole
+    """,
+)  # fmt: skip
+
+
+def play(session: "Session", agent: str, temperature: float, out: Path | None) -> Path:
+    """Write the page and return its path: `out`, or play.html in the run. Raises UsageProblem for an agent that cannot
+    dream, and where the page would be too large; MissingInput and RecipeMismatch as the models' loading does."""
+    from wm.artifacts import durable
+    from wm.artifacts.disk import DiskBudget
+    from wm.report.play.page import NAME
+
+    game = _open(session, agent, temperature)
+    page = game.page()
+    target = out or session.run_path / NAME
+    DiskBudget(target.parent).require(len(page), 0, "the page")
+    durable.make_folder(target.parent)
+    durable.write_bytes(target, page)
+    console.say(f"play {session.env}: {format_size(len(page))}; open it in a browser")
+    return target
+
+
+def _open(session: "Session", agent: str, temperature: float) -> "Game":
+    """V, M and C, and the episodes they were trained on."""
+    from wm.dreams.initial_states import load_latents, require_episodes
+    from wm.episodes.dataset import Dataset
+    from wm.report.play.controls import measure_pace
+    from wm.report.play.page import Game
+
+    vae, mdnrnn, controller = _models(session, agent)
+    dataset, episodes = Dataset.open(session.data_path), int(vae.artifact.metrics["episodes"])
+    if episodes < dataset.upto:
+        dataset = dataset.first(episodes)
+    vae.require_dataset(dataset)
+    require_episodes(session.workspace, mdnrnn, dataset)
+    latents = load_latents(session.workspace, mdnrnn)
+    pace = measure_pace(vae.env)
+    return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace)
+
+
+def _models(session: "Session", agent: str) -> "tuple[TrainedVae, TrainedMdnRnn, TrainedController | None]":
+    """V, M, and C if the run has one."""
+    from wm.artifacts import manifest
+    from wm.pretrained import is_dreamer, load_all, load_pair
+
+    folder = session.run_path / agent
+    if is_dreamer(folder):
+        raise UsageProblem(f"{folder} is a Dreamer, whose dreams are no page; name a controller with --agent.")
+    if agent == "controller" and not (folder / manifest.NAME).is_file():
+        pair = load_pair(session.workspace)
+        console.say(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
+        return *pair, None
+    vae, mdnrnn, controller = load_all(session.workspace, agent)
+    if controller.config.memory == "untrained":
+        raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
+    return vae, mdnrnn, controller

@@ -1,0 +1,101 @@
+"""One self-contained page in which a person plays inside M's dream."""
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from wm.dreams.initial_states import bounds_of
+from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
+from wm.errors import UsageProblem
+from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
+from wm.report.play.controls import controls_for
+from wm.report.play.models import describe_controller, describe_decoder, describe_mdnrnn
+from wm.report.play.starts import Start, choose_starts
+from wm.report.play.weights import EXACT, SHORT, Weights
+from wm.report.plots import COLOURS
+from wm.units import format_size
+
+NAME = "play.html"
+LARGEST = 3_000_000  # bytes of a page, that it can be sent as a letter and opens at once
+SCRIPTS = ("layers.js", "models.js", "dream.js", "page.js")
+ARITHMETIC = SCRIPTS[:3]  # they need no browser
+RECORDED = (96, 48, 24, 8)  # rows after every start: as many as fit
+
+
+@dataclass(frozen=True)
+class Game:
+    """What a page shows: V, M and C of an environment (C may be missing), the latents M was trained on, the dataset they
+    begin with, and how dreams are played: `temperature`, `steps_per_second`, and the steps after which one is
+    truncated."""
+
+    env: str
+    vae: TrainedVae
+    mdnrnn: TrainedMdnRnn
+    controller: TrainedController | None
+    latents: Latents
+    dataset: Dataset
+    temperature: float
+    steps_per_second: int
+    max_steps: int
+
+    def page(self) -> bytes:
+        """The page: with exact weights if it is small enough, else with shorter ones and fewer recorded frames. Raises
+        UsageProblem if it is too large even then."""
+        starts = choose_starts(self.latents, self.mdnrnn, self.dataset, max(RECORDED))
+        for kept in (EXACT, SHORT):
+            for rows in RECORDED:
+                page = self._page([start.first(rows) for start in starts], kept)
+                if len(page) <= LARGEST:
+                    return page
+        raise UsageProblem(
+            f"the page of {self.env} would have {format_size(len(page))}; expected at most {format_size(LARGEST)}, so "
+            "train V, M or C with fewer latents or units."
+        )
+
+    def _page(self, starts: Sequence[Start], kept: int) -> bytes:
+        weights = Weights()
+        description = self._describe(starts, weights)
+        numbers = {"count": weights.count, "bytes": kept}
+        return _fill(f"{self.env}, dreamt", description | {"weights": numbers}, weights.text(kept))
+
+    def _describe(self, starts: Sequence[Start], weights: Weights) -> dict[str, Any]:
+        low, high = bounds_of(self.latents)
+        controller = None if self.controller is None else describe_controller(self.controller, weights)
+        return {
+            "env": self.env,
+            "vae": describe_decoder(self.vae.model, weights),
+            "mdnrnn": describe_mdnrnn(self.mdnrnn.model, weights),
+            "controller": controller,
+            "space": self.mdnrnn.space.as_json(),
+            "low": weights.add(low),
+            "high": weights.add(high),
+            "starts": [start.describe(weights) for start in starts],
+            "controls": controls_for(self.env, self.mdnrnn.space).as_json(),
+            "temperature": self.temperature,
+            "stepsPerSecond": self.steps_per_second,
+            "maxSteps": self.max_steps,
+        }
+
+
+def _fill(title: str, description: dict[str, Any], weights: str) -> bytes:
+    """page.html with everything in it. A name cannot end the script that holds it."""
+    light, dark = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
+    colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    parts = {
+        "title": html.escape(title),
+        "style": colours + _read("page.css"),
+        "world": json.dumps(description, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "weights": weights,
+        "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in SCRIPTS),
+    }
+    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
+    return page.encode(errors="xmlcharrefreplace")
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
