@@ -52,7 +52,8 @@ class SectionCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl(records, col_max=24)
         formatter.write_paragraph()
-        line = f"{COMMON}: {' '.join(common)}; see `wm help options`. Words are explained in docs/glossary.md."
+        line = f"{COMMON}: {' '.join(common)}; see `wm help options`. " if common else ""
+        line += "Words are explained in docs/glossary.md."
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
 
 

@@ -105,7 +105,7 @@ class EnvConfig:
         return -(-self.spec().max_idle // self.action_repeat)
 
     def longest(self, own_limit: int) -> int:
-        """The most actions of an episode, where gymnasium truncates it after `own_limit` environment steps (0: never)."""
+        """The most actions of an episode that gymnasium truncates after `own_limit` environment steps (0: never)."""
         return self.max_steps or -(-(own_limit or 10 * self.spec().random_steps) // self.action_repeat)
 
     def shorter(self, max_steps: int) -> int:

@@ -1,14 +1,14 @@
 "use strict";
 /* The dream: M as an environment, with the rules of wm/dreams/env.py. Nothing here knows a page: node runs it too. */
 
-/** The weights of a page (wm/report/play/weights.py): base64 of deflated byte planes, most significant bytes first. */
-async function readWeights(text, count, bytes) {
+/** The numbers of a page (wm/report/play/weights.py): base64 of deflated float32, the highest bytes of all first. */
+async function readWeights(text, count) {
   const deflated = Uint8Array.from(atob(text.trim()), character => character.charCodeAt(0));
   const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());
-  if (planes.length !== count * bytes) throw new Error(`${planes.length} bytes of weights; expected ${count * bytes}`);
+  if (planes.length !== count * 4) throw new Error(`${planes.length} bytes of weights; expected ${count * 4}`);
   const bits = new Uint32Array(count);
-  for (let plane = 0; plane < bytes; plane++) {
+  for (let plane = 0; plane < 4; plane++) {
     const shift = 24 - 8 * plane, from = plane * count;
     for (let i = 0; i < count; i++) bits[i] |= planes[from + i] << shift;
   }

@@ -328,8 +328,8 @@ class Player {
 
 /** The page's player, once its weights are unpacked. */
 const ready = (async () => {
-  const description = JSON.parse(byId("world").textContent), {count, bytes} = description.weights;
-  const weights = await readWeights(byId("weights").textContent, count, bytes);
+  const description = JSON.parse(byId("world").textContent);
+  const weights = await readWeights(byId("weights").textContent, description.numbers);
   const player = new Player(openWorld(description, weights));
   player.play(!matchMedia("(prefers-reduced-motion: reduce)").matches);
   requestAnimationFrame(now => player.frame(now));

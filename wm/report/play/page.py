@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -16,7 +17,7 @@ from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
 from wm.report.play.controls import controls_for
 from wm.report.play.models import describe_controller, describe_decoder, describe_mdnrnn
 from wm.report.play.starts import Start, choose_starts
-from wm.report.play.weights import EXACT, SHORT, Weights
+from wm.report.play.weights import PRECISIONS, Precision, Weights
 from wm.report.plots import COLOURS
 from wm.units import format_size
 
@@ -29,9 +30,8 @@ RECORDED = (96, 48, 24, 8)  # rows after every start: as many as fit
 
 @dataclass(frozen=True)
 class Game:
-    """What a page shows: V, M and C of an environment (C may be missing), the latents M was trained on, the dataset they
-    begin with, and how dreams are played: `temperature`, `steps_per_second`, and the steps after which one is
-    truncated."""
+    """What a page shows: V, M and C of an environment (C may be missing), the latents M was trained on, and the dataset
+    they begin with. Dreams are played at this temperature and pace, and truncated after `max_steps`."""
 
     env: str
     vae: TrainedVae
@@ -47,9 +47,9 @@ class Game:
         """The page: with exact weights if it is small enough, else with shorter ones and fewer recorded frames. Raises
         UsageProblem if it is too large even then."""
         starts = choose_starts(self.latents, self.mdnrnn, self.dataset, max(RECORDED))
-        for kept in (EXACT, SHORT):
+        for precision in PRECISIONS:
             for rows in RECORDED:
-                page = self._page([start.first(rows) for start in starts], kept)
+                page = self._page([start.first(rows) for start in starts], precision)
                 if len(page) <= LARGEST:
                     return page
         raise UsageProblem(
@@ -57,24 +57,23 @@ class Game:
             "train V, M or C with fewer latents or units."
         )
 
-    def _page(self, starts: Sequence[Start], kept: int) -> bytes:
+    def _page(self, starts: Sequence[Start], precision: Precision) -> bytes:
         weights = Weights()
-        description = self._describe(starts, weights)
-        numbers = {"count": weights.count, "bytes": kept}
-        return _fill(f"{self.env}, dreamt", description | {"weights": numbers}, weights.text(kept))
+        description = self._describe(starts, weights, precision)
+        return _fill(f"{self.env}, dreamt", description | {"numbers": weights.count}, weights.text())
 
-    def _describe(self, starts: Sequence[Start], weights: Weights) -> dict[str, Any]:
+    def _describe(self, starts: Sequence[Start], weights: Weights, precision: Precision) -> dict[str, Any]:
+        add, picture = (partial(weights.add, bits=bits) for bits in precision)
         low, high = bounds_of(self.latents)
-        controller = None if self.controller is None else describe_controller(self.controller, weights)
         return {
             "env": self.env,
-            "vae": describe_decoder(self.vae.model, weights),
-            "mdnrnn": describe_mdnrnn(self.mdnrnn.model, weights),
-            "controller": controller,
+            "vae": describe_decoder(self.vae.model, picture),
+            "mdnrnn": describe_mdnrnn(self.mdnrnn.model, add),
+            "controller": None if self.controller is None else describe_controller(self.controller, add),
             "space": self.mdnrnn.space.as_json(),
-            "low": weights.add(low),
-            "high": weights.add(high),
-            "starts": [start.describe(weights) for start in starts],
+            "low": add(low),
+            "high": add(high),
+            "starts": [start.describe(add) for start in starts],
             "controls": controls_for(self.env, self.mdnrnn.space).as_json(),
             "temperature": self.temperature,
             "stepsPerSecond": self.steps_per_second,

@@ -16,7 +16,7 @@ from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
 from wm.pretrained import TrainedMdnRnn
-from wm.report.play.weights import Weights
+from wm.report.play.weights import Add
 
 STARTS = 8
 Frames = NDArray[np.uint8]
@@ -46,19 +46,19 @@ class Start:
             frames=self.frames[:rows],
         )
 
-    def describe(self, weights: Weights) -> dict[str, Any]:
+    def describe(self, add: Add) -> dict[str, Any]:
         """Plain values and weights, for the class of dream.js."""
         initial = self.initial
         return {
             "episode": self.episode,
             "step": self.step,
-            "z": weights.add(initial.z),
-            "state": [weights.add(part) for part in initial.state],
-            "zBefore": weights.add(initial.z_before),
-            "actionBefore": weights.add(initial.action_before),
-            "latents": weights.add(self.latents),
-            "actions": weights.add(self.actions),
-            "rewards": weights.add(self.rewards),
+            "z": add(initial.z),
+            "state": [add(part) for part in initial.state],
+            "zBefore": add(initial.z_before),
+            "actionBefore": add(initial.action_before),
+            "latents": add(self.latents),
+            "actions": add(self.actions),
+            "rewards": add(self.rewards),
             "frames": _sheet(self.frames),
         }
 
