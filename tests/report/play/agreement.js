@@ -34,15 +34,17 @@ function agreement(world, {steps, uniform, normal, start}) {
 }
 
 if (typeof process !== "undefined") {
-  const fs = require("fs"), vm = require("vm"), [folder, file] = process.argv.slice(2);
+  const fs = require("fs"), vm = require("vm"), [folder, ...files] = process.argv.slice(2);
   for (const name of ["layers.js", "models.js", "dream.js"]) {
     vm.runInThisContext(fs.readFileSync(`${folder}/${name}`, "utf8"), {filename: name});
   }
-  const {world, weights, expected} = JSON.parse(fs.readFileSync(file, "utf8"));
-  vm.runInThisContext("(world, weights) => readWeights(weights, world.numbers)" +
-    ".then(numbers => openWorld(world, numbers))")(world, weights)
-    .then(opened => {
-      globalThis.Dream = vm.runInThisContext("Dream");
-      console.log(JSON.stringify(agreement(opened, expected)));
-    });
+  const script = "(world, weights) => readWeights(weights, world.numbers).then(numbers => openWorld(world, numbers))";
+  const open = vm.runInThisContext(script);
+  globalThis.Dream = vm.runInThisContext("Dream");
+  (async () => {
+    for (const file of files) { // a line of output each
+      const {world, weights, expected} = JSON.parse(fs.readFileSync(file, "utf8"));
+      console.log(JSON.stringify(agreement(await open(world, weights), expected)));
+    }
+  })();
 }

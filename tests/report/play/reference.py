@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from wm.dreams.env import Dreams, InitialStates
-from wm.models.controller import Controller
+from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import Vae
@@ -26,7 +26,7 @@ def expect(
     temperature: float = 1.0,
     seed: int = 7,
 ) -> dict[str, Any]:
-    """A dream from `initial` in which C acts as it finds likeliest, and the numbers that were drawn."""
+    """A dream from `initial` in which C serves and acts as it finds likeliest, and the numbers that were drawn."""
     dreams, twin = Dreams(mdnrnn, initial, temperature, seed), torch.Generator().manual_seed(seed)
     numbers: dict[str, list[float]] = {"uniform": [], "normal": []}
     z_before, encoded, rows = initial.z_before, initial.action_before, []
@@ -34,6 +34,8 @@ def expect(
         features = controller.features(dreams.z, z_before, encoded, dreams.hidden)
         u = controller.evaluate(parameters[None], features)
         actions = controller.actions(controller.choose(u))
+        if controller.serve is not None and step < SERVE_STEPS:
+            actions[:] = controller.serve
         row: dict[str, Any] = {"u": u[0].tolist()}
         if step % EVERY == 0:
             row["pixels"] = vae.decode(dreams.z)[0].permute(1, 2, 0).flatten().tolist()

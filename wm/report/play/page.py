@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
+from itertools import product
 from typing import Any
 
 from wm.dreams.initial_states import bounds_of
@@ -23,9 +24,9 @@ from wm.units import format_size
 
 NAME = "play.html"
 LARGEST = 3_000_000  # bytes of a page, that it can be sent as a letter and opens at once
+NUMBERS = LARGEST // 3  # each takes 3.5 bytes of the page
 SCRIPTS = ("layers.js", "models.js", "dream.js", "page.js")
-ARITHMETIC = SCRIPTS[:3]  # they need no browser
-RECORDED = (96, 48, 24, 8)  # rows after every start: as many as fit
+RECORDED = (96, 48, 24)  # rows from every start on: as many as fit
 
 
 @dataclass(frozen=True)
@@ -44,23 +45,21 @@ class Game:
     max_steps: int
 
     def page(self) -> bytes:
-        """The page: with exact weights if it is small enough, else with shorter ones and fewer recorded frames. Raises
-        UsageProblem if it is too large even then."""
+        """The page, with as many recorded frames and as exact weights as it has room for. Raises UsageProblem if it is
+        too large even with the fewest."""
         starts = choose_starts(self.latents, self.mdnrnn, self.dataset, max(RECORDED))
-        for precision in PRECISIONS:
-            for rows in RECORDED:
-                page = self._page([start.first(rows) for start in starts], precision)
-                if len(page) <= LARGEST:
-                    return page
+        for rows, precision in product(RECORDED, PRECISIONS):
+            weights = Weights()
+            description = self._describe([start.first(rows) for start in starts], weights, precision)
+            if weights.count > NUMBERS:
+                break
+            page = _fill(f"{self.env}, dreamt", description | {"numbers": weights.count}, weights.text())
+            if len(page) <= LARGEST:
+                return page
         raise UsageProblem(
-            f"the page of {self.env} would have {format_size(len(page))}; expected at most {format_size(LARGEST)}, so "
-            "train V, M or C with fewer latents or units."
+            f"V's decoder, M and C of {self.env} have {weights.count:,} numbers, too many for a page of "
+            f"{format_size(LARGEST)}; train V or M with fewer latents or units."
         )
-
-    def _page(self, starts: Sequence[Start], precision: Precision) -> bytes:
-        weights = Weights()
-        description = self._describe(starts, weights, precision)
-        return _fill(f"{self.env}, dreamt", description | {"numbers": weights.count}, weights.text())
 
     def _describe(self, starts: Sequence[Start], weights: Weights, precision: Precision) -> dict[str, Any]:
         add, picture = (partial(weights.add, bits=bits) for bits in precision)

@@ -1,0 +1,149 @@
+"""The page of a game: what is in it, and what it does in a browser."""
+
+import html.parser
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.browser import Page, find_browser
+from tests.report.play.reference import parts_of
+from tests.report.play.worlds import EPISODES, Kind, make_game
+from wm.errors import UsageProblem
+from wm.models.mdnrnn.network import MdnRnn
+from wm.report.play import page as play_page
+from wm.report.play.starts import STARTS, choose_starts
+
+BROWSER = find_browser()
+NEVER_ENDS = "chance.uniform = () => 1 - 1e-12; 0"  # an end is drawn below M's probability
+in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a game with C."""
+    folder = tmp_path_factory.mktemp("page")
+    path = folder / "play.html"
+    path.write_bytes(make_game(folder, Kind()).page())
+    return path
+
+
+def test_a_page_loads_nothing_and_a_name_cannot_end_its_scripts(tmp_path: Path) -> None:
+    text = make_game(tmp_path, Kind(), env="<b>x</b></script><script>alert(1)</script>").page().decode()
+    tags = []
+
+    class Reader(html.parser.HTMLParser):
+        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            tags.append(tag)
+            assert not {"src", "href"} & {name for name, _ in attributes}
+
+    Reader().feed(text)
+    assert tags.count("script") == 2 + len(play_page.SCRIPTS)
+    assert "<b>x</b>" not in text
+    assert "default-src 'none'" in text
+    assert "http" not in text.replace("http-equiv", "")
+    world, _ = parts_of(text)
+    assert world["env"].startswith("<b>x")
+
+
+def test_starts_are_different_states_with_what_was_recorded_there(tmp_path: Path) -> None:
+    game = make_game(tmp_path, Kind())
+    starts = choose_starts(game.latents, game.mdnrnn, game.dataset, 8)
+    assert len(starts) == min(STARTS, EPISODES)
+    assert len({(start.episode, start.step) for start in starts}) == len(starts)
+    for start in starts:
+        row = int(game.latents.starts[start.episode]) + start.step
+        assert np.array_equal(start.initial.z[0], game.latents.means[row])
+        assert np.array_equal(start.latents, game.latents.means[row : row + len(start.frames)])
+        assert len(start.latents) == len(start.frames) == len(start.actions) + 1 == len(start.rewards) + 1
+        assert row + len(start.frames) <= game.latents.ends[start.episode]
+
+
+def test_a_page_without_room_has_rounder_weights_then_fewer_frames_then_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = make_game(tmp_path, Kind())
+    monkeypatch.setattr(play_page, "RECORDED", (12, 4))
+    whole = game.page()
+    sizes = []
+    while True:
+        monkeypatch.setattr(play_page, "LARGEST", (sizes or [len(whole)])[-1] - 1)
+        try:
+            sizes.append(len(game.page()))
+        except UsageProblem as refused:
+            assert "numbers, too many for a page of" in str(refused)
+            break
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 2 * len(play_page.PRECISIONS) - 1
+
+
+def test_a_model_of_many_numbers_is_refused_before_a_page_is_made_of_them(tmp_path: Path) -> None:
+    game: Any = make_game(tmp_path, Kind())
+    game.mdnrnn.model = MdnRnn(5, 4, 512, 3, 1.0)
+    with pytest.raises(UsageProblem, match=r"have 1,\d+,\d+ numbers"):
+        game.page()
+
+
+@in_a_browser
+def test_c_drives_until_a_key_is_pressed_and_again_after(page: Path) -> None:
+    with Page(str(BROWSER), page) as opened:
+        driver = "ready.then(player => { player.draw(); return byId('driver').textContent; })"
+        assert opened.evaluate(driver) == "C drives"
+        opened.key("ArrowLeft", "keyDown")
+        assert opened.evaluate(driver) == "you drive"
+        assert opened.evaluate("ready.then(player => player.hands.action(0))") == 3
+        opened.key("ArrowLeft", "keyUp")
+        time.sleep(opened.evaluate("HANDS_OFF") / 1000)
+        assert opened.evaluate(driver) == "C drives"
+        opened.evaluate("byId('who').value = 'you'")
+        assert opened.evaluate(driver) == "you drive"
+        assert opened.messages == []
+
+
+@in_a_browser
+def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(page: Path) -> None:
+    with Page(str(BROWSER), page, prefers_reduced_motion="reduce") as opened:
+        step = "Number(byId('step').textContent)"
+        assert opened.evaluate(f"ready.then(player => [player.playing, {step}])") == [False, 0]
+        opened.evaluate(NEVER_ENDS)
+        opened.key(".", "keyDown")
+        opened.evaluate("byId('once').click()")
+        assert opened.evaluate(step) == 2
+        before = opened.evaluate("byId('dream').toDataURL()")
+        opened.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
+        opened.evaluate("(input => { input.value = input.max; input.dispatchEvent(new Event('input')); })"
+                        "(document.querySelector('#sliders input'))")  # fmt: skip
+        assert opened.evaluate("byId('dream').toDataURL()") != before
+        opened.evaluate("byId('another').click()")
+        assert opened.evaluate(f"[{step}, byId('start').value]") == [0, "1"]
+        assert opened.evaluate("byId('play').textContent") == "Play"
+
+
+@in_a_browser
+def test_recorded_actions_drive_the_dream_to_the_end_of_the_recording(page: Path) -> None:
+    with Page(str(BROWSER), page, prefers_reduced_motion="reduce") as opened:
+        opened.evaluate(NEVER_ENDS)
+        ran = opened.evaluate("""ready.then(player => {
+          byId('who').value = 'recording';
+          player.begin(0);
+          const start = player.start, taken = [];
+          while (!player.rest && taken.length < 1000) {
+            player.step();
+            taken.push(Array.from(player.dream.actionBefore));
+          }
+          const recorded = taken.map((_, step) => Array.from(start.action(step)));
+          return [taken.length, start.length - 1, taken, recorded, byId('over').textContent];
+        })""")
+        assert ran[0] == ran[1] > 0
+        assert ran[2] == ran[3]
+        assert ran[4].startswith(f"The recording is over after {ran[0]} steps")
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_page_is_no_wider_than_its_window(page: Path, width: int) -> None:
+    with Page(str(BROWSER), page, width) as opened:
+        opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; }); ready")
+        assert opened.evaluate("document.documentElement.scrollWidth") <= width
