@@ -1,4 +1,4 @@
-"""A page in headless Chromium, driven through its DevTools pipe, for measurements and tests."""
+"""Pages in headless Chromium, driven through its DevTools pipe, for measurements and tests."""
 
 import base64
 import json
@@ -18,11 +18,10 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-class Page:
-    """A page that is open. Raises RuntimeError for an exception of JavaScript."""
+class Browser:
+    """A browser with one page. Raises RuntimeError for an exception of JavaScript."""
 
-    def __init__(self, browser: str, path: Path, width: int = 1280, height: int = 900, **media: str) -> None:
-        """`media` are features that the page is shown with, such as prefers_color_scheme="dark"."""
+    def __init__(self, browser: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="wm-browser-", ignore_cleanup_errors=True)
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
@@ -43,6 +42,10 @@ class Page:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.send("Runtime.enable")
         self.send("Page.enable")
+
+    def open(self, path: Path, width: int = 1280, height: int = 900, **media: str) -> None:
+        """Load a page. `media` are features that it is shown with, such as prefers_color_scheme="dark"."""
+        self.messages.clear()
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.send("Emulation.setEmulatedMedia", features=features)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -93,7 +96,7 @@ class Page:
         shot = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 
-    def __enter__(self) -> "Page":
+    def __enter__(self) -> "Browser":
         return self
 
     def __exit__(

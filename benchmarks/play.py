@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.browser import BROWSERS, Page, find_browser
+from benchmarks.browser import BROWSERS, Browser, find_browser
 from benchmarks.measure import one_core, report
 from wm.actions import ActionSpace
 from wm.episodes.dataset import Dataset
@@ -91,8 +91,9 @@ def main() -> None:
             path = Path(name, "play.html")
             path.write_bytes(game(network, Path(name)).page())
             print(f"{network}: {path.stat().st_size:,} bytes", file=sys.stderr)
-            with Page(browser, path) as page:
-                pictures = round(page.evaluate(MEASURE), 1)
+            with Browser(browser) as opened:
+                opened.open(path)
+                pictures = round(opened.evaluate(MEASURE), 1)
         report(f"play_{network}", pictures, goal, 1.0, "pictures/s")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
     from wm.report.play.page import Game
 
-PLAY = "Play"
+SECTION = "Play"
 
 
 def run(
@@ -37,15 +37,15 @@ command = SectionCommand(
     callback=run,
     params=[
         SectionOption(
-            ["--agent"], PLAY, default="controller", metavar="NAME",
+            ["--agent"], SECTION, default="controller", metavar="NAME",
             help="Name of the controller that drives until a key is pressed. [controller]",
         ),
         SectionOption(
-            ["--temperature"], PLAY, type=click.FloatRange(0.05, 2), default=1.0, metavar="X",
+            ["--temperature"], SECTION, type=click.FloatRange(0.05, 2), default=1.0, metavar="X",
             help="Of the dream at first; the page has a slider. [1.0]",
         ),
         SectionOption(
-            ["--out"], PLAY, type=click.Path(path_type=Path), default=None, help="The page. [play.html in the run]"
+            ["--out"], SECTION, type=click.Path(path_type=Path), default=None, help="The page. [play.html in the run]"
         ),
         SHARED["env"], SHARED["data"], SHARED["run"],
     ],
@@ -63,11 +63,11 @@ def play(session: "Session", agent: str, temperature: float, out: Path | None) -
     dream, and where the page would be too large; MissingInput and RecipeMismatch as the models' loading does."""
     from wm.artifacts import durable
     from wm.artifacts.disk import DiskBudget
-    from wm.report.play.page import NAME
+    from wm.report.run_summary import PLAY
 
     game = _open(session, agent, temperature)
     page = game.page()
-    target = out or session.run_path / NAME
+    target = out or session.run_path / PLAY
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)

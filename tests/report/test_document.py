@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wm.report import document
-from wm.report.document import Chart, Commands, Heading, Paragraph, Picture, Table, to_html, to_markdown
+from wm.report.document import Chart, Commands, Heading, Link, Paragraph, Picture, Table, to_html, to_markdown
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -109,3 +109,10 @@ def test_a_path_is_one_attribute_and_one_link(
 def test_names_that_are_no_unicode_do_not_end_a_report(tmp_path: Path) -> None:
     assert b"&#56448;" in to_html("a\udc80", [], tmp_path)
     assert b"\\udc80" in to_markdown("a\udc80", [], tmp_path)
+
+
+def test_a_link_to_a_page_is_relative_and_whatever_its_name_only_a_link(tmp_path: Path) -> None:
+    blocks = [Link(tmp_path / "run" / 'a">b.html', "<b>Play</b> [x](y)")]
+    page, text = to_html("Title", blocks, tmp_path).decode(), to_markdown("Title", blocks, tmp_path).decode()
+    assert '<a href="run/a%22%3Eb.html">&lt;b&gt;Play&lt;/b&gt; [x](y)</a>' in page
+    assert "[&lt;b&gt;Play&lt;/b&gt; \\[x\\](y)](run/a%22%3Eb.html)" in text

@@ -59,13 +59,21 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A page on disk, and what is found there."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True)
 class Commands:
     """Command lines, as they were typed."""
 
     lines: Sequence[str]
 
 
-Block = Heading | Paragraph | Table | Chart | Picture | Commands
+Block = Heading | Paragraph | Table | Chart | Picture | Link | Commands
 
 
 def anchor(text: str) -> str:
@@ -100,7 +108,7 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
                 body.append(picture)
             continue
         flush()
-        body.append(_html_block(block))
+        body.append(_html_block(block, folder))
     flush()
     chapters = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
     links = " · ".join(f'<a href="#{anchor(text)}">{html.escape(text)}</a>' for text in chapters)
@@ -129,6 +137,8 @@ def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
                 parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
             case Picture(path, alt, caption):
                 parts.append(f"![{_markdown(alt)}]({_address(path, folder)})\n\n{_markdown(caption)}")
+            case Link(path, text):
+                parts.append(f"[{_markdown(text)}]({_address(path, folder)})")
             case Commands(lines):
                 parts.append(_fenced("\n".join(lines)))
             case Chart():
@@ -155,7 +165,7 @@ def _fenced(text: str) -> str:
     return f"{fence}sh\n{text}\n{fence}"
 
 
-def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
+def _html_block(block: Heading | Paragraph | Table | Link | Commands, folder: Path) -> str:
     match block:
         case Heading(level, text):
             return f'<h{level} id="{anchor(text)}">{html.escape(text)}</h{level}>'
@@ -172,6 +182,8 @@ def _html_block(block: Heading | Paragraph | Table | Commands) -> str:
             )
             body = f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody>"
             return f'<div class="wide"><table class="{"words" if words else "numbers"}">{body}</table></div>'
+        case Link(path, text):
+            return f'<p><a href="{html.escape(_address(path, folder))}">{html.escape(text)}</a></p>'
         case Commands(lines):
             return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
 

@@ -11,7 +11,7 @@ from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MissingInput
 from wm.evolution.search_log import read_log
 from wm.report import sections
-from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
+from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
@@ -34,6 +34,7 @@ AGENTS = {
     "controller": ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
     "dreamer": ("dreamer", "dream-dreamer", "evaluation/dreamer", "evaluation/random"),
 }
+PLAY = "play.html"  # what `wm play` writes into a run
 LEGEND = (
     "Scores: mean return over test episodes and the half-width of its 95 % interval; *: too few to be quoted. Against "
     "random: by the interval of the difference. Probe: R2 of linear probes on z, on held-out episodes, worst and best "
@@ -126,6 +127,8 @@ class RunSummary:
         if self.damaged:
             yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
         yield from _scores(self)
+        if (self.run / PLAY).is_file():
+            yield Link(self.run / PLAY, f"Play inside the dream of {self.title}")
         yield from rounds_section(self.run)
         yield from _search(self)
         yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.browser import Page, find_browser
+from benchmarks.browser import Browser, find_browser
 from tests.report.play.reference import expect, parts_of
 from tests.report.play.worlds import STEER, Kind, make_game
 from wm.report.play import page as play_page
@@ -93,7 +93,8 @@ def test_a_dream_in_chromium_is_torchs(tmp_path: Path) -> None:
     page = game.page()
     path.write_bytes(page)
     expected = json.dumps(write_comparison(tmp_path / "comparison.json", page, game))
-    with Page(str(BROWSER), path) as opened:
+    with Browser(str(BROWSER)) as opened:
+        opened.open(path)
         opened.evaluate(f"globalThis.agreement = (() => {{ {DRIVER.read_text()}; return agreement; }})(); 0")
         require_agreement(opened.evaluate(f"ready.then(player => agreement(player.world, {expected}))"))
         assert opened.messages == []

@@ -2,13 +2,14 @@
 
 import html.parser
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.browser import Page, find_browser
+from benchmarks.browser import Browser, find_browser
 from tests.report.play.reference import parts_of
 from tests.report.play.worlds import EPISODES, Kind, make_game
 from wm.errors import UsageProblem
@@ -18,7 +19,15 @@ from wm.report.play.starts import STARTS, choose_starts
 
 BROWSER = find_browser()
 NEVER_ENDS = "chance.uniform = () => 1 - 1e-12; 0"  # an end is drawn below M's probability
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all tests: each opens its page anew."""
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed")
+    with Browser(BROWSER) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +75,15 @@ def test_a_page_without_room_has_rounder_weights_then_fewer_frames_then_is_refus
 ) -> None:
     game = make_game(tmp_path, Kind())
     monkeypatch.setattr(play_page, "RECORDED", (12, 4))
-    whole = game.page()
-    sizes = []
-    while True:
-        monkeypatch.setattr(play_page, "LARGEST", (sizes or [len(whole)])[-1] - 1)
-        try:
-            sizes.append(len(game.page()))
-        except UsageProblem as refused:
-            assert "numbers, too many for a page of" in str(refused)
-            break
+    monkeypatch.setattr(play_page, "PRECISIONS", play_page.PRECISIONS[1:3])
+    sizes = [len(game.page())]
+    for _ in range(2 * len(play_page.PRECISIONS) - 1):
+        monkeypatch.setattr(play_page, "LARGEST", sizes[-1] - 1)
+        sizes.append(len(game.page()))
     assert sizes == sorted(sizes, reverse=True)
-    assert len(sizes) == 2 * len(play_page.PRECISIONS) - 1
+    monkeypatch.setattr(play_page, "LARGEST", sizes[-1] - 1)
+    with pytest.raises(UsageProblem, match="numbers, too many for a page of"):
+        game.page()
 
 
 def test_a_model_of_many_numbers_is_refused_before_a_page_is_made_of_them(tmp_path: Path) -> None:
@@ -86,64 +93,60 @@ def test_a_model_of_many_numbers_is_refused_before_a_page_is_made_of_them(tmp_pa
         game.page()
 
 
-@in_a_browser
-def test_c_drives_until_a_key_is_pressed_and_again_after(page: Path) -> None:
-    with Page(str(BROWSER), page) as opened:
-        driver = "ready.then(player => { player.draw(); return byId('driver').textContent; })"
-        assert opened.evaluate(driver) == "C drives"
-        opened.key("ArrowLeft", "keyDown")
-        assert opened.evaluate(driver) == "you drive"
-        assert opened.evaluate("ready.then(player => player.hands.action(0))") == 3
-        opened.key("ArrowLeft", "keyUp")
-        time.sleep(opened.evaluate("HANDS_OFF") / 1000)
-        assert opened.evaluate(driver) == "C drives"
-        opened.evaluate("byId('who').value = 'you'")
-        assert opened.evaluate(driver) == "you drive"
-        assert opened.messages == []
+def test_c_drives_until_a_key_is_pressed_and_again_after(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    driver = "ready.then(player => { player.draw(); return byId('driver').textContent; })"
+    assert browser.evaluate(driver) == "C drives"
+    browser.key("ArrowLeft", "keyDown")
+    assert browser.evaluate(driver) == "you drive"
+    assert browser.evaluate("ready.then(player => player.hands.action(0))") == 3
+    browser.key("ArrowLeft", "keyUp")
+    time.sleep(browser.evaluate("HANDS_OFF") / 1000)
+    assert browser.evaluate(driver) == "C drives"
+    browser.evaluate("byId('who').value = 'you'")
+    assert browser.evaluate(driver) == "you drive"
+    assert browser.messages == []
 
 
-@in_a_browser
-def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(page: Path) -> None:
-    with Page(str(BROWSER), page, prefers_reduced_motion="reduce") as opened:
-        step = "Number(byId('step').textContent)"
-        assert opened.evaluate(f"ready.then(player => [player.playing, {step}])") == [False, 0]
-        opened.evaluate(NEVER_ENDS)
-        opened.key(".", "keyDown")
-        opened.evaluate("byId('once').click()")
-        assert opened.evaluate(step) == 2
-        before = opened.evaluate("byId('dream').toDataURL()")
-        opened.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
-        opened.evaluate("(input => { input.value = input.max; input.dispatchEvent(new Event('input')); })"
-                        "(document.querySelector('#sliders input'))")  # fmt: skip
-        assert opened.evaluate("byId('dream').toDataURL()") != before
-        opened.evaluate("byId('another').click()")
-        assert opened.evaluate(f"[{step}, byId('start').value]") == [0, "1"]
-        assert opened.evaluate("byId('play').textContent") == "Play"
+def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(browser: Browser, page: Path) -> None:
+    browser.open(page, prefers_reduced_motion="reduce")
+    step = "Number(byId('step').textContent)"
+    assert browser.evaluate(f"ready.then(player => [player.playing, {step}])") == [False, 0]
+    browser.evaluate(NEVER_ENDS)
+    browser.key(".", "keyDown")
+    browser.evaluate("byId('once').click()")
+    assert browser.evaluate(step) == 2
+    before = browser.evaluate("byId('dream').toDataURL()")
+    browser.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
+    browser.evaluate("(input => { input.value = input.max; input.dispatchEvent(new Event('input')); })"
+                    "(document.querySelector('#sliders input'))")  # fmt: skip
+    assert browser.evaluate("byId('dream').toDataURL()") != before
+    browser.evaluate("byId('another').click()")
+    assert browser.evaluate(f"[{step}, byId('start').value]") == [0, "1"]
+    assert browser.evaluate("byId('play').textContent") == "Play"
 
 
-@in_a_browser
-def test_recorded_actions_drive_the_dream_to_the_end_of_the_recording(page: Path) -> None:
-    with Page(str(BROWSER), page, prefers_reduced_motion="reduce") as opened:
-        opened.evaluate(NEVER_ENDS)
-        ran = opened.evaluate("""ready.then(player => {
-          byId('who').value = 'recording';
-          player.begin(0);
-          const start = player.start, taken = [];
-          while (!player.rest && taken.length < 1000) {
-            player.step();
-            taken.push(Array.from(player.dream.actionBefore));
-          }
-          const recorded = taken.map((_, step) => Array.from(start.action(step)));
-          return [taken.length, start.length - 1, taken, recorded, byId('over').textContent];
-        })""")
-        assert ran[0] == ran[1] > 0
-        assert ran[2] == ran[3]
-        assert ran[4].startswith(f"The recording is over after {ran[0]} steps")
+def test_recorded_actions_drive_the_dream_to_the_end_of_the_recording(browser: Browser, page: Path) -> None:
+    browser.open(page, prefers_reduced_motion="reduce")
+    browser.evaluate(NEVER_ENDS)
+    ran = browser.evaluate("""ready.then(player => {
+      byId('who').value = 'recording';
+      player.begin(0);
+      const start = player.start, taken = [];
+      while (!player.rest && taken.length < 1000) {
+        player.step();
+        taken.push(Array.from(player.dream.actionBefore));
+      }
+      const recorded = taken.map((_, step) => Array.from(start.action(step)));
+      return [taken.length, start.length - 1, taken, recorded, byId('over').textContent];
+    })""")
+    assert ran[0] == ran[1] > 0
+    assert ran[2] == ran[3]
+    assert ran[4].startswith(f"The recording is over after {ran[0]} steps")
 
 
-@in_a_browser
 @pytest.mark.parametrize("width", [400, 1280])
-def test_a_page_is_no_wider_than_its_window(page: Path, width: int) -> None:
-    with Page(str(BROWSER), page, width) as opened:
-        opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; }); ready")
-        assert opened.evaluate("document.documentElement.scrollWidth") <= width
+def test_a_page_is_no_wider_than_its_window(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page, width)
+    browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; }); ready")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width

@@ -22,7 +22,6 @@ from wm.report.play.weights import PRECISIONS, Precision, Weights
 from wm.report.plots import COLOURS
 from wm.units import format_size
 
-NAME = "play.html"
 LARGEST = 3_000_000  # bytes of a page, that it can be sent as a letter and opens at once
 NUMBERS = LARGEST // 3  # each takes 3.5 bytes of the page
 SCRIPTS = ("layers.js", "models.js", "dream.js", "page.js")

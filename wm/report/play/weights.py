@@ -27,7 +27,7 @@ class Precision(NamedTuple):
     decoder: int = MANTISSA
 
 
-# Over a dream of 100 steps with the paper's V and M, pixels differ from torch's by 6e-7, 2e-5, 7e-5 and 7e-5, latents by
+# In 100 steps of a dream with the paper's V and M, pixels differ from torch's by 6e-7, 2e-5, 7e-5 and 7e-5, latents by
 # 4e-6, 4e-6, 5e-6 and 2e-5; the page has 3.8, 3.2, 2.9 and 2.8 MB.
 PRECISIONS = (Precision(), Precision(decoder=15), Precision(20, 13), Precision(18, 13))
 
