@@ -71,6 +71,8 @@ MEASURED = {
     "cma_cost_dream": ("CMA-ES' share of that generation", "the limit"),
     "cma_cost_real": ("CMA-ES' share of a generation of Pong", "the limit"),
     "dreamer_step": ("a Dreamer's gradient step, 6.6 M parameters, fp32", "sheeprl 0.8.4, the same sizes, fp32"),
+    "play_small": ("play in a dream in Chromium, default decoder", "the required rate"),
+    "play_paper": ("play in a dream in Chromium, the paper's decoder", "the required rate"),
     "memory_vae": ("largest RSS of training V, quick preset", "the limit"),
     "memory_vae_slope": ("growth of RssAnon over 20,000 training steps", "the limit"),
     "curriculum_estimate_disk": ("`--dry-run` of the quick curriculum: disk", "measured, worst of four environments"),
