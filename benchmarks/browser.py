@@ -14,7 +14,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def find_browser() -> str | None:
-    """The path of a Chromium; None if there is none."""
+    """The path of a Chromium; None if there is none, or no pipe to it."""
+    if os.name != "posix":
+        return None
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -50,6 +52,7 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=features)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **size)
+        self.send("Emulation.setScrollbarsHidden", hidden=True)
         self.send("Page.navigate", url=path.resolve().as_uri())
         self.evaluate("new Promise(done => document.readyState === 'complete' ? done() : onload = () => done())")
 

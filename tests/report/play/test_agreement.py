@@ -4,14 +4,17 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.browser import Browser, find_browser
 from tests.report.play.reference import expect, parts_of
-from tests.report.play.worlds import STEER, Kind, make_game
+from tests.report.play.worlds import PADDLE, STEER, Kind, make_game
+from wm.models.action_distributions import EDGE, Beta, Categorical
 from wm.report.play import page as play_page
 from wm.report.play.page import Game
 from wm.report.play.starts import choose_starts
@@ -98,3 +101,20 @@ def test_a_dream_in_chromium_is_torchs(tmp_path: Path) -> None:
         opened.evaluate(f"globalThis.agreement = (() => {{ {DRIVER.read_text()}; return agreement; }})(); 0")
         require_agreement(opened.evaluate(f"ready.then(player => agreement(player.world, {expected}))"))
         assert opened.messages == []
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_actions_are_drawn_as_in_torch(tmp_path: Path) -> None:
+    u, uniform = [0.3, -1.0, 1.2], np.linspace(0.001, 0.999, 50)
+    numbers: Any = SimpleNamespace(random=iter(uniform).__next__)
+    drawn = Categorical(3).draw(torch.tensor([u] * len(uniform)), [numbers] * len(uniform))
+    box = {"count": 0, "low": [-1.0, 0.0], "high": [1.0, 1.0]}
+    cases = [
+        {"form": {"head": "categorical"}, "space": PADDLE.as_json(), "u": u, "uniform": uniform.tolist()},
+        {"form": {"head": "beta", "edge": EDGE}, "space": box, "u": [0.5, 3.0, 2.0, -1.0]},
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    words = [str(NODE), str(DRIVER.with_name("sampling.js")), str(SCRIPTS), str(tmp_path / "cases.json")]
+    actions, mean = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert actions == drawn.tolist()
+    assert mean == pytest.approx(Beta(2).likeliest(torch.tensor([cases[1]["u"]]))[0].tolist(), abs=0.03)

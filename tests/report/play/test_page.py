@@ -108,6 +108,20 @@ def test_c_drives_until_a_key_is_pressed_and_again_after(browser: Browser, page:
     assert browser.messages == []
 
 
+def test_a_finger_on_a_button_drives(browser: Browser, page: Path) -> None:
+    browser.open(page, 400)
+    place = browser.evaluate("""ready.then(() => {
+      const {x, y, width, height} = byId('actions').lastChild.getBoundingClientRect();
+      return {x: x + width / 2, y: y + height / 2};
+    })""")
+    held = "ready.then(player => player.hands.held.map(i => player.hands.buttons[i].label))"
+    browser.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
+    assert browser.evaluate(held) == ["right"]
+    browser.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    assert browser.evaluate(held) == []
+    assert browser.messages == []
+
+
 def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(browser: Browser, page: Path) -> None:
     browser.open(page, prefers_reduced_motion="reduce")
     step = "Number(byId('step').textContent)"
