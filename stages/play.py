@@ -1,12 +1,13 @@
-"""`wm play`: one HTML page in which a person plays inside M's dream."""
+"""`wm play`: one HTML page in which a person plays inside M's dream; or the real game, played in a window."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stages import console
 from stages.options import SHARED, SectionCommand, SectionOption
+from wm.actions import ActionSpace
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -18,18 +19,15 @@ if TYPE_CHECKING:
 SECTION = "Play"
 
 
-def run(
-    env: str,
-    data: tuple[Path, ...],
-    run: Path | None,
-    agent: str,
-    temperature: float,
-    out: Path | None,
-) -> None:
+def run(env: str, data: tuple[Path, ...], run: Path | None, real: bool, episodes: int, **page: Any) -> None:
     """What the command does with its options."""
     from stages.session import Session
+    from wm.artifacts.workspace import env_slug
 
-    console.echo(str(play(Session(env=env, data=data, run=run), agent, temperature, out)))
+    if real and not data:
+        data = (Path("data") / f"{env_slug(env)}.human.zarr",)
+    session = Session(env=env, data=data, run=run)
+    console.echo(str(play_real(session, episodes) if real else play(session, **page)))
 
 
 command = SectionCommand(
@@ -46,6 +44,14 @@ command = SectionCommand(
         ),
         SectionOption(
             ["--out"], SECTION, type=click.Path(path_type=Path), default=None, help="The page. [play.html in the run]"
+        ),
+        SectionOption(
+            ["--real"], SECTION, is_flag=True,
+            help="Play the real game in a window instead, and record it in data/<Env>.human.zarr.",
+        ),
+        SectionOption(
+            ["--episodes"], SECTION, type=click.IntRange(min=1), default=5, metavar="N",
+            help="With --real, how many are played. [5]",
         ),
         SHARED["env"], SHARED["data"], SHARED["run"],
     ],
@@ -88,17 +94,17 @@ def _open(session: "Session", agent: str, temperature: float) -> "Game":
         dataset = dataset.first(episodes)
     vae.require_dataset(dataset)
     require_episodes(session.workspace, mdnrnn, dataset)
-    latents = load_latents(session.workspace, mdnrnn)
-    pace = measure_pace(vae.env)
+    latents, pace = load_latents(session.workspace, mdnrnn), measure_pace(vae.env)
     return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace)
 
 
 def _models(session: "Session", agent: str) -> "tuple[TrainedVae, TrainedMdnRnn, TrainedController | None]":
     """V, M, and C if the run has one."""
+    from stages.session import check_name
     from wm.artifacts import manifest
     from wm.pretrained import is_dreamer, load_all, load_pair
 
-    folder = session.run_path / agent
+    folder = session.run_path / check_name("--agent", agent)
     if is_dreamer(folder):
         raise UsageProblem(f"{folder} is a Dreamer, whose dreams are no page; name a controller with --agent.")
     if agent == "controller" and not (folder / manifest.NAME).is_file():
@@ -109,3 +115,35 @@ def _models(session: "Session", agent: str) -> "tuple[TrainedVae, TrainedMdnRnn,
     if controller.config.memory == "untrained":
         raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
     return vae, mdnrnn, controller
+
+
+def play_real(session: "Session", episodes: int) -> Path:
+    """Let a person play the real game, with the frames that the run's V sees, if it has one, and return the dataset's
+    path. Raises UsageProblem without a display, and where no episode was played to its end."""
+    from wm.artifacts import manifest
+    from wm.envs.registry import EnvConfig
+    from wm.episodes.archive import claim
+    from wm.pretrained import load_vae, require_run_of
+    from wm.report.play.controls import controls_for, measure_pace
+    from wm.report.play.human import record_person
+    from wm.report.window import Window, why_no_window
+    from wm.rollouts.collection import HUMAN, describe
+
+    if reason := why_no_window():
+        raise UsageProblem(f"--real needs a window, but {reason}; run it where there is a display.")
+    require_run_of(session.workspace)
+    folder, path, runtime = session.run_path / "vae", session.data_path, session.runtime
+    trained = (folder / manifest.NAME).is_file()
+    env = load_vae(folder, session.workspace.command("train-vae")).env if trained else EnvConfig(session.env)
+    collection, recipe = describe(env, HUMAN, session.seed, 0, log=runtime.log)
+    controls, began = controls_for(session.env, ActionSpace.from_json(recipe["action_space"])), runtime.clock()
+    for button in controls.buttons:
+        console.say(f"{' or '.join(key.strip() or 'space' for key in button.keys)}: {button.label}")
+    with claim(path, recipe, session.keep_current, runtime.log) as claimed, Window(session.env) as window:
+        budget, pace = session.budget(path), measure_pace(env)[0]
+        done = record_person(collection, claimed, episodes, budget, window, controls, pace, runtime)
+        if done:
+            claimed.record({"episodes": done, **session.provenance(began)})
+    if not done:
+        raise UsageProblem("no episode was played to its end, so nothing was written; play on until one ends.")
+    return path

@@ -101,6 +101,12 @@ def test_a_page_that_does_not_fit_the_disk_leaves_the_old_one(made: Path, monkey
     assert (made / PAGE).read_bytes() == before
 
 
+def test_an_agent_is_a_name_and_no_path(made: Path) -> None:
+    code, line = refused(made, *PLAY, "--agent", "../other/controller")
+    assert code == 64
+    assert "--agent" in line
+
+
 def test_temperatures_that_cannot_be_are_refused(made: Path) -> None:
     code, line = refused(made, *PLAY, "--temperature", "0")
     assert code == 64

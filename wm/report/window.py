@@ -3,11 +3,16 @@
 import multiprocessing
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
+
+# Names of pygame that differ from those of browsers.
+KEYS = {"left": "ArrowLeft", "right": "ArrowRight", "up": "ArrowUp", "down": "ArrowDown", "space": " "}
 
 
 def why_no_window() -> str:
@@ -20,24 +25,33 @@ def why_no_window() -> str:
 def _serve(pipe: Connection, title: str) -> None:
     os.environ.pop("SDL_VIDEODRIVER", None)
     os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"
+    with suppress(EOFError, OSError):  # the other side is gone
+        _show_frames(pipe, title)
+
+
+def _show_frames(pipe: Connection, title: str) -> None:
+    """Show the frames that come, and send the keys that are held whenever they change, until the window is closed."""
     import pygame
 
     pygame.display.init()
-    screen = None
+    screen, held = None, list[str]()
     while True:
         if pipe.poll(0.05):
-            try:
-                frame = pipe.recv()
-            except EOFError:
-                return
+            frame = pipe.recv()
             surface = pygame.surfarray.make_surface(frame.swapaxes(0, 1))
             if screen is None:
                 screen = pygame.display.set_mode(surface.get_size())
                 pygame.display.set_caption(title)
             screen.blit(surface, (0, 0))
             pygame.display.flip()
-        if screen is not None and any(event.type == pygame.QUIT for event in pygame.event.get()):
-            return
+        for event in pygame.event.get() if screen is not None else ():
+            if event.type == pygame.QUIT:
+                return
+            if event.type in (pygame.KEYDOWN, pygame.KEYUP):
+                name = pygame.key.name(event.key)
+                held = [key for key in held if key != KEYS.get(name, name)]
+                held += [KEYS.get(name, name)] if event.type == pygame.KEYDOWN else []
+                pipe.send(held)
 
 
 class Window:
@@ -49,6 +63,7 @@ class Window:
         self._process = context.Process(target=_serve, args=(other_end, title), daemon=True)
         self._process.start()
         other_end.close()
+        self._held = list[str]()
 
     @property
     def open(self) -> bool:
@@ -61,6 +76,15 @@ class Window:
             self._pipe.send(frame)
         except OSError:
             self._process.join(timeout=1)
+
+    def keys(self) -> Sequence[str]:
+        """The keys that are held, in the order in which they were pressed, with the names that browsers give them."""
+        try:
+            while self._pipe.poll():
+                self._held = self._pipe.recv()
+        except (OSError, EOFError):
+            self._held = []
+        return self._held
 
     def wait(self, seconds: float) -> None:
         """Return after this time, or when the window is closed."""

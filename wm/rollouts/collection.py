@@ -29,6 +29,8 @@ from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed
 
+HUMAN = "human"  # the policy of a dataset that a person has played
+
 
 def _ignore(text: str) -> None:
     pass
@@ -132,6 +134,8 @@ def _try_once(env: PixelEnv, name: str) -> None:
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:
     """The policy with its parameters. Raises UsageProblem where it does not fit the action space."""
+    if policy == HUMAN:
+        return policy
     if controller is not None:
         random = f", {controller.random_share:g} random" if controller.random_share else ""
         return f"{policy} {controller.fingerprint[:16]}{random}"
@@ -153,7 +157,13 @@ def _open(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
 
 def play_episode(collection: Collection, index: int) -> PackedEpisode:
     """Play episode `index`: a function of the collection's recipe, its seed and the index alone. Runs in a worker."""
-    env, agent, space = _open(collection)
+    return record_episode(collection, index, *_open(collection))
+
+
+def record_episode(
+    collection: Collection, index: int, env: PixelEnv, agent: Agent, space: ActionSpace
+) -> PackedEpisode:
+    """Episode `index` as this agent plays it."""
     seed = collection.episode_seed(index)
     trajectory = record(agent, env, EpisodeJob(index, seed), space.column, collection.max_steps, heartbeat)
     return Episode(
@@ -211,10 +221,10 @@ def collect_episodes(
         workers = stack.enter_context(open_workers(runtime))
         progress = stack.enter_context(runtime.progress(f"collect {env}", episodes, "episodes", done))
 
-        def open_writer(sample: Sequence[PackedEpisode]) -> Writer:
-            return stack.enter_context(_open_writer(claim, sample, len(missing), budget, env))
+        def open_once(sample: Sequence[PackedEpisode]) -> Writer:
+            return stack.enter_context(open_writer(claim, sample, len(missing), budget, env))
 
-        order = _IndexOrder(missing, open_writer)
+        order = _IndexOrder(missing, open_once)
         began = runtime.clock()
         try:
             for _, episode in workers.map(play_episode, [(collection, index) for index in missing]):
@@ -265,7 +275,7 @@ class _IndexOrder:
             self._writer.add(self._waiting.pop(self._writer.next))
 
 
-def _open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, budget: DiskBudget, env: str) -> Writer:
+def open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, budget: DiskBudget, env: str) -> Writer:
     """Open the claimed dataset for writing. Raises DiskProblem if the budget is too small for `episodes` more."""
     need = estimate_size(claim.recipe, sample, episodes)
     used = durable.folder_size(claim.path) if claim.dataset else 0

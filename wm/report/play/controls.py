@@ -1,5 +1,6 @@
 """How a person acts: keys and buttons for the actions of an environment, and the pace."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,6 +29,18 @@ class Controls:
 
     buttons: tuple[Button, ...]
     idle: tuple[Any, ...]
+
+    def action(self, keys: Sequence[str], step: int) -> Any:
+        """What these keys, in the order in which they were pressed, do in this step of an episode."""
+        pressed = [button for key in keys for button in self.buttons if key in button.keys]
+        idle = self.idle[step % len(self.idle)]
+        if not isinstance(idle, tuple):
+            return pressed[-1].action if pressed else idle
+        action = list(idle)
+        for button in pressed:
+            for dimension, value in button.values.items():
+                action[dimension] = value
+        return action
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for page.js."""

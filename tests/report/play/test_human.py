@@ -1,0 +1,126 @@
+"""A person plays the real game: here a script holds the keys."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.conftest import TINY, outcome
+from wm.actions import ActionSpace
+from wm.artifacts.disk import DiskBudget
+from wm.envs.registry import EnvConfig
+from wm.episodes.archive import claim
+from wm.episodes.dataset import Dataset
+from wm.errors import DiskProblem
+from wm.report.play.controls import controls_for
+from wm.report.play.human import SIDE, Person, record_person
+from wm.rollouts.collection import HUMAN, describe
+from wm.rollouts.loop import EpisodeJob
+from wm.runtime import Runtime
+
+
+class Script:
+    """A window that holds keys, one after the other, and is closed after `shows` frames."""
+
+    def __init__(self, keys: Sequence[str], shows: int) -> None:
+        self._keys, self.left, self.shown = keys, shows, list[NDArray[np.uint8]]()
+
+    @property
+    def open(self) -> bool:
+        return self.left >= 0
+
+    def show(self, frame: NDArray[np.uint8]) -> None:
+        self.left -= 1
+        self.shown.append(frame)
+
+    def keys(self) -> Sequence[str]:
+        key = self._keys[(len(self.shown) - 1) % len(self._keys)]
+        return [key] if key else []
+
+    def wait(self, seconds: float) -> None:
+        """As fast as the game goes."""
+
+
+def play(folder: Path, script: Script, episodes: int, budget: DiskBudget | None = None) -> int:
+    """How many episodes the script plays to their end."""
+    collection, recipe = describe(EnvConfig(TINY, 32), HUMAN, 3, 0)
+    controls = controls_for(TINY, ActionSpace.from_json(recipe["action_space"]))
+    path, runtime = folder / "d.human.zarr", Runtime(time.monotonic)
+    with claim(path, recipe, False, runtime.log) as claimed:
+        limit = budget or DiskBudget(path)
+        return record_person(collection, claimed, episodes, limit, script, controls, 1000, runtime)
+
+
+def actions(folder: Path) -> Iterator[list[int]]:
+    dataset = Dataset.open(folder / "d.human.zarr")
+    for part in dataset.parts:
+        for episode in dataset.episodes_of(part):
+            yield episode.actions[:-1].tolist()
+
+
+def test_keys_become_actions_of_an_ordinary_dataset(tmp_path: Path) -> None:
+    script = Script(["1", "", "3", "2"], 10_000)
+    assert play(tmp_path, script, 3) == 3
+    dataset = Dataset.open(tmp_path / "d.human.zarr")
+    assert (dataset.episodes, dataset.recipe["policy"]) == (3, "human")
+    played = list(actions(tmp_path))
+    cycle = [0, 0, 2, 1] * 100
+    assert list(chain.from_iterable(played)) == cycle[: sum(map(len, played))]
+    assert script.shown[0].shape == (SIDE, SIDE, 3)
+
+
+def test_steps_come_at_the_pace_and_late_ones_are_not_caught_up() -> None:
+    now, waits = 0.0, list[float]()
+
+    class Clocked(Script):
+        def wait(self, seconds: float) -> None:
+            nonlocal now
+            waits.append(seconds)
+            now += max(seconds, 0)
+
+    space = ActionSpace(count=3)
+    person = Person(Clocked(["1"], 99), controls_for(TINY, space), space, 10, lambda: now)
+    person.begin(0, EpisodeJob(0, 0))
+    for late in (0, 0, 0.35, 0, 0):
+        now += late
+        assert person.act(np.zeros((1, 32, 32, 3), np.uint8), [{}]) == [0]
+    assert waits == pytest.approx([0.1, 0.1, -0.25, 0, 0.1])
+
+
+def test_more_episodes_continue_and_an_unfinished_one_is_dropped(tmp_path: Path) -> None:
+    assert play(tmp_path, Script(["2"], 10_000), 1) == 1
+    (first,) = actions(tmp_path)
+    script = Script(["2"], len(first) + 5)
+    done = play(tmp_path, script, 50)
+    assert 0 <= done < 50
+    assert not script.open
+    kept = list(actions(tmp_path))
+    assert len(kept) == 1 + done
+    assert kept[0] == first
+
+
+def test_a_window_closed_at_once_writes_nothing(tmp_path: Path) -> None:
+    assert play(tmp_path, Script(["2"], 0), 2) == 0
+    assert not (tmp_path / "d.human.zarr").exists()
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DiskProblem):
+        play(tmp_path, Script(["2"], 10_000), 2, DiskBudget(tmp_path, 10))
+    assert not (tmp_path / "d.human.zarr").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows always has a display")
+def test_without_a_display_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    done = outcome(tmp_path, "play", "--env", TINY, "--real")
+    assert done.returncode == 64
+    assert "--real needs a window, but there is no display" in done.stderr
+    assert not list(tmp_path.iterdir())
