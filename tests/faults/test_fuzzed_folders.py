@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stages import encode, evaluate, train_controller, train_mdnrnn, train_vae
-from tests.conftest import SLUG, arguments, make_episode, outcome, write_part
+from tests.conftest import SLUG, TINY, arguments, make_episode, outcome, write_part
 from tests.faults.edits import LEAVES, MISSING, NASTY, RAW, documents, edit, keys
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
@@ -183,17 +183,18 @@ def test_any_table_of_a_part_is_read_as_its_types_or_refused(tmp_path: Path, exa
 
 
 READING = {
-    "vae/": ("ls", "info", "report", "compare", "train-mdnrnn"),
-    "mdnrnn/": ("ls", "info", "report", "compare", "dream"),
-    "controller/": ("ls", "info", "report", "compare", "evaluate", "dream", "train-controller"),
+    "vae/": ("ls", "info", "report", "compare", "train-mdnrnn", "play"),
+    "mdnrnn/": ("ls", "info", "report", "compare", "dream", "play"),
+    "controller/": ("ls", "info", "report", "compare", "evaluate", "dream", "train-controller", "play"),
     "dream/": ("ls", "info", "report", "compare", "dream"),
     "evaluation/": ("ls", "info", "report", "compare", "evaluate"),
-    "latents/": ("ls", "info", "report", "train-controller", "train-mdnrnn"),
+    "latents/": ("ls", "info", "report", "train-controller", "train-mdnrnn", "play"),
     "metrics.jsonl": ("report", "memory"),
-    ".zarr/": ("ls", "info", "view", "verify", "export", "train-mdnrnn"),
+    ".zarr/": ("ls", "info", "view", "verify", "export", "train-mdnrnn", "play"),
 }
 WORDS: dict[str, tuple[str, ...]] = {
     "ls": (),
+    "play": ("--env", TINY),
     "verify": (".",),
     "view": (str(DATA), "--episodes", "0-1"),
     "export": (str(DATA), "--to", "npz", "--out", "exported", "--episodes", "0"),
