@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import product
 from typing import Any
 
-from wm.dreams.initial_states import bounds_of
+from wm.dreams.initial_states import latent_bounds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
@@ -62,7 +62,7 @@ class Game:
 
     def _describe(self, starts: Sequence[Start], weights: Weights, precision: Precision) -> dict[str, Any]:
         add, picture = (partial(weights.add, bits=bits) for bits in precision)
-        low, high = bounds_of(self.latents)
+        low, high = latent_bounds(self.latents)
         return {
             "env": self.env,
             "vae": describe_decoder(self.vae.model, picture),
