@@ -6,12 +6,11 @@ from typing import Any
 from stages import console
 from stages.session import Session, stage_name
 from stages.stage import Plan, Result, plan_stage, run_stage
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import load_latents, require_episodes
 from wm.episodes.dataset import Dataset
-from wm.errors import UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
 from wm.pretrained import (
@@ -21,8 +20,7 @@ from wm.pretrained import (
     TrainedVae,
     find_dreamer,
     is_dreamer,
-    load_all,
-    load_pair,
+    load_dreaming,
 )
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
@@ -45,14 +43,7 @@ class _Models:
 
 
 def _open(session: Session, settings: DreamSettings) -> _Models:
-    folder = session.run_path / settings.agent
-    controller = None
-    if (folder / manifest.NAME).is_file() or settings.agent != "controller":
-        vae, mdnrnn, controller = load_all(session.workspace, settings.agent)
-        if controller.config.memory == "untrained":
-            raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
-    else:
-        vae, mdnrnn = load_pair(session.workspace)
+    vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
     dataset, episodes = Dataset.open(session.data_paths[0]), int(vae.artifact.metrics["episodes"])
     if episodes < dataset.upto:
         dataset = dataset.first(episodes)

@@ -1,5 +1,6 @@
 """`wm play`: one HTML page in which a person plays inside M's dream; or the real game, played in a window."""
 
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +14,30 @@ from wm.units import format_size
 
 if TYPE_CHECKING:
     from stages.session import Session
-    from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
     from wm.report.play.page import Game
 
 SECTION = "Play"
+_ENV = copy(SHARED["env"])
+_ENV.required = False  # --example needs none
 
 
-def run(env: str, data: tuple[Path, ...], run: Path | None, real: bool, episodes: int, **page: Any) -> None:
+def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool, real: bool, **options: Any) -> None:
     """What the command does with its options."""
     from stages.session import Session
     from wm.artifacts.workspace import env_slug
+    from wm.report.play.example import write_example
 
+    if env is None and not example:
+        raise UsageProblem("--env is missing; name an environment whose V and M are trained, or give --example.")
+    episodes, out = options.pop("episodes"), options["out"]
     if real and not data:
-        data = (Path("data") / f"{env_slug(env)}.human.zarr",)
-    session = Session(env=env, data=data, run=run)
-    console.echo(str(play_real(session, episodes) if real else play(session, **page)))
+        data = (Path("data") / f"{env_slug(env or '')}.human.zarr",)
+    if example:
+        path = write_example(out or Path("play.html"))
+    else:
+        session = Session(env=env or "", data=data, run=run)
+        path = play_real(session, episodes) if real else play(session, **options)
+    console.echo(str(path))
 
 
 command = SectionCommand(
@@ -53,7 +63,11 @@ command = SectionCommand(
             ["--episodes"], SECTION, type=click.IntRange(min=1), default=5, metavar="N",
             help="With --real, how many are played. [5]",
         ),
-        SHARED["env"], SHARED["data"], SHARED["run"],
+        SectionOption(
+            ["--example"], SECTION, is_flag=True,
+            help="The page of a CartPole that comes with wm and needs no run, in play.html.",
+        ),
+        _ENV, SHARED["data"], SHARED["run"],
     ],
     help="""Write one HTML page in which a person plays inside M's dream, with keys or touch.
 
@@ -66,29 +80,30 @@ command = SectionCommand(
 
 def play(session: "Session", agent: str, temperature: float, out: Path | None) -> Path:
     """Write the page and return its path: `out`, or play.html in the run. Raises UsageProblem for an agent that cannot
-    dream, and where the page would be too large; MissingInput and RecipeMismatch as the models' loading does."""
-    from wm.artifacts import durable
-    from wm.artifacts.disk import DiskBudget
+    dream, and for a page that would be too large; else as the models' loading does."""
+    from wm.report.play.page import write_page
     from wm.report.run_summary import PLAY
 
-    game = _open(session, agent, temperature)
-    page = game.page()
-    target = out or session.run_path / PLAY
-    DiskBudget(target.parent).require(len(page), 0, "the page")
-    durable.make_folder(target.parent)
-    durable.write_bytes(target, page)
-    console.say(f"play {session.env}: {format_size(len(page))}; open it in a browser")
-    return target
+    path = write_page(out or session.run_path / PLAY, open_game(session, agent, temperature).page())
+    console.say(f"play {session.env}: {format_size(path.stat().st_size)}; open it in a browser")
+    return path
 
 
-def _open(session: "Session", agent: str, temperature: float) -> "Game":
-    """V, M and C, and the episodes they were trained on."""
+def open_game(session: "Session", agent: str, temperature: float) -> "Game":
+    """V, M, and C if the run has one, and the episodes they were trained on."""
+    from stages.session import check_name
     from wm.dreams.initial_states import load_latents, require_episodes
     from wm.episodes.dataset import Dataset
+    from wm.pretrained import is_dreamer, load_dreaming
     from wm.report.play.controls import measure_pace
     from wm.report.play.page import Game
 
-    vae, mdnrnn, controller = _models(session, agent)
+    folder = session.run_path / check_name("--agent", agent)
+    if is_dreamer(folder):
+        raise UsageProblem(f"{folder} is a Dreamer, whose dreams are no page; name a controller with --agent.")
+    vae, mdnrnn, controller = load_dreaming(session.workspace, agent)
+    if controller is None:
+        console.say(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
     dataset, episodes = Dataset.open(session.data_path), int(vae.artifact.metrics["episodes"])
     if episodes < dataset.upto:
         dataset = dataset.first(episodes)
@@ -96,25 +111,6 @@ def _open(session: "Session", agent: str, temperature: float) -> "Game":
     require_episodes(session.workspace, mdnrnn, dataset)
     latents, pace = load_latents(session.workspace, mdnrnn), measure_pace(vae.env)
     return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace)
-
-
-def _models(session: "Session", agent: str) -> "tuple[TrainedVae, TrainedMdnRnn, TrainedController | None]":
-    """V, M, and C if the run has one."""
-    from stages.session import check_name
-    from wm.artifacts import manifest
-    from wm.pretrained import is_dreamer, load_all, load_pair
-
-    folder = session.run_path / check_name("--agent", agent)
-    if is_dreamer(folder):
-        raise UsageProblem(f"{folder} is a Dreamer, whose dreams are no page; name a controller with --agent.")
-    if agent == "controller" and not (folder / manifest.NAME).is_file():
-        pair = load_pair(session.workspace)
-        console.say(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
-        return *pair, None
-    vae, mdnrnn, controller = load_all(session.workspace, agent)
-    if controller.config.memory == "untrained":
-        raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
-    return vae, mdnrnn, controller
 
 
 def play_real(session: "Session", episodes: int) -> Path:

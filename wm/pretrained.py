@@ -270,6 +270,20 @@ def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae
     return vae, mdnrnn, controller
 
 
+def load_dreaming(
+    workspace: Workspace, name: str = "controller"
+) -> tuple[TrainedVae, TrainedMdnRnn, TrainedController | None]:
+    """V, M and the C of this name, which may be missing if it is the default one. As `load_all`; and raises
+    UsageProblem for a C whose memory is untrained, because that cannot dream."""
+    folder = workspace.run / name
+    if name == "controller" and not (folder / manifest.NAME).is_file():
+        return *load_pair(workspace), None
+    vae, mdnrnn, controller = load_all(workspace, name)
+    if controller.config.memory == "untrained":
+        raise UsageProblem(f"{folder} has an untrained memory, which cannot dream; name another with --agent.")
+    return vae, mdnrnn, controller
+
+
 def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> Predictor | None:
     """The model whose h C takes besides z; None without a memory."""
     if config.memory != "untrained":

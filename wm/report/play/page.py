@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from wm.artifacts import durable
+from wm.artifacts.disk import DiskBudget
 from wm.dreams.initial_states import latent_bounds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
@@ -26,6 +29,9 @@ LARGEST = 3_000_000  # bytes of a page, that it can be sent as a letter and open
 NUMBERS = LARGEST // 3  # each takes 3.5 bytes of the page
 SCRIPTS = ("layers.js", "models.js", "dream.js", "page.js")
 RECORDED = (96, 48, 24)  # rows from every start on: as many as fit
+
+Description = dict[str, Any]
+"""What models.js opens, besides the numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +52,25 @@ class Game:
     def page(self) -> bytes:
         """The page, with as many recorded frames and as exact weights as it has room for. Raises UsageProblem if it is
         too large even with the fewest."""
+        return fill(*self.content(LARGEST))
+
+    def content(self, largest: int) -> tuple[Description, str]:
+        """What `fill` takes, for a page of at most so many bytes. Raises UsageProblem if it cannot be that small."""
         starts = choose_starts(self.latents, self.mdnrnn, self.dataset, max(RECORDED))
         for rows, precision in product(RECORDED, PRECISIONS):
             weights = Weights()
             description = self._describe([start.first(rows) for start in starts], weights, precision)
             if weights.count > NUMBERS:
                 break
-            page = _fill(f"{self.env}, dreamt", description | {"numbers": weights.count}, weights.text())
-            if len(page) <= LARGEST:
-                return page
+            content = description | {"numbers": weights.count}, weights.text()
+            if len(fill(*content)) <= largest:
+                return content
         raise UsageProblem(
             f"V's decoder, M and C of {self.env} have {weights.count:,} numbers, too many for a page of "
-            f"{format_size(LARGEST)}; train V or M with fewer latents or units."
+            f"{format_size(largest)}; train V or M with fewer latents or units."
         )
 
-    def _describe(self, starts: Sequence[Start], weights: Weights, precision: Precision) -> dict[str, Any]:
+    def _describe(self, starts: Sequence[Start], weights: Weights, precision: Precision) -> Description:
         add, picture = (partial(weights.add, bits=bits) for bits in precision)
         low, high = latent_bounds(self.latents)
         return {
@@ -79,12 +89,12 @@ class Game:
         }
 
 
-def _fill(title: str, description: dict[str, Any], weights: str) -> bytes:
+def fill(description: Description, weights: str) -> bytes:
     """page.html with everything in it. A name cannot end the script that holds it."""
     light, dark = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
     colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(f"{description['env']}, dreamt"),
         "style": colours + _read("page.css"),
         "world": json.dumps(description, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         "weights": weights,
@@ -92,6 +102,14 @@ def _fill(title: str, description: dict[str, Any], weights: str) -> bytes:
     }
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
     return page.encode(errors="xmlcharrefreplace")
+
+
+def write_page(path: Path, page: bytes) -> Path:
+    """Write a page, whole or not at all, and return its path."""
+    DiskBudget(path.parent).require(len(page), 0, "the page")
+    durable.make_folder(path.parent)
+    durable.write_bytes(path, page)
+    return path
 
 
 def _read(name: str) -> str:
