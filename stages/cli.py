@@ -75,6 +75,7 @@ TABLE = {
     "view": Entry("Inspect", "Write a page with film strips of episodes."),
     "play": Entry("Inspect", "Write a page in which a person plays inside M's dream."),
     "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
+    "data": Entry("Inspect", "Merge, split or import datasets; leave episodes out."),
     "export": Entry("Inspect", "Write episodes as npz, Minari or mp4."),
     "clean": Entry("Inspect", "Remove files that killed processes left."),
     "doctor": Entry("Inspect", "Check Python, packages, memory, disk and environments."),

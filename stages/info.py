@@ -62,6 +62,7 @@ def _dataset(facts: dict[str, Any]) -> str:
     from wm.episodes.summary import Summary
 
     summary = Summary(**{name: facts[name] for name in Summary.__dataclass_fields__})
+    made = "written" if summary.origin else "collected"
     code = facts["recipe"].get("packages", {}) | facts["recipe"].get("sources", {})
     rows = [[name, value[:DIGITS] if name == "fingerprint" else value] for name, value in summary.facts()]
     rows += [
@@ -69,7 +70,7 @@ def _dataset(facts: dict[str, Any]) -> str:
         ["code", ", ".join(f"{name} {number}" for name, number in code.items())],
     ]
     rows += [
-        ["collected", f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
+        [made, f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
         for line in facts["provenance"]
     ]
     text = f"{summary.path}\n" + console.table(["what", "value"], rows)

@@ -51,6 +51,8 @@ def action_space(value: Any, key: str) -> None:
         raise Mismatch(key, "a box with a bound beyond 1e38", "floats of 32 bits")
 
 
+# Of a dataset that no collecting made: the episodes that were taken, or a digest of the imported files.
+_ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "files": TEXT}
 RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
 DATASET_RECIPE = table(
     {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": list_of(TEXT)},
@@ -63,6 +65,7 @@ DATASET_RECIPE = table(
         "frames": one_of("observation", "render"),
         "max_steps": COUNT,
         "evicts": FLAG,
+        "origin": table({"operation": TEXT}, {"datasets": list_of(TEXT), "mixed": list_of(TEXT), **_ORIGIN}),
     },
     others=ANYTHING,
 )

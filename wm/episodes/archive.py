@@ -14,6 +14,7 @@ from wm.artifacts.recipe import differences
 from wm.artifacts.runs import ARCHIVE, free_name
 from wm.episodes.committed_parts import committed_parts
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
+from wm.episodes.schema import describe_origin
 from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 
@@ -75,7 +76,12 @@ class Claim:
 
     def record(self, provenance: dict[str, Any]) -> None:
         """Append to the dataset's provenance."""
-        durable.append(self.path / PROVENANCE, json.dumps(provenance).encode() + b"\n")
+        record(self.path, provenance)
+
+
+def record(path: Path, provenance: dict[str, Any]) -> None:
+    """Append to the provenance of the dataset at `path`."""
+    durable.append(path / PROVENANCE, json.dumps(provenance).encode() + b"\n")
 
 
 @contextmanager
@@ -120,7 +126,9 @@ def _changes(path: Path, recipe: dict[str, Any]) -> str:
 
 def _as_artifacts(recipe: dict[str, Any]) -> dict[str, Any]:
     """A dataset's recipe in the form of an artifact's: the sources of its environment are its inputs."""
-    settings = {name: value for name, value in recipe.items() if name != "sources"}
+    settings = {name: value for name, value in recipe.items() if name not in ("sources", "origin")}
+    if origin := describe_origin(recipe):
+        settings["origin"] = origin
     return {"settings": settings, "inputs": recipe.get("sources", {})}
 
 

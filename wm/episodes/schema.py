@@ -107,6 +107,21 @@ def action_repeat(recipe: dict[str, Any]) -> int:
     return int(recipe["env"].get("action_repeat", 1))
 
 
+def describe_origin(recipe: dict[str, Any]) -> str:
+    """Where the episodes of a dataset are from, if they were not collected; empty if they were."""
+    origin = recipe.get("origin")
+    if not origin:
+        return ""
+    if origin["operation"] == "import":
+        return f"imported, digest {origin.get('files', '')[:8]}"
+    sources = ", ".join(fingerprint[:8] for fingerprint in origin.get("datasets", []))
+    if ranges := origin.get("episodes"):
+        listed = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+        return f"episodes {listed} of {sources}"
+    mixed = "".join(f"; {text}" for text in origin.get("mixed", []))
+    return f"{sources} merged{mixed}"
+
+
 def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
     """(size, size, channels) of a dataset's frames."""
     size = int(recipe["env"]["size"])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
+from wm.episodes.schema import describe_origin
 from wm.units import format_size
 
 
@@ -16,14 +17,15 @@ from wm.units import format_size
 class Summary:
     """Statistics of a dataset. `compression` is the size of the raw frames over that of all files.
 
-    `evicted` is the number of oldest episodes that a replay removed for new ones; `missing` are ranges of lost
-    episodes.
+    `origin` says where the episodes are from, if they were not collected. `evicted` is the number of oldest episodes
+    that a replay removed for new ones; `missing` are ranges of lost episodes.
     """
 
     path: str
     env: str
     policy: str
     seed: int
+    origin: str
     size: int
     channels: int
     render: str
@@ -55,7 +57,8 @@ class Summary:
         missing = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
-            ("policy", f"{self.policy}, seed {self.seed}"),
+            ("policy", self.policy if self.origin else f"{self.policy}, seed {self.seed}"),
+            *([("origin", self.origin)] if self.origin else []),
             ("episodes", f"{self.episodes}{missing}, in {self.parts} parts"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
@@ -83,6 +86,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             env=recipe["env"]["name"],
             policy=str(recipe.get("policy", "unknown")),
             seed=int(recipe.get("seed", 0)),
+            origin=describe_origin(recipe),
             size=shape[0],
             channels=shape[2],
             render=str(recipe["env"].get("render", "unknown")),

@@ -1,6 +1,7 @@
 """Writing a dataset, part by part. One process writes; the order of parts is the order of episodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,27 @@ def create(path: Path, recipe: dict[str, Any]) -> Dataset:
     durable.write_folder(staged, root_files(recipe))
     durable.publish(staged, path)
     return Dataset(path, recipe, [])
+
+
+@contextmanager
+def write_whole(path: Path, recipe: dict[str, Any], allow: Callable[[int], None] | None = None) -> "Iterator[Writer]":
+    """Write a new dataset that appears at `path` when the block ends without an error, and not at all otherwise.
+
+    The caller holds the lock of `path`, where nothing exists. What a killed process left is swept.
+    """
+    durable.make_folder(path.parent)
+    durable.sweep(path.parent, path.name)
+    staged = durable.staging_path(path)
+    try:
+        durable.write_folder(staged, root_files(recipe))
+        writer = Writer(Dataset(staged, recipe, []), allow)
+        yield writer
+        writer.seal()
+        durable.remove(staged / STAGING)
+        durable.publish(staged, path)
+    except BaseException:
+        durable.remove(staged)
+        raise
 
 
 class Writer:

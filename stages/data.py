@@ -1,0 +1,140 @@
+"""`wm data`: new datasets from others, or from files."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages import console
+from wm.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from stages.stage import Result
+    from wm.episodes.editing import Edit
+
+_dataset = click.Path(path_type=Path)
+_out = click.option("--out", type=_dataset, required=True, help="The new dataset.")
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every subcommand."""
+    help_ = "Bytes that may be used at the target, such as 500MB  [none]."
+    budget = click.option("--disk-budget", default=None, metavar="SIZE", help=help_)
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+    return budget(as_json(command))
+
+
+@click.group(name="data", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Write new datasets: merged, split, without some episodes, or imported.
+
+    A dataset is never changed: each of these writes another one, with its episodes numbered from 0, and its recipe says
+    where they are from. What exists is not replaced.
+
+    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/Pong.good.zarr
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command(name="merge", short_help="Write all episodes of several datasets.")
+@click.argument("datasets", nargs=-1, required=True, type=_dataset)
+@_out
+@_shared
+def merge_command(datasets: tuple[Path, ...], out: Path, disk_budget: str | None, as_json: bool) -> None:
+    """Write all episodes of several datasets, of the same environment, frames and actions.
+
+    Example: wm data merge data/Pong.zarr data/Pong.round2.zarr --out data/Pong.both.zarr
+    """
+    from wm.episodes.dataset import Dataset
+    from wm.episodes.editing import merge
+
+    edit = merge([Dataset.open(path) for path in datasets])
+    _write([(out, edit)], disk_budget, as_json)
+
+
+@command.command(name="split", short_help="Write the first N episodes and the others apart.")
+@click.argument("dataset", type=_dataset)
+@click.option("--at", type=click.IntRange(min=1), required=True, metavar="N", help="Episodes in the first dataset.")
+@click.option("--out-first", type=_dataset, required=True, help="The new dataset of the first N episodes.")
+@click.option("--out-rest", type=_dataset, required=True, help="The new dataset of the others.")
+@_shared
+def split_command(
+    dataset: Path, at: int, out_first: Path, out_rest: Path, disk_budget: str | None, as_json: bool
+) -> None:
+    """Write the first N episodes to one dataset and the others to another.
+
+    Example: wm data split data/Pong.zarr --at 40 --out-first data/Pong.a.zarr --out-rest data/Pong.b.zarr
+    """
+    from wm.episodes.dataset import Dataset
+    from wm.episodes.editing import split
+
+    first, rest = split(Dataset.open(dataset), at)
+    _write([(out_first, first), (out_rest, rest)], disk_budget, as_json)
+
+
+@command.command(name="drop")
+@click.argument("dataset", type=_dataset)
+@click.option("--episodes", required=True, metavar="LIST", help="Episodes to leave out, such as 3,5-7.")
+@_out
+@_shared
+def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | None, as_json: bool) -> None:
+    """Write all episodes but some.
+
+    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/Pong.good.zarr
+    """
+    from wm.episodes.dataset import Dataset
+    from wm.episodes.editing import drop
+
+    _write([(out, drop(Dataset.open(dataset), episodes))], disk_budget, as_json)
+
+
+def _write(edits: "Sequence[tuple[Path, Edit]]", disk_budget: str | None, as_json: bool) -> None:
+    """Write the datasets that are not there yet, and print what became of each."""
+    from stages.session import Session
+    from wm.artifacts import locks
+    from wm.episodes import editing
+
+    session = Session(env="", disk_limit=None if disk_budget is None else parse_size(disk_budget))
+    editing.require_targets(edits)
+    waiting = [edit for path, edit in edits if not editing.is_written(path, edit)]
+    if waiting:
+        editing.require_disk(waiting, session.budget(edits[0][0]))
+    results = []
+    for path, edit in edits:
+        began = time.monotonic()
+        with locks.exclusive(path):
+            if current := editing.is_written(path, edit):
+                results.append(_result(path, current, 0))
+                continue
+            provenance = partial(session.provenance, began)
+            with console.progress(f"write {path.name}", edit.episodes, "episodes") as bar:
+                editing.write(path, edit, session.budget(path), provenance, bar.update)
+            results.append(_result(path, False, time.monotonic() - began))
+    _print(results, as_json)
+
+
+def _print(results: "Sequence[Result]", as_json: bool) -> None:
+    if as_json:
+        console.print_json({"datasets": [result.as_json() for result in results]})
+    else:
+        console.echo("\n".join(map(str, results)))
+
+
+def _result(path: Path, current: bool, seconds: float) -> "Result":
+    """What became of a dataset."""
+    from stages.stage import CREATED, UP_TO_DATE, Result
+    from wm.episodes.summary import summarize
+
+    summary, dataset = summarize(path)
+    metrics = {"episodes": summary.episodes, "rows": summary.frames, "mean_return": summary.mean_return,
+               "bytes": summary.bytes}  # fmt: skip
+    text = (
+        f"{summary.episodes} episodes, {summary.frames:,} frames, mean return {summary.mean_return:.1f}, "
+        f"{format_size(summary.bytes)}; {summary.origin}"
+    )
+    return Result("data", UP_TO_DATE if current else CREATED, path, dataset.fingerprint, metrics, text, seconds)
