@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,7 @@ from wm.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from stages.stage import Result
-    from wm.episodes.editing import Edit
+    from wm.episodes.new_datasets import NewDataset
 
 _dataset = click.Path(path_type=Path)
 _out = click.option("--out", type=_dataset, required=True, help="The new dataset.")
@@ -93,32 +93,70 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
     _write([(out, drop(Dataset.open(dataset), episodes))], disk_budget, as_json)
 
 
-def _write(edits: "Sequence[tuple[Path, Edit]]", disk_budget: str | None, as_json: bool) -> None:
+@command.command(name="import", short_help="Write episodes from npz, MP4 or Minari files.")
+@click.argument("sources", nargs=-1, required=True, type=_dataset)
+@click.option("--env", required=True, metavar="NAME", help="The environment in which they were recorded.")
+@click.option("--size", type=click.IntRange(16, 256), default=64, metavar="N", help="Side of the frames.  [64]")
+@click.option("--gray", is_flag=True, help="One channel of brightness.")
+@click.option(
+    "--observation",
+    type=click.Choice(["rgb", "foreground", "motion"]),
+    default="rgb",
+    show_default=True,
+    help="What frames show of the pictures, as for wm collect.",
+)
+@click.option(
+    "--action-space",
+    type=click.Choice(["auto", "discrete", "continuous"]),
+    default="auto",
+    show_default=True,
+    help="Of an environment that has both.",
+)
+@click.option("--policy", default="imported", metavar="NAME", show_default=True, help="Who played, for the recipe.")
+@_out
+@_shared
+def import_command(
+    sources: tuple[Path, ...], out: Path, policy: str, disk_budget: str | None, as_json: bool, **env: Any
+) -> None:
+    """Write the episodes of files: one .npz an episode, an .mp4 with an .npz of the same name beside it, or folders of
+    Minari datasets. docs/formats.md has the keys. Pictures are shrunk as wm collect does it.
+
+    Example: wm data import recorded/*.npz --env Pong --out data/Pong.recorded.zarr
+    """
+    from wm import extras
+    from wm.envs.imported_frames import ImportedFrames
+    from wm.envs.registry import EnvConfig
+    from wm.episodes.importing import Import
+    from wm.episodes.recordings import extra_of
+
+    if extra := extra_of(sources):
+        extras.require(extra, f"importing {sources[0]}")
+    config = EnvConfig(env.pop("env"), **env)
+    frames = ImportedFrames(config)
+    _write([(out, Import(sources, config.as_recipe(config.actions), policy, frames))], disk_budget, as_json)
+
+
+def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None, as_json: bool) -> None:
     """Write the datasets that are not there yet, and print what became of each."""
     from stages.session import Session
     from wm.artifacts import locks
-    from wm.episodes import editing
+    from wm.episodes import new_datasets
 
     session = Session(env="", disk_limit=None if disk_budget is None else parse_size(disk_budget))
-    editing.require_targets(edits)
-    waiting = [edit for path, edit in edits if not editing.is_written(path, edit)]
-    if waiting:
-        editing.require_disk(waiting, session.budget(edits[0][0]))
+    new_datasets.require_targets(targets)
+    if waiting := [new for path, new in targets if not new_datasets.is_written(path, new)]:
+        new_datasets.require_disk(waiting, session.budget(targets[0][0]))
     results = []
-    for path, edit in edits:
+    for path, new in targets:
         began = time.monotonic()
         with locks.exclusive(path):
-            if current := editing.is_written(path, edit):
+            if current := new_datasets.is_written(path, new):
                 results.append(_result(path, current, 0))
                 continue
             provenance = partial(session.provenance, began)
-            with console.progress(f"write {path.name}", edit.episodes, "episodes") as bar:
-                editing.write(path, edit, session.budget(path), provenance, bar.update)
+            with console.progress(f"write {path.name}", new.episodes, "episodes") as bar:
+                new_datasets.write(path, new, session.budget(path), provenance, bar.update)
             results.append(_result(path, False, time.monotonic() - began))
-    _print(results, as_json)
-
-
-def _print(results: "Sequence[Result]", as_json: bool) -> None:
     if as_json:
         console.print_json({"datasets": [result.as_json() for result in results]})
     else:

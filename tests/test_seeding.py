@@ -1,4 +1,4 @@
-from wm.seeding import episode_seed, generator, integer
+from wm.seeding import episode_seed, generator, integer, split_of
 
 
 def test_splits_never_share_an_episode_seed() -> None:
@@ -8,6 +8,8 @@ def test_splits_never_share_an_episode_seed() -> None:
     assert not seeds["train"] & seeds["test"]
     assert not seeds["validation"] & seeds["test"]
     assert all(0 <= seed < 2**31 for group in seeds.values() for seed in group)
+    assert all({split_of(seed) for seed in group} == {split} for split, group in seeds.items())
+    assert [split_of(seed) for seed in (-1, 2**31, 2**40)] == [None, None, None]
 
 
 def test_a_path_decides_the_numbers() -> None:

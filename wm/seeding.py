@@ -26,3 +26,8 @@ def episode_seed(split: str, seed: int, *path: int | str) -> int:
     """Seed of an episode's environment. Splits are disjoint by construction (two leading bits)."""
     low = integer(seed, "episode", *path) & ((1 << _BITS) - 1)
     return (SPLITS[split] << _BITS) | low
+
+
+def split_of(seed: int) -> str | None:
+    """The split to which an episode's seed belongs; None for one outside of all."""
+    return next((name for name, number in SPLITS.items() if seed >> _BITS == number), None)

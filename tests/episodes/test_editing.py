@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import RECIPE, make_episode
 from wm.artifacts.disk import DiskBudget
-from wm.episodes import editing, schema
+from wm.episodes import editing, new_datasets, schema
 from wm.episodes.archive import find_dataset, read_provenance
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, describe_origin
@@ -29,7 +29,7 @@ def collected(path: Path, first: int, last: int, recipe: dict[str, Any] | None =
 
 
 def written(path: Path, edit: editing.Edit, limit: int | None = None) -> Dataset:
-    editing.write(path, edit, DiskBudget(path, limit), lambda: {"command": "wm data"}, lambda done: None)
+    new_datasets.write(path, edit, DiskBudget(path, limit), lambda: {"command": "wm data"}, lambda done: None)
     return Dataset.open(path)
 
 
@@ -149,7 +149,7 @@ def test_a_budget_that_is_too_small_is_found_before_or_while_writing_and_nothing
     edit = editing.merge([collected(tmp_path / "a.zarr", 0, 3), collected(tmp_path / "b.zarr", 3, 6)])
     need = sum(taken.disk for taken in edit.taken)
     with pytest.raises(DiskProblem, match="writing 6 episodes needs about"):
-        editing.require_disk([edit], DiskBudget(tmp_path / "c.zarr", need - 1))
+        new_datasets.require_disk([edit], DiskBudget(tmp_path / "c.zarr", need - 1))
     with pytest.raises(DiskProblem, match="nothing was written"):
         written(tmp_path / "c.zarr", edit, need // 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr", "b.zarr"]
@@ -160,20 +160,20 @@ def test_another_dataset_at_the_target_is_kept(tmp_path: Path) -> None:
     first, second = collected(tmp_path / "a.zarr", 0, 2), collected(tmp_path / "b.zarr", 2, 4)
     edit = editing.merge([first, second])
     with pytest.raises(UsageProblem, match="exists and is another dataset"):
-        editing.is_written(tmp_path / "a.zarr", edit)
-    assert not editing.is_written(tmp_path / "c.zarr", edit)
+        new_datasets.is_written(tmp_path / "a.zarr", edit)
+    assert not new_datasets.is_written(tmp_path / "c.zarr", edit)
     written(tmp_path / "c.zarr", edit)
-    assert editing.is_written(tmp_path / "c.zarr", edit)
+    assert new_datasets.is_written(tmp_path / "c.zarr", edit)
 
 
 def test_a_target_is_a_dataset_outside_of_those_that_are_read(tmp_path: Path) -> None:
     edit = editing.split(collected(tmp_path / "a.zarr", 0, 2), 1)[0]
     with pytest.raises(UsageProblem, match="no suffix"):
-        editing.require_targets([(tmp_path / "new", edit)])
-    with pytest.raises(UsageProblem, match="inside the dataset"):
-        editing.require_targets([(tmp_path / "a.zarr" / "new.zarr", edit)])
+        new_datasets.require_targets([(tmp_path / "new", edit)])
+    with pytest.raises(UsageProblem, match="is inside"):
+        new_datasets.require_targets([(tmp_path / "a.zarr" / "new.zarr", edit)])
     with pytest.raises(UsageProblem, match="given for two"):
-        editing.require_targets([(tmp_path / "b.zarr", edit), (tmp_path / "b.zarr", edit)])
+        new_datasets.require_targets([(tmp_path / "b.zarr", edit), (tmp_path / "b.zarr", edit)])
 
 
 def test_episodes_of_a_replay_become_an_ordinary_dataset(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import importlib
 import importlib.util
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -125,8 +126,7 @@ class EnvConfig:
             raise UsageProblem(
                 f"--render is fast but {self.name} has no fast renderer ({fast} have one); use --render exact."
             )
-        if self.observation == "motion" and self.gray:
-            raise UsageProblem("--observation motion has three gray channels already; leave out --gray.")
+        self.require_channels()
         ours = self.render != "gymnasium" and spec.renderer
         env, renderer = self._make_renderer(spec) if ours else self._make_gymnasium_renderer()
         return PixelEnv(
@@ -138,6 +138,11 @@ class EnvConfig:
             probe=spec.probe if labelled else None,
             action_repeat=self.action_repeat,
         )
+
+    def require_channels(self) -> None:
+        """Raise UsageProblem for motion in gray."""
+        if self.observation == "motion" and self.gray:
+            raise UsageProblem("--observation motion has three gray channels already; leave out --gray.")
 
     def _make_gymnasium_renderer(self) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
@@ -190,10 +195,34 @@ class EnvConfig:
         """The code of the environment as it is today, which a recipe has besides this config."""
         return _inspect(self.name, self.action_space)[1]
 
+    @property
+    def actions(self) -> ActionSpace:
+        """The actions that the environment takes today."""
+        return _inspect(self.name, self.action_space)[0]
+
+    def as_recipe(self, space: ActionSpace, labels: Sequence[str] = ()) -> dict[str, Any]:
+        """What a dataset's recipe says of its environment: this config, the actions `space`, names of labels, and the
+        code."""
+        spec, code = self.spec(), self.code
+        recipe = {
+            "env": replace(self, frames="auto").as_json(),
+            "env_id": spec.env_id,
+            "crop": None,
+            "frame_skip": 4 if spec.is_atari else 1,
+            "action_space": space.as_json(),
+            "labels": list(labels),
+            "packages": code.packages,
+        }
+        if code.sources:
+            recipe["sources"] = code.sources
+        if self.frames != "auto":
+            recipe["frames"] = self.frames
+        return recipe
+
     def require_actions(self, space: ActionSpace, trained: str) -> None:
         """Raise RecipeMismatch unless the environment takes these actions today; `trained` names what was trained with
         them."""
-        if (now := _inspect(self.name, self.action_space)[0]) != space:
+        if (now := self.actions) != space:
             raise RecipeMismatch(
                 f"{self.name} takes {now} but {trained} was trained with {space}; undo the change of the environment, "
                 "or collect and train again."

@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable
-from wm.artifacts.disk import DiskBudget
 from wm.episodes import selection
-from wm.episodes.archive import record
-from wm.episodes.dataset import Dataset, fingerprint_of, read_root
-from wm.episodes.schema import SUFFIX, Episode
+from wm.episodes.dataset import Dataset
+from wm.episodes.schema import Episode
 from wm.episodes.size_estimate import MARGIN
-from wm.episodes.writer import write_whole
-from wm.errors import DiskProblem, MissingInput, RecipeMismatch, UsageProblem
+from wm.episodes.writer import Writer
+from wm.errors import RecipeMismatch, UsageProblem
 
 # What the episodes of one dataset must share. Renderers draw the same pixels, or nearly so, and limits may differ.
 _SHARED = ("env_id", "crop", "frame_skip", "frames", "action_space", "sources")
@@ -63,9 +61,31 @@ class Edit:
     taken: Sequence[Taken]
 
     @property
+    def read(self) -> list[Path]:
+        """The datasets it takes episodes from."""
+        return [taken.dataset.path for taken in self.taken]
+
+    @property
     def episodes(self) -> int:
-        """How many."""
+        """How many it takes."""
         return sum(len(taken.rows) for taken in self.taken)
+
+    @property
+    def need(self) -> tuple[int, int]:
+        """About how many bytes and files it takes."""
+        parts = 1 + sum(len(taken.dataset.parts) for taken in self.taken)
+        return sum(taken.disk for taken in self.taken), _FILES * parts
+
+    def write(self, writer: Writer, progress: Callable[[int], None]) -> None:
+        """Add every episode. Raises UsageProblem where two datasets have the same one."""
+        watch = _Duplicates(self.taken)
+        for taken in self.taken:
+            for batch in selection.read(taken.dataset, taken.rows):
+                for episode in batch:
+                    watch.check(episode, taken.dataset.path)
+                    labels = _relabelled(episode, taken.dataset.label_names, self.recipe["labels"])
+                    writer.add(replace(episode, index=writer.next, labels=labels).pack())
+                    progress(writer.next)
 
 
 def merge(datasets: Sequence[Dataset]) -> Edit:
@@ -161,76 +181,6 @@ def _mixed(recipes: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{name} {' and '.join(values)}" for name, values in found.items() if len(values) > 1]
 
 
-def is_written(path: Path, edit: Edit) -> bool:
-    """Whether `path` is the dataset of this edit already. Raises UsageProblem if it is something else."""
-    if not path.exists() and not path.is_symlink():
-        return False
-    try:
-        same = fingerprint_of(read_root(path)) == fingerprint_of(edit.recipe)
-    except MissingInput:
-        same = False
-    if same and Dataset.open(path).episodes == edit.episodes:
-        return True
-    raise UsageProblem(f"{path} exists and is another dataset, or none; remove it, or name another path.")
-
-
-def require_targets(edits: Sequence[tuple[Path, Edit]]) -> None:
-    """Raise UsageProblem for a target without a dataset's suffix, inside a dataset that is read, or given twice."""
-    for path, edit in edits:
-        if path.suffix != SUFFIX:
-            raise UsageProblem(f"{path} has no suffix {SUFFIX}; name it {path.name or 'data'}{SUFFIX}.")
-        for taken in edit.taken:
-            if taken.dataset.path.resolve() in path.resolve().parents:
-                raise UsageProblem(f"{path} is inside the dataset {taken.dataset.path}; name a path outside of it.")
-    if len({path.resolve() for path, _ in edits}) < len(edits):
-        raise UsageProblem(f"{edits[0][0]} is given for two datasets; name a path for each.")
-
-
-def require_disk(edits: Sequence[Edit], budget: DiskBudget) -> None:
-    """Raise DiskProblem if the budget is too small for all of the datasets."""
-    taken = [each for edit in edits for each in edit.taken]
-    parts = sum(len(each.dataset.parts) for each in taken) + len(edits)
-    need, episodes = sum(each.disk for each in taken), sum(edit.episodes for edit in edits)
-    budget.require(need, 0, f"writing {episodes} episodes", _FILES * parts)
-
-
-def allowance(path: Path, budget: DiskBudget) -> Callable[[int], None]:
-    """What `write_whole` asks before each part of the dataset at `path`."""
-    written = 0
-
-    def allow(size: int) -> None:
-        nonlocal written
-        if size > budget.available(written):
-            raise DiskProblem(
-                f"the disk budget at {path} is used up; nothing was written, so free some space or raise "
-                "--disk-budget, and run the same command again."
-            )
-        written += size
-
-    return allow
-
-
-def write(
-    path: Path,
-    edit: Edit,
-    budget: DiskBudget,
-    provenance: Callable[[], dict[str, Any]],
-    progress: Callable[[int], None],
-) -> None:
-    """Write the dataset, whole or not at all. The caller holds the lock of `path`. `provenance` is asked at the end.
-    Raises UsageProblem where two datasets have the same episode."""
-    watch = _Duplicates(edit)
-    with write_whole(path, edit.recipe, allowance(path, budget)) as writer:
-        for taken in edit.taken:
-            for batch in selection.read(taken.dataset, taken.rows):
-                for episode in batch:
-                    watch.check(episode, taken.dataset.path)
-                    labels = _relabelled(episode, taken.dataset.label_names, edit.recipe["labels"])
-                    writer.add(replace(episode, index=writer.next, labels=labels).pack())
-                    progress(writer.next)
-        record(writer.path, {"episodes": edit.episodes, **provenance()})
-
-
 def _relabelled(episode: Episode, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float32]:
     """The columns of labels of the new dataset; NaN for those that this episode's dataset does not know."""
     columns = np.full((episode.rows, len(wanted)), np.nan, np.float32)
@@ -240,11 +190,10 @@ def _relabelled(episode: Episode, names: Sequence[str], wanted: Sequence[str]) -
 
 
 class _Duplicates:
-    """Finds the same episode twice. Only episodes of the same seed, length and return are compared."""
+    """Finds the same episode in two datasets. Only episodes of the same seed and length are compared."""
 
-    def __init__(self, edit: Edit) -> None:
-        tables = [(taken.dataset, taken.rows) for taken in edit.taken]
-        keys = [key for dataset, rows in tables for key in self._keys(dataset, rows)]
+    def __init__(self, sources: Sequence[Taken]) -> None:
+        keys = [key for taken in sources for key in self._keys(taken.dataset, taken.rows)]
         self._suspects = {key for key, count in Counter(keys).items() if count > 1}
         self._seen: dict[bytes, Path] = {}
 

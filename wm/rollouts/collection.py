@@ -66,7 +66,7 @@ def describe(
     was trained on other observations. `log` is told what later stages must know of an environment that is not ours.
     """
     require_choice_of_frames(env)
-    spec, code = env.spec(), env.code  # which builds an instance, and some environments allow one at a time
+    spec, space = env.spec(), env.actions  # builds and closes an instance; some environments allow one at a time
     built = env.make(labelled=True)
     if built.frame_source != "renderer":  # with a renderer of ours, there is no choice
         env = replace(env, frames=built.frame_source)
@@ -75,27 +75,15 @@ def describe(
         max_steps = max_steps or controller.env.max_steps
     if not spec.is_known and not built.env.own_limit:
         env = replace(env, max_steps=max_steps)  # without it, an episode may not end in later stages either
-    space = ActionSpace.of(built.action_space)
     policy = pick_policy(policy, space)
     _try_once(built, env.name)
     if not spec.is_known:
         env = _with_instances(env, built, log)
-    recipe = {
-        "env": replace(env, frames="auto").as_json(),
-        "env_id": spec.env_id,
-        "crop": None,
-        "frame_skip": 4 if spec.is_atari else 1,
-        "action_space": space.as_json(),
-        "labels": list(built.label_names),
+    recipe = env.as_recipe(space, built.label_names) | {
         "policy": _policy_recipe(policy, space, spec, controller),
         "max_steps": max_steps,
         "seed": seed,
-        "packages": code.packages,
     }
-    if code.sources:
-        recipe["sources"] = code.sources
-    if env.frames != "auto":
-        recipe["frames"] = env.frames
     built.close()
     return Collection(env, policy, seed, max_steps, controller), recipe
 
