@@ -11,11 +11,17 @@ import pytest
 import tensorstore
 import zarr
 
-from tests.conftest import RECIPE, make_episode, run
+from tests.conftest import RECIPE, TINY, make_episode, run
 from wm.actions import ActionSpace
-from wm.episodes import schema
+from wm.artifacts.disk import DiskBudget
+from wm.envs.imported_frames import ImportedFrames
+from wm.envs.registry import EnvConfig
+from wm.episodes import new_datasets, schema
+from wm.episodes.dataset import Dataset
+from wm.episodes.importing import Import
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
+from wm.errors import BadData
 
 SPACES = {
     "discrete": (ActionSpace(count=3), gym.spaces.Discrete(3)),
@@ -49,6 +55,19 @@ def make(index: int, space: ActionSpace, channels: int) -> Episode:
     if not space.discrete:
         actions = random.uniform(space.low, space.high, (real.rows, space.width)).astype(np.float32)
     return replace(real, frames=colours.repeat(16, axis=1).repeat(16, axis=2), actions=actions)
+
+
+def imported(collected: Collected, sources: list[Path]) -> Dataset:
+    """A dataset of what others recorded, with the frames of the collected one."""
+    config = EnvConfig(TINY, size=32, gray=collected.episodes[0].frames.shape[-1] == 1)
+    recipe = config.as_recipe(ActionSpace.of(collected.space))
+    new, path = Import(sources, recipe, "human", ImportedFrames(config)), collected.folder / "imported.zarr"
+    new_datasets.write(path, new, DiskBudget(path), dict, lambda done: None)
+    return Dataset.open(path)
+
+
+def episodes_of(dataset: Dataset) -> list[Episode]:
+    return [episode for part in dataset.parts for episode in dataset.episodes_of(part)]
 
 
 @pytest.fixture(params=KINDS, ids=[f"{actions}-{'gray' if channels == 1 else 'colour'}" for actions, channels in KINDS])
@@ -122,3 +141,42 @@ def test_pyav_reads_an_mp4_export(collected: Collected) -> None:
         assert frames.shape == (real.rows, 128, 128, 3)
         middles = frames[:, 32::64, 32::64].astype(int)
         assert np.abs(middles - real.frames[:, 8::16, 8::16]).max() < 12  # of 255, after YUV and compression
+
+
+@pytest.mark.extra("minari")
+def test_a_minari_export_is_imported_again(collected: Collected) -> None:
+    import h5py
+
+    folder = collected.export("minari") / "wm" / "some-game-v0"
+    dataset = imported(collected, [folder])
+    assert dataset.episodes == len(collected.episodes)
+    for real, read in zip(collected.episodes, episodes_of(dataset), strict=True):
+        assert np.array_equal(read.actions[:-1], real.actions[:-1])  # the last ones are unused
+        for name in ("frames", "rewards", "seed", "terminated", "truncated"):
+            assert np.array_equal(getattr(read, name), getattr(real, name)), name
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["episode_0"]["stolen"] = h5py.ExternalLink("secret.hdf5", "/")
+    with pytest.raises(BadData, match="from other files"):
+        imported(collected, [folder])
+    (folder / "data" / "main_data.hdf5").write_bytes(b"no HDF5")
+    with pytest.raises(BadData, match="cannot be read by Minari"):
+        imported(collected, [folder])
+
+
+@pytest.mark.extra("mp4")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio leaves pipes open
+def test_an_mp4_export_is_imported_again_with_the_actions_beside_it(collected: Collected) -> None:
+    films = sorted(collected.export("mp4").iterdir())
+    for film, real in zip(films, collected.episodes, strict=True):
+        np.savez(film.with_suffix(".npz"), actions=real.actions, rewards=real.rewards, terminated=real.terminated)
+    for real, read in zip(collected.episodes, episodes_of(imported(collected, films)), strict=True):
+        assert read.rows == real.rows
+        assert np.array_equal(read.actions[:-1], real.actions[:-1])
+        middles = [frames[:, 8::16, 8::16].astype(int) for frames in (read.frames, real.frames)]
+        assert np.abs(middles[0] - middles[1]).max() < 12  # of 255, after YUV and compression
+    np.savez(films[0].with_suffix(".npz"), actions=real.actions, rewards=real.rewards, terminated=True)
+    with pytest.raises(BadData, match="for 9 frames"):
+        imported(collected, films)
+    films[0].write_text("#EXTM3U\n/etc/hostname\n")
+    with pytest.raises(BadData, match="cannot be read as a video"):
+        imported(collected, films)

@@ -33,7 +33,7 @@ def require_whole_or_none(folder: Path, source: dict[str, bytes]) -> None:
     assert files_of(folder / "a.zarr") == source
 
 
-@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [47, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_failing_call_leaves_whole_datasets_alone_and_the_same_command_writes_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stride: int
 ) -> None:

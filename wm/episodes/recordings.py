@@ -235,12 +235,33 @@ def _video_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
 def _read_minari(paths: Sequence[Path]) -> tuple[int, Iterator[Recording]]:
     from minari.dataset.minari_dataset import MinariDataset
 
+    for path in paths:
+        _refuse_other_files(path)
     try:
         datasets = [MinariDataset(path / _MINARI.parent) for path in paths]
         count = sum(int(dataset.total_episodes) for dataset in datasets)
     except Exception as error:  # of h5py, json, gymnasium or minari
         raise _unreadable_minari(paths[0], error) from error
     return count, (r for path, dataset in zip(paths, datasets, strict=True) for r in _of_minari(path, dataset))
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Raise BadData for an HDF5 file that takes data from another file."""
+    import h5py
+
+    def points_outside(_: str, link: Any) -> bool | None:
+        return isinstance(link, h5py.ExternalLink) or None
+
+    def is_stored_outside(_: str, item: Any) -> bool | None:
+        return bool(getattr(item, "external", None) or getattr(item, "is_virtual", False)) or None
+
+    try:
+        with h5py.File(path / _MINARI, "r") as file:
+            outside = file.visititems_links(points_outside) or file.visititems(is_stored_outside)
+    except Exception as error:  # h5py raises what it likes for a damaged file
+        raise _unreadable_minari(path, error) from error
+    if outside:
+        raise BadData(f"{path / _MINARI} takes data from other files; expected all of it in this one.")
 
 
 def _unreadable_minari(path: Path, error: Exception) -> BadData:
