@@ -76,7 +76,7 @@ TABLE = {
     "play": Entry("Inspect", "Write a page in which a person plays inside M's dream."),
     "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
     "data": Entry("Inspect", "Merge, split or import datasets; leave episodes out."),
-    "export": Entry("Inspect", "Write episodes as npz, Minari or mp4."),
+    "export": Entry("Inspect", "Write episodes as npz, Minari or mp4, models as ONNX."),
     "clean": Entry("Inspect", "Remove files that killed processes left."),
     "doctor": Entry("Inspect", "Check Python, packages, memory, disk and environments."),
     "help": Entry("Inspect", "Describe a command, or the common options."),

@@ -21,7 +21,7 @@ _out = click.option("--out", type=_dataset, required=True, help="The new dataset
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
     """The options of every subcommand."""
-    help_ = "Bytes that may be used at the target, such as 500MB  [none]."
+    help_ = "Bytes that may be used at the target, such as 500MB.  [none]"
     budget = click.option("--disk-budget", default=None, metavar="SIZE", help=help_)
     as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
     return budget(as_json(command))

@@ -1,5 +1,6 @@
-"""`wm export`: episodes in the formats of other libraries."""
+"""`wm export`: episodes, or the models of a run, in the formats of other libraries."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -8,29 +9,40 @@ from stages import console
 from wm import extras
 from wm.errors import UsageProblem
 
-EXTRA = {"minari": "minari", "mp4": "mp4"}  # that a format needs
+EXTRA = {"minari": "minari", "mp4": "mp4", "onnx": "onnx"}  # that a format needs
 
 
 @click.command(name="export")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--to", "kind", type=click.Choice(["npz", "minari", "mp4"]), required=True, help="The format.")
+@click.option("--to", "kind", type=click.Choice(["npz", "minari", "mp4", "onnx"]), required=True, help="The format.")
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The folder  [default: data/exports/...].")
-def command(path: Path, kind: str, episodes: str | None, out: Path | None) -> None:
-    """Write episodes in a format of other libraries. Minari and mp4 need the extras of these names.
+@click.option("--agent", default=None, metavar="NAME", help="The C of a run, for onnx.  [default: controller]")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The folder  [default: exports/ beside it].")
+def command(path: Path, kind: str, episodes: str | None, agent: str | None, out: Path | None) -> None:
+    """Write episodes of a dataset as npz, Minari or mp4, or V, M and C of a run as onnx. All but npz need the extras of
+    these names.
 
     Example: wm export data/Pong.zarr --to npz --episodes 0-9
     """
-    console.echo(str(export(path, kind, episodes, out)))
-
-
-def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
-    """Write the episodes to a new folder, whole or not at all; by default `data/exports/<name>-<kind>`."""
+    if kind == "onnx" and episodes is not None:
+        raise UsageProblem("--episodes is given but --to onnx writes models; leave it out.")
+    if kind != "onnx" and agent is not None:
+        raise UsageProblem(f"--agent is given but --to {kind} writes episodes; leave it out.")
     if kind in EXTRA:
         extras.require(EXTRA[kind], f"--to {kind}")
+    target = out or path.parent / "exports" / f"{path.stem}-{kind}"
+    _require_free(target)
+    if kind == "onnx":
+        export_models(path, agent or "controller", target)
+    else:
+        export_episodes(path, kind, episodes or "all", target)
+    console.echo(str(target))
+
+
+def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:
+    """Write the episodes to a new folder, whole or not at all."""
     import math
 
-    from wm.artifacts import durable, locks
     from wm.artifacts.disk import DiskBudget
     from wm.episodes import selection
     from wm.episodes.dataset import Dataset
@@ -38,30 +50,57 @@ def export(path: Path, kind: str, asked: str | None, out: Path | None) -> Path:
     from wm.report.video import write_mp4
 
     dataset = Dataset.open(path)
-    rows = selection.select(dataset, asked or "all")
-    target = out or path.parent / "exports" / f"{path.stem}-{kind}"
-    _require_free(target)
+    rows = selection.select(dataset, asked)
     raw = int(dataset.rows * math.prod(dataset.frame_shape) * len(rows) / dataset.episodes)
     # Minari stores raw frames; npz and mp4 compress these games' frames at least twentyfold.
     DiskBudget(target).require(raw if kind == "minari" else raw // 20, 0, f"exporting {len(rows)} episodes")
     write = {"npz": write_npz, "minari": write_minari, "mp4": write_mp4}[kind]
+
+    def fill(folder: Path) -> None:
+        with console.progress(f"export {path.name}", len(rows), "episodes") as bar:
+            done = 0
+            for batch in selection.read(dataset, rows):
+                write(folder, dataset, batch)
+                done += len(batch)
+                bar.update(done)
+
+    _publish(target, fill)
+
+
+def export_models(path: Path, agent: str, target: Path) -> None:
+    """Write the graphs of a run's V, M and C to a new folder, whole or not at all."""
+    from wm.artifacts import durable
+    from wm.artifacts.disk import DiskBudget
+    from wm.report.onnx_files import open_graphs, write_graph
+
+    graphs, facts = open_graphs(path, agent)
+    stored = sum(durable.folder_size(path / name) for name in ("vae", "mdnrnn", agent))
+    DiskBudget(target).require(stored, 0, f"exporting {path}")
+
+    def fill(folder: Path) -> None:
+        with console.progress(f"export {path.name}", len(graphs), "graphs") as bar:
+            for number, (name, graph) in enumerate(graphs.items(), 1):
+                write_graph(folder, name, graph, facts)
+                bar.update(number)
+
+    _publish(target, fill)
+
+
+def _publish(target: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` write a new folder, and rename it to `target`."""
+    from wm.artifacts import durable, locks
+
     with locks.exclusive(target):  # another export to this folder must not sweep what this one stages
         _require_free(target)
         durable.sweep(target.parent, target.name)
         staged = durable.staging_path(target)
         staged.mkdir()
         try:
-            with console.progress(f"export {path.name}", len(rows), "episodes") as bar:
-                done = 0
-                for batch in selection.read(dataset, rows):
-                    write(staged, dataset, batch)
-                    done += len(batch)
-                    bar.update(done)
+            fill(staged)
             durable.commit_folder(staged, target)
         except BaseException:
             durable.remove(staged)
             raise
-    return target
 
 
 def _require_free(target: Path) -> None:

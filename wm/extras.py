@@ -23,6 +23,7 @@ class Extra:
 EXTRAS = {
     "tb": Extra(("tensorboard",), "curves and images in TensorBoard"),
     "mp4": Extra(("imageio", "imageio_ffmpeg"), "MP4 videos"),
+    "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "V, M and C as ONNX graphs"),
     "minari": Extra(("minari", "h5py"), "datasets in Minari's format"),
     "sb3": Extra(("stable_baselines3",), "training by stable-baselines3 in dreams"),
 }

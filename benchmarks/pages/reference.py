@@ -54,14 +54,22 @@ def cli_page() -> str:
 
 
 def _command(name: str) -> str:
-    context = click.Context(wm)
-    command = wm.get_command(context, name)
+    command = wm.get_command(click.Context(wm), name)
     assert command is not None
-    own = click.Context(command, context, name, help_option_names=[])
+    parts = [_section(f"wm {name}", command)]
+    if isinstance(command, click.Group):
+        parts += [_section(f"wm {name} {each}", subcommand) for each, subcommand in sorted(command.commands.items())]
+    return "\n".join(parts)
+
+
+def _section(name: str, command: click.Command) -> str:
+    """Of a command or a subcommand."""
+    own = click.Context(command, info_name=name, help_option_names=[])
     description, _, example = (command.help or "").partition("Example: ")
     arguments = [param.make_metavar(own) for param in command.params if isinstance(param, click.Argument)]
-    usage = " ".join(["wm", name, *arguments])
-    text = f"## wm {name}\n\n{' '.join(description.split())}\n\n```sh\n{example.strip() or usage}\n```\n"
+    usage = " ".join([name, *arguments])
+    heading = "#" * len(name.split())
+    text = f"{heading} {name}\n\n{' '.join(description.split())}\n\n```sh\n{example.strip() or usage}\n```\n"
     rows = [
         [f"`{record[0]}`", record[1]]
         for option in command.params

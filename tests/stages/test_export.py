@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 from pathlib import Path
@@ -5,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from stages import console
+from tests.conftest import TINY, run
 from tests.stages.conftest import Output
+from wm import extras
 from wm.artifacts import durable, locks
 
 
@@ -51,3 +54,43 @@ def test_an_absurd_range_and_a_missing_dataset_are_one_sentence(workspace: Path,
     words = ("--to", "npz", "--episodes", "0-99999999999999999999")
     assert "up to 100,000 episodes" in output("export", "data/d.zarr", *words, code=64)
     assert "is not a dataset" in output("export", "data/nowhere.zarr", "--to", "npz", code=66)
+
+
+def test_onnx_is_for_runs_and_its_options_for_what_they_mean(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "require", lambda *_: None)
+    assert "has no vae to export" in output("export", "data/d.zarr", "--to", "onnx", code=66)
+    assert "leave it out" in output("export", "runs/x", "--to", "onnx", "--episodes", "0", code=64)
+    assert "leave it out" in output("export", "data/d.zarr", "--to", "npz", "--agent", "c", code=64)
+    assert not (workspace / "data" / "exports").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.extra("onnx")
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+def test_a_run_is_exported_with_the_signature_that_the_documents_name(chain: Path) -> None:
+    import onnxruntime
+
+    run_folder = next((chain / "runs").glob("*-v0"))
+    folder = chain / run(chain, "export", str(run_folder), "--to", "onnx").stdout.strip()
+    sessions = {path.stem: onnxruntime.InferenceSession(path.read_bytes()) for path in folder.glob("*.onnx")}
+    names = {
+        name: ([value.name for value in session.get_inputs()], [value.name for value in session.get_outputs()])
+        for name, session in sessions.items()
+    }
+    assert names == {
+        "encoder": (["frames"], ["z", "logvar"]),
+        "decoder": (["z"], ["images"]),
+        "mdnrnn": (
+            ["observation", "action", "state"],
+            ["next_state", "observation_prediction", "reward", "continuation"],
+        ),
+        "mixture": (["observation", "state"], ["logits", "means", "log_sigmas"]),
+        "controller": (["z", "h"], ["action", "outputs"]),
+    }
+    facts = sessions["mdnrnn"].get_modelmeta().custom_metadata_map
+    assert json.loads(facts["action_space"]) == {"count": 3, "low": [], "high": []}
+    assert facts["environment"] == TINY
+    alone = chain / run(chain, "export", str(run_folder / "vae"), "--to", "onnx", "--out", "v").stdout.strip()
+    assert sorted(path.name for path in alone.iterdir()) == ["decoder.onnx", "encoder.onnx"]

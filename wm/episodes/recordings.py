@@ -225,7 +225,8 @@ def _video_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
     links.refuse(path)
     try:
         # The format is fixed: a playlist that is called .mp4 could name other files.
-        with imageio.get_reader(path, format="FFMPEG", input_params=["-f", "mp4"]) as reader:
+        reader: Any = imageio.get_reader(path, format="FFMPEG", input_params=["-f", "mp4"])
+        with reader:
             yield from reader
     except Exception as error:  # ffmpeg's reader raises what it likes, RuntimeError and IndexError among others
         reason = " ".join(str(error).split())[-120:] or type(error).__name__
