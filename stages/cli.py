@@ -77,6 +77,8 @@ TABLE = {
     "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
     "data": Entry("Inspect", "Merge, split or import datasets; leave episodes out."),
     "export": Entry("Inspect", "Write episodes as npz, Minari or mp4, models as ONNX."),
+    "push": Entry("Share", "Publish a run with a card, in a folder or on the Hub."),
+    "pull": Entry("Share", "Bring a published run here, checked."),
     "clean": Entry("Inspect", "Remove files that killed processes left."),
     "doctor": Entry("Inspect", "Check Python, packages, memory, disk and environments."),
     "help": Entry("Inspect", "Describe a command, or the common options."),

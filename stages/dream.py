@@ -44,9 +44,7 @@ class _Models:
 
 def _open(session: Session, settings: DreamSettings) -> _Models:
     vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
-    dataset, episodes = Dataset.open(session.data_paths[0]), int(vae.artifact.metrics["episodes"])
-    if episodes < dataset.upto:
-        dataset = dataset.first(episodes)
+    dataset = Dataset.open(session.data_paths[0]).first(int(vae.artifact.metrics["episodes"]))
     vae.require_dataset(dataset)
     return _Models(vae, mdnrnn, controller, dataset)
 

@@ -31,6 +31,12 @@ class MissingPackage(WmError):
     exit_code = 69
 
 
+class Unreachable(WmError):
+    """A service on the network that does not answer, or answers that it cannot."""
+
+    exit_code = 69
+
+
 class WorkerFailed(WmError):
     """A task failed at every try; `task` is its number, `why` the last failure."""
 

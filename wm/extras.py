@@ -26,6 +26,7 @@ EXTRAS = {
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "V, M and C as ONNX graphs"),
     "minari": Extra(("minari", "h5py"), "datasets in Minari's format"),
     "sb3": Extra(("stable_baselines3",), "training by stable-baselines3 in dreams"),
+    "hub": Extra(("huggingface_hub",), "runs on the Hugging Face Hub"),
 }
 
 

@@ -144,7 +144,7 @@ def find_runs(paths: tuple[Path, ...]) -> list[Path]:
     continued without an evaluation. Raises MissingInput if there is none."""
     folders: list[Path] = []
     for path in paths:
-        inside = sorted(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
+        inside = sorted(folder for folder in path.glob("[!.]*") if folder.is_dir()) if path.is_dir() else []
         folders += [path] if _is_run(path) else [folder for folder in inside if _is_run(folder) and _is_shown(folder)]
     if not folders:
         named = ", ".join(map(str, paths))

@@ -1,0 +1,75 @@
+"""`wm pull`: a run that somebody published, checked like a stranger's."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stages import console
+from wm.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from wm.sharing.receive import Received
+
+
+@click.command(name="pull")
+@click.argument("source")
+@click.option("--run", type=click.Path(path_type=Path), default=None, help="The run's folder.  [default: runs/<Env>]")
+@click.option("--data", type=click.Path(path_type=Path), default=None, help="Of episodes.  [default: data/<Env>.zarr]")
+@click.option("--max-size", default="200MB", metavar="SIZE", show_default=True, help="Refuse a run that is larger.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+def command(source: str, run: Path | None, data: Path | None, max_size: str, as_json: bool) -> None:
+    """Bring a run here that `wm push` published in a folder or at hf://USER/NAME.
+
+    Every file is checked against the list of contents, and everything is opened, before a command can see it.
+
+    Example: wm pull shared/Pong
+    """
+    from stages.session import Session
+    from wm import extras
+    from wm.sharing.places import open_place
+    from wm.sharing.receive import pull
+
+    extras.require_versions()
+    place, size = open_place(source), parse_size(max_size)
+    received = pull(place, run, data, size, Session(env="").runtime)
+    if as_json:
+        console.print_json(_facts(received))
+    else:
+        console.echo(_text(received))
+
+
+def _facts(received: "Received") -> dict[str, Any]:
+    contents, data = received.contents, received.data
+    return {
+        "status": received.status,
+        "run": str(received.run),
+        "data": str(data) if data else None,
+        "env": contents.env,
+        "artifacts": dict(contents.artifacts),
+        "episodes": contents.episodes,
+        "trained_on": contents.trained_on,
+        "bytes": contents.size,
+    }
+
+
+def _text(received: "Received") -> str:
+    contents = received.contents
+    lines = [f"{received.run}: {received.status}, {len(contents.files)} files, {format_size(contents.size)}"]
+    lines.append(console.wrap(", ".join(contents.names)))
+    if received.data:
+        what = "was there and is kept" if received.kept_data else f"{contents.episodes} episodes"
+        lines.append(console.wrap(f"{received.data}: {what}"))
+    if contents.episodes < contents.trained_on:
+        missing = (
+            f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along: wm dream and "
+            "further training need all of them"
+        )
+        lines.append(console.wrap(missing))
+    if ":" in contents.env:
+        lines.append(console.wrap(f"its environment is {contents.env}: Python must be able to import the module"))
+    where = "" if received.run.parent == Path("runs") else f" --run {shlex.quote(str(received.run))}"
+    agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
+    lines.append(console.wrap(f"next: wm evaluate --env {shlex.quote(contents.env)}{agent}{where}"))
+    return "\n".join(lines)

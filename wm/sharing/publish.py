@@ -1,0 +1,77 @@
+"""Putting a run at a place for others."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wm.artifacts import json_reader
+from wm.artifacts.workspace import env_slug
+from wm.errors import BadData, UsageProblem
+from wm.sharing import bundle
+from wm.sharing.card import write_card
+from wm.sharing.contents import CARD, MAX_BYTES, NAME, Contents, parse
+from wm.sharing.places import Place
+
+UP_TO_DATE, PUBLISHED = "up to date", "published"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What lies at the place now, and whether it had to be put there."""
+
+    status: str
+    contents: Contents
+
+
+def push(
+    run: Path,
+    place: Place,
+    agent: str,
+    data: Path | None,
+    episodes: str,
+    without: Collection[str],
+    max_size: int,
+    private: Sequence[str],
+) -> Published:
+    """Publish the artifacts of an agent of `run` with the first `episodes` (a number or `all`) of the dataset at `data`
+    (None: where the environment's is by default). `private` are texts that must not travel.
+
+    Raises what `bundle` and the place raise; nothing is at the place then that was not there before."""
+    artifacts = bundle.choose(run, agent, without)
+    env = bundle.env_of(artifacts, agent)
+    path = data or run.parent.parent / "data" / f"{env_slug(env.name)}.zarr"
+    dataset, trained_on = bundle.open_episodes(path, artifacts, env, episodes)
+    contents, files = bundle.bundle(artifacts, env.name, agent, dataset, trained_on, max_size)
+    files |= {NAME: contents.as_bytes(), CARD: write_card(contents, artifacts, place.address)}
+    bundle.require_private(files, private)
+    if _holds(place, files):
+        return Published(UP_TO_DATE, contents)
+    _require_replaceable(place)
+    place.publish(files, f"wm push: {agent} of {env.name}")
+    return Published(PUBLISHED, contents)
+
+
+def _holds(place: Place, files: dict[str, bytes]) -> bool:
+    """Whether exactly these files are at the place."""
+    try:
+        present = place.files()
+        if present != {name: len(data) for name, data in files.items()}:
+            return False
+        return all(b"".join(place.read(name)) == files[name] for name in (NAME, CARD))
+    except BadData:
+        return False
+
+
+def _require_replaceable(place: Place) -> None:
+    """Raise UsageProblem unless all that is at the place are the files of a shared run: a push removes them."""
+    present = place.files()
+    if present.keys() <= place.replaceable:
+        return
+    try:
+        if present.get(NAME, MAX_BYTES) > json_reader.MAX_BYTES:
+            raise BadData("larger than a list of files")
+        known = {NAME, CARD, *parse(b"".join(place.read(NAME)), NAME).files}
+    except BadData:
+        raise UsageProblem(f"{place.name} exists and is no shared run; give another place.") from None
+    if others := sorted(present.keys() - known - place.replaceable):
+        raise UsageProblem(f"{place.name} also holds {others[0]}, which a push would remove; give another place.")
