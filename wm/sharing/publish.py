@@ -9,7 +9,7 @@ from wm.artifacts.workspace import env_slug
 from wm.errors import BadData, UsageProblem
 from wm.sharing import bundle
 from wm.sharing.card import write_card
-from wm.sharing.contents import CARD, MAX_BYTES, NAME, Contents, parse
+from wm.sharing.contents import CARD, MAX_BYTES, NAME, UNLISTED, Contents, parse
 from wm.sharing.places import Place
 
 UP_TO_DATE, PUBLISHED = "up to date", "published"
@@ -54,10 +54,12 @@ def push(
 def _holds(place: Place, files: dict[str, bytes]) -> bool:
     """Whether exactly these files are at the place."""
     try:
-        present = place.files()
+        present = {name: size for name, size in place.files().items() if name == CARD or name not in UNLISTED}
         if present != {name: len(data) for name, data in files.items()}:
             return False
-        return all(b"".join(place.read(name)) == files[name] for name in (NAME, CARD))
+        # The Hub keeps what was committed; files in a folder may have been damaged since.
+        compared = (NAME, CARD) if place.address else files
+        return all(b"".join(place.read(name)) == files[name] for name in compared)
     except BadData:
         return False
 
@@ -70,8 +72,8 @@ def _require_replaceable(place: Place) -> None:
     try:
         if present.get(NAME, MAX_BYTES) > json_reader.MAX_BYTES:
             raise BadData("larger than a list of files")
-        known = {NAME, CARD, *parse(b"".join(place.read(NAME)), NAME).files}
+        known = {NAME, *UNLISTED, *parse(b"".join(place.read(NAME)), NAME).files}
     except BadData:
         raise UsageProblem(f"{place.name} exists and is no shared run; give another place.") from None
-    if others := sorted(present.keys() - known - place.replaceable):
+    if others := sorted(present.keys() - known):
         raise UsageProblem(f"{place.name} also holds {others[0]}, which a push would remove; give another place.")

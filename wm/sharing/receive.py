@@ -21,11 +21,10 @@ from wm.pretrained import load_controller, load_dreamer, load_mdnrnn, load_vae
 from wm.report.run_summary import RunSummary
 from wm.runtime import Runtime
 from wm.sharing import bundle
-from wm.sharing.contents import CARD, EPISODES, NAME, WAY_OUT, Contents, File, is_safe, parse
+from wm.sharing.contents import EPISODES, NAME, UNLISTED, WAY_OUT, Contents, File, is_safe, parse
 from wm.sharing.places import Place
 
 UP_TO_DATE, RECEIVED = "up to date", "received"
-IGNORED = {CARD, ".gitattributes"}  # the card is for people; the Hub writes the other one
 FILE_BYTES = 4096  # that a file takes on disk besides its contents, at most
 
 
@@ -53,7 +52,7 @@ def read_contents(place: Place) -> Contents:
     if present[NAME] > json_reader.MAX_BYTES:
         raise BadData(f"{source} is larger than {json_reader.MAX_BYTES} bytes; {WAY_OUT}.")
     contents = parse(_read(place, NAME, present[NAME]), source)
-    if foreign := sorted(present.keys() - contents.files.keys() - IGNORED - {NAME}):
+    if foreign := sorted(present.keys() - contents.files.keys() - UNLISTED - {NAME}):
         raise BadData(f"{place.name} has {foreign[0][:80]!r}, which {NAME} does not list; {WAY_OUT}.")
     for name, file in contents.files.items():
         if present.get(name) != file.size:

@@ -1,0 +1,138 @@
+"""A published run arrives whole: the commands that need it work as where it was made."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG, TINY, arguments, outcome, run, write_dataset
+from tests.sharing.conftest import Answer
+from wm.artifacts import locks, manifest
+from wm.sharing.contents import CARD, NAME
+
+RUN, DATA = Path("runs") / SLUG, Path("data") / f"{SLUG}.zarr"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_was_published_arrives_and_a_second_pull_has_nothing_to_do(shared: Path, answer: Answer) -> None:
+    facts = json.loads(answer("pull", "shared", "--json", code=0))
+    assert (facts["status"], facts["env"], facts["episodes"], facts["trained_on"]) == ("received", TINY, 4, 24)
+    published = files_of(shared)
+    arrived = files_of(shared.parent / RUN)
+    assert arrived == {
+        name: data
+        for name, data in published.items()
+        if not name.startswith("episodes.zarr") and name not in (NAME, CARD)
+    }
+    answer("verify", ".", code=0)
+    assert "up to date" in answer("pull", "shared", code=0)
+    assert files_of(shared.parent / RUN) == arrived
+
+
+def test_a_pulled_score_is_up_to_date_and_a_report_shows_it(shared: Path, answer: Answer) -> None:
+    answer("pull", "shared", code=0)
+    assert "up to date" in answer(*arguments("evaluate"), code=0)
+    answer("report", "runs", code=0)
+    (page,) = shared.parent.rglob("report.md")
+    assert "20." in page.read_text()
+
+
+def test_what_needs_all_episodes_says_how_many_came_along(shared: Path, answer: Answer) -> None:
+    answer("pull", "shared", code=0)
+    sentence = answer(*arguments("dream"), code=66)
+    assert "has 4 episodes but 24 are needed" in sentence
+    assert not (shared.parent / RUN / "dream.partial").exists()
+    shutil.rmtree(shared.parent / DATA)
+    assert "is not a dataset; run `wm collect" in answer(*arguments("dream"), code=66)
+
+
+def test_with_all_episodes_the_dream_is_that_of_the_run(chain: Path, tmp_path: Path) -> None:
+    run(chain, "push", f"runs/{SLUG}", str(tmp_path / "all"), "--episodes", "all")
+    run(tmp_path, "pull", "all")
+    assert "up to date" in run(tmp_path, *arguments("dream")).stdout
+
+
+def test_episodes_that_are_there_already_are_kept(shared: Path, answer: Answer) -> None:
+    answer("pull", "shared", code=0)
+    shutil.rmtree(shared.parent / RUN)
+    before = files_of(shared.parent / DATA)
+    assert "was there and is kept" in answer("pull", "shared", code=0)
+    assert files_of(shared.parent / DATA) == before
+
+
+def test_episodes_that_were_removed_come_again_beside_the_run(shared: Path, answer: Answer) -> None:
+    answer("pull", "shared", code=0)
+    shutil.rmtree(shared.parent / DATA)
+    assert "4 episodes" in answer("pull", "shared", code=0)
+    assert (shared.parent / DATA / manifest.NAME).is_file()
+
+
+def test_episodes_of_another_recipe_are_not_replaced(shared: Path, answer: Answer) -> None:
+    write_dataset(shared.parent / DATA, 2)
+    before = files_of(shared.parent / DATA)
+    assert "has episodes of another recipe" in answer("pull", "shared", code=64)
+    assert files_of(shared.parent / DATA) == before
+    assert not (shared.parent / RUN).exists()
+    answer("pull", "shared", "--data", "data/other.zarr", code=0)
+
+
+def test_another_run_is_not_replaced(shared: Path, answer: Answer) -> None:
+    answer("pull", "shared", code=0)
+    (shared.parent / RUN / "vae" / "loss.png").write_bytes(b"mine")
+    assert "is another run; give another folder with --run" in answer("pull", "shared", code=64)
+    assert (shared.parent / RUN / "vae" / "loss.png").read_bytes() == b"mine"
+    answer("pull", "shared", "--run", "runs/theirs", code=0)
+
+
+def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer) -> None:
+    assert "no shared run" in answer("pull", "nowhere", code=66)
+    (tmp_path / "file").touch()
+    assert "is a file" in answer("pull", "file", code=64)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/run", "http://host/run", "hf://name", "hf://a/b/c", "file:", ""])
+def test_other_addresses_are_refused(source: str, answer: Answer) -> None:
+    assert "expected a folder, such as shared/Pong, or hf://USER/NAME" in answer("pull", source, code=64)
+
+
+@pytest.mark.parametrize("source", ["file:shared", "file://{folder}/shared", "./shared", "{folder}/shared"])
+def test_addresses_of_a_folder(source: str, shared: Path, answer: Answer) -> None:
+    text = answer("pull", source.format(folder=shared.parent), "--max-size", "1kB", code=64)
+    assert "more than --max-size 1,000" in text
+
+
+def test_a_second_pull_at_the_same_time_is_refused(shared: Path, answer: Answer) -> None:
+    with locks.exclusive(shared.parent / RUN):
+        assert "is being written by process" in answer("pull", "shared", code=75)
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_copied(
+    shared: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(shared)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=1 << 30))
+    assert "needs about" in answer("pull", "shared", code=74)
+    assert not (shared.parent / "runs").exists()
+
+
+def test_the_module_of_its_environment_is_not_imported(shared: Path, answer: Answer) -> None:
+    """It is a stranger's word: only a command that is given it as --env imports it."""
+    import sys
+
+    module = sys.modules.pop("tests.tiny", None)
+    try:
+        assert "must be able to import" in answer("pull", "shared", code=0)
+        assert "tests.tiny" not in sys.modules
+    finally:
+        if module is not None:
+            sys.modules["tests.tiny"] = module
+
+
+def test_a_run_that_is_a_link_is_named(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(shared)
+    assert outcome(tmp_path, "pull", "link").returncode == 0, "the folder that a person names may be a link"
