@@ -14,7 +14,7 @@ from tests.sharing.conftest import Answer, listed, nothing_arrived, relist, rese
 from wm.artifacts import manifest
 from wm.errors import BadData
 from wm.sharing import receive
-from wm.sharing.contents import NAME
+from wm.sharing.contents import NAME, parse
 from wm.sharing.folder import FolderPlace
 
 WEIGHTS = "vae/weights.safetensors"
@@ -193,15 +193,21 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_names_that_leave_the_run_or_mean_something_elsewhere_are_refused(
-    name: str, shared: Path, answer: Answer
-) -> None:
+def test_names_that_leave_the_run_or_mean_something_elsewhere_are_refused(published: Path) -> None:
+    body = listed(published)
+    parse(manifest.sealed(body), "list")
+    for name in NAMES:
+        changed = body | {"files": body["files"] | {name: {"size": 1, "sha256": "0" * 64}}}
+        with pytest.raises(BadData, match="which is no file of a run"):
+            parse(manifest.sealed(changed), "list")
+
+
+def test_nothing_is_written_outside(shared: Path, answer: Answer) -> None:
     (shared.parent / "secret").write_bytes(SECRET)
-    relist(shared, files=listed(shared)["files"] | {name: {"size": len(SECRET), "sha256": "0" * 64}})
-    assert "which is no file of a run" in answer("pull", "shared", code=65)
+    entry = {"size": len(SECRET), "sha256": manifest.sha256_file(shared.parent / "secret")}
+    relist(shared, files=listed(shared)["files"] | {"../secret": entry, "../runs/x": entry})
+    assert "lists '../runs/x', which is no file of a run" in answer("pull", "shared", code=65)
     assert nothing_arrived(shared.parent)
-    assert (shared.parent / "secret").read_bytes() == SECRET
 
 
 def test_names_that_are_one_file_on_some_disks_are_refused(shared: Path, answer: Answer) -> None:

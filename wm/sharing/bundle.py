@@ -105,7 +105,7 @@ def _last_name(word: str) -> str:
     if not _LEAVES.match(value):
         return word
     name = re.split(r"[/\\]", value.rstrip("/\\"))[-1]
-    return f"{option}{equals}{name.lstrip('~') or '.'}"
+    return f"{option}{equals}{name if name and not name.startswith('~') else '.'}"  # ~name is a user
 
 
 def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, asked: str) -> tuple[Dataset | None, int]:

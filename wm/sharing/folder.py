@@ -49,18 +49,21 @@ class FolderPlace:
                 yield piece
 
     def publish(self, files: Mapping[str, bytes], message: str) -> None:
-        """Write a new folder next to this one and rename it. A shared run that lies here is replaced; a kill between
-        the two renames leaves none, and the same command publishes it."""
+        """Write a new folder next to this one and rename it. What lies here is set aside before and removed after; a
+        kill between the two renames leaves nothing here, and the same command publishes it."""
         with locks.exclusive(self.folder):
             durable.sweep(self.folder.parent, self.folder.name)
-            staged = durable.staging_path(self.folder)
+            staged, old = durable.staging_path(self.folder), durable.staging_path(self.folder)
             try:
                 durable.write_folder(staged, dict(files))
-                durable.remove(self.folder)
+                if links.refuse(self.folder).exists():
+                    os.rename(self.folder, old)
                 durable.publish(staged, self.folder)
-            except BaseException:
-                durable.remove(staged)
-                raise
+            finally:
+                if old.exists() and not self.folder.exists():
+                    os.rename(old, self.folder)
+                for leftover in (staged, old):
+                    durable.remove(leftover)
 
 
 def _entries(folder: Path) -> list[tuple[str, os.stat_result]]:
