@@ -78,4 +78,4 @@ def test_a_pull_that_is_killed_brings_the_run_when_it_is_called_again(
     answer("verify", "runs", code=0)
     assert (folder / DATA / manifest.NAME).is_file()
     assert not list(folder.rglob("*.tmp"))
-    assert len(files_of(folder / RUN)) == 40
+    assert files_of(folder / RUN).items() <= files_of(shared).items()
