@@ -61,7 +61,9 @@ class HubPlace:
     def publish(self, files: Mapping[str, bytes], message: str) -> None:
         """One commit with these files and without all others."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+        from huggingface_hub.utils import disable_progress_bars
 
+        disable_progress_bars()  # of a library that a person did not call
         if self._revision:
             raise UsageProblem(f"{self.name} is a revision; publish to hf://{self._repository}.")
         stale = self.files().keys() - files.keys() - _OWN
@@ -94,9 +96,10 @@ def _explained(name: str) -> Iterator[None]:
         if status in (401, 403):
             raise NotPermitted(f"the Hub refuses {name} ({status}); log in with a token that may do this.") from None
         raise Unreachable(f"the Hub answered {status} for {name}; try again later.") from None
-    except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
+    except (errors.HTTPError, OSError, RuntimeError) as error:  # of the network, and of the store of large files
         raise Unreachable(f"the Hub cannot be reached for {name} ({_first_line(error)}); try again later.") from None
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
+    error = error.__cause__ or error  # which file was not uploaded tells less than why
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
