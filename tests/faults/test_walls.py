@@ -197,6 +197,21 @@ WALLS = {
         lambda errors: "better" if errors["M"] < errors["linear"] else "worse",
         "report/test_verdicts.py",
     ),
+    "names of files that are pulled": Wall(
+        "wm.sharing.contents.is_safe",
+        lambda name: True,
+        "sharing/test_contents.py::test_names_that_leave_the_run_or_mean_something_elsewhere_are_refused",
+    ),
+    "files of a pulled run": Wall(
+        "wm.sharing.contents.travels",
+        lambda name: True,
+        "sharing/test_contents.py::test_names_that_leave_the_run_or_mean_something_elsewhere_are_refused",
+    ),
+    "names of pulled artifacts": Wall(
+        "wm.sharing.contents._is_plain",
+        lambda piece: True,
+        "sharing/test_contents.py::test_names_that_no_artifact_of_the_kind_has",
+    ),
     "splits of seeds": Wall(
         "wm.seeding.SPLITS",
         dict.fromkeys(("train", "validation", "test"), 0),
