@@ -1,5 +1,6 @@
 """Runs that were published to do harm: one sentence, nothing half-written, nothing outside opened."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -113,6 +114,15 @@ def edited_log(shared: Path) -> None:
     relist(shared)
 
 
+def endless_latents(shared: Path) -> None:
+    path = shared / "latents" / "latents.zarr" / "zarr.json"
+    group = json.loads(path.read_text())
+    group["attributes"]["rows"] = 1 << 31
+    path.write_text(json.dumps(group))
+    reseal(shared / "latents")
+    relist(shared)
+
+
 def other_environment(shared: Path) -> None:
     relist(shared, env="Pong")
 
@@ -159,6 +169,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     other_model: "was made from another mdnrnn",
     wrong_metrics: "metrics.validation_return",
     edited_log: "metrics.jsonl",
+    endless_latents: "bytes of memory",
     other_environment: "says Pong",
     fewer_episodes: "has 4 episodes",
     damaged_episodes: "does not match its checksum",

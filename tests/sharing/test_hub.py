@@ -145,12 +145,12 @@ def test_what_the_hub_refuses_is_one_sentence(
     hub: FakeHub, published: Path, chain: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = str(chain / "runs" / SLUG)
-    assert "or you may not see it" in answer("pull", "hf://me/nothing", code=66)
+    assert "or it is private" in answer("pull", "hf://me/nothing", code=66)
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     assert "the Hub refuses" in answer("push", run, SOURCE, code=77)
     hub.commit(NAME_ON_HUB, files_of(published))
     hub.private.add(NAME_ON_HUB)
-    assert "or you may not see it" in answer("pull", SOURCE, code=66)
+    assert "or it is private" in answer("pull", SOURCE, code=66)
     hub.status = 500
     assert "answered 500" in answer("pull", SOURCE, code=69)
 

@@ -93,6 +93,13 @@ def _array_specs(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
     }
 
 
+def decoded_bytes(folder: Path) -> int:
+    """What the latents in an artifact's folder take in memory, as their metadata says, before they are read."""
+    path = folder / ARRAYS / METADATA
+    attributes = json_reader.read(path, _METADATA, f"remove {folder} to encode again")["attributes"]
+    return 2 * 4 * int(attributes["rows"]) * int(attributes["latent"])  # means and logvars as float32
+
+
 def read_latents(folder: Path) -> Latents:
     """The latents in an artifact's folder, every checksum verified."""
     manifest.verify(folder, "latents")

@@ -15,7 +15,7 @@ from wm.artifacts.workspace import env_slug
 from wm.envs.registry import EnvConfig
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
-from wm.episodes.latents import read_latents
+from wm.episodes.latents import decoded_bytes, read_latents
 from wm.errors import BadData, MissingInput, RecipeMismatch, UsageProblem
 from wm.pretrained import load_controller, load_dreamer, load_mdnrnn, load_vae
 from wm.report.run_summary import RunSummary
@@ -25,6 +25,7 @@ from wm.sharing.contents import EPISODES, NAME, UNLISTED, WAY_OUT, Contents, Fil
 from wm.sharing.places import Place
 
 UP_TO_DATE, RECEIVED = "up to date", "received"
+MAX_DECODED = 1 << 31  # of latents in memory: zeros of any number compress to little; our largest take 50 MB
 FILE_BYTES = 4096  # that a file takes on disk besides its contents, at most
 
 
@@ -47,7 +48,8 @@ def read_contents(place: Place) -> Contents:
     size."""
     present = place.files()
     if NAME not in present:
-        raise MissingInput(f"{place.name} is no shared run: there is no {NAME} of `wm push`, or you may not see it.")
+        private = ", or it is private: log in with `hf auth login`" if place.address else ""
+        raise MissingInput(f"{place.name} is no shared run: there is no {NAME} of `wm push`{private}.")
     source = f"{place.name}/{NAME}"
     if present[NAME] > json_reader.MAX_BYTES:
         raise BadData(f"{source} is larger than {json_reader.MAX_BYTES} bytes; {WAY_OUT}.")
@@ -194,6 +196,8 @@ def _check_artifacts(staged: Path, contents: Contents) -> None:
         if load := loaders.get(kind):
             load(staged / name, "wm pull")
         elif kind == "latents":
+            if decoded_bytes(staged / name) > MAX_DECODED:
+                raise BadData(f"{staged / name} would take {decoded_bytes(staged / name):,} bytes of memory")
             read_latents(staged / name)
     if damaged := RunSummary.of(staged).damaged:  # logs and pictures, as a report shows them
         raise BadData(damaged[0])
