@@ -104,9 +104,7 @@ def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     vae, mdnrnn, controller = load_dreaming(session.workspace, agent)
     if controller is None:
         console.say(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
-    dataset, episodes = Dataset.open(session.data_path), int(vae.artifact.metrics["episodes"])
-    if episodes < dataset.upto:
-        dataset = dataset.first(episodes)
+    dataset = Dataset.open(session.data_path).first(int(vae.artifact.metrics["episodes"]))
     vae.require_dataset(dataset)
     require_episodes(session.workspace, mdnrnn, dataset)
     latents, pace = load_latents(session.workspace, mdnrnn), measure_pace(vae.env)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
+from wm.artifacts.workspace import env_slug
 from wm.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -63,13 +64,14 @@ def _text(received: "Received") -> str:
         lines.append(console.wrap(f"{received.data}: {what}"))
     if contents.episodes < contents.trained_on:
         missing = (
-            f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along: wm dream and "
-            "further training need all of them"
+            f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along: wm dream, wm "
+            "play and further training need all of them"
         )
         lines.append(console.wrap(missing))
     if ":" in contents.env:
         lines.append(console.wrap(f"its environment is {contents.env}: Python must be able to import the module"))
-    where = "" if received.run.parent == Path("runs") else f" --run {shlex.quote(str(received.run))}"
+    usual = received.run == Path("runs") / env_slug(contents.env)
+    where = "" if usual else f" --run {shlex.quote(str(received.run))}"
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
     lines.append(console.wrap(f"next: wm evaluate --env {shlex.quote(contents.env)}{agent}{where}"))
     return "\n".join(lines)

@@ -54,6 +54,7 @@ def test_with_all_episodes_the_dream_is_that_of_the_run(chain: Path, tmp_path: P
     run(chain, "push", f"runs/{SLUG}", str(tmp_path / "all"), "--episodes", "all")
     run(tmp_path, "pull", "all")
     assert "up to date" in run(tmp_path, *arguments("dream")).stdout
+    assert "play.html" in run(tmp_path, "play", "--env", TINY).stdout
 
 
 def test_episodes_that_are_there_already_are_kept(shared: Path, answer: Answer) -> None:
@@ -85,7 +86,8 @@ def test_another_run_is_not_replaced(shared: Path, answer: Answer) -> None:
     (shared.parent / RUN / "vae" / "loss.png").write_bytes(b"mine")
     assert "is another run; give another folder with --run" in answer("pull", "shared", code=64)
     assert (shared.parent / RUN / "vae" / "loss.png").read_bytes() == b"mine"
-    answer("pull", "shared", "--run", "runs/theirs", code=0)
+    text = answer("pull", "shared", "--run", "runs/theirs", code=0)
+    assert f"next: wm evaluate --env {TINY} --run runs/theirs" in text
 
 
 def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer) -> None:

@@ -119,7 +119,7 @@ def _limits(contents: Contents, artifacts: Mapping[str, Artifact], metrics: dict
         yield Paragraph(verdicts)
     if contents.trained_on:
         along = f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along."
-        rest = " wm dream needs all of them." if contents.episodes < contents.trained_on else ""
+        rest = " wm dream and wm play need all of them." if contents.episodes < contents.trained_on else ""
         yield Paragraph(along + rest)
 
 
