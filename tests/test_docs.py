@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +104,18 @@ CURRENT = [
 def test_commands_in_a_document_have_the_options_they_are_given(path: Path) -> None:
     text = path.read_text().replace("\\\n", " ")
     for name, rest in re.findall(r"(?:^|[`(\s])wm ([a-z][a-z-]+)((?: [^`\n)]*)?)", text):
-        if name not in cli.wm.commands:
-            continue  # a sentence about wm
-        options = {option for param in cli.wm.commands[name].params for option in (*param.opts, *param.secondary_opts)}
-        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) <= options | {"--help"}, f"wm {name}{rest}"
+        if name in cli.TABLE:  # else a sentence about wm
+            assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) <= options_of(name), f"wm {name}{rest}"
+
+
+@cache
+def options_of(name: str) -> set[str]:
+    """Of a command and of its subcommands."""
+    command = cli.wm.get_command(click.Context(cli.wm), name)
+    assert command is not None
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    options = {option for each in commands for param in each.params for option in (*param.opts, *param.secondary_opts)}
+    return options | {"--help"}
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
