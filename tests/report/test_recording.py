@@ -47,6 +47,7 @@ def test_without_a_display_it_logs_that_and_scores(chain: Path, monkeypatch: pyt
 
 
 @pytest.mark.skipif(not os.environ.get("DISPLAY") and not shutil.which("xvfb-run"), reason="there is no display")
+@pytest.mark.slow
 def test_an_episode_is_shown_in_a_window(chain: Path) -> None:
     prefix = [] if os.environ.get("DISPLAY") else ["xvfb-run", "-a"]
     words = [*prefix, *command(*arguments("evaluate", "--visualize"))]

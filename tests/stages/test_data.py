@@ -31,7 +31,7 @@ def test_what_was_edited_says_so_and_verifies(workspace: Path, output: Output) -
     described = output("info", "data/e.zarr")
     source = Dataset.open(Path("data/d.zarr")).fingerprint[:8]
     assert f"episodes 1-3,7-19 of {source}" in described
-    assert "wm " in described
+    assert "written " in described
     assert "seed 3" not in described
     assert "agree" in output("verify", "data/e.zarr")
     assert Path(output("view", "data/e.zarr").strip()).is_file()

@@ -83,6 +83,7 @@ def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     assert json.loads(run(trained, *words("--json")).stdout)["status"] == "up to date"
 
 
+@pytest.mark.slow
 def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     run(tmp_path, *words(steps=900))
     parts = list((tmp_path / REPLAY).glob("part-*"))
@@ -118,6 +119,7 @@ def test_it_can_be_evaluated_and_filmed(trained: Path) -> None:
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
 
 
+@pytest.mark.slow
 def test_it_ends_when_a_validation_confirms_the_target_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     validated: list[list[EpisodeResult]] = []
 
@@ -149,6 +151,7 @@ def test_its_open_loop_predictions_are_compared_with_episodes(trained: Path) -> 
     assert json.loads(run(trained, *words).stdout)["status"] == "up to date"
 
 
+@pytest.mark.slow
 def test_a_curriculum_of_dreamers_runs_and_is_reported(tmp_path: Path) -> None:
     lines = [f"{name} = {value}" for name, value in (SIZES | {"steps": 300, "capacity": 256, "batch": 4}).items()]
     tables = {"train-dreamer": [*lines, "seq_len = 8", "train_ratio = 1"], "evaluate": ["episodes = 4"]}
