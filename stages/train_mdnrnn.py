@@ -37,7 +37,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
-RECIPE = 7
+RECIPE = 6
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:

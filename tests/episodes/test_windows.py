@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 
 from wm.actions import ActionSpace
@@ -66,26 +64,3 @@ def test_a_window_batch_depends_on_seed_and_step_alone() -> None:
     one.at(0)
     assert np.array_equal(one.at(7).means, two.at(7).means)
     assert not np.array_equal(one.at(7).means, one.at(8).means)
-
-
-def test_windows_around_rare_events_have_them_behind_the_context() -> None:
-    latents = make((200, 300))
-    rewards = np.zeros(500, np.float32)
-    rewards[[40, 250]], rewards[300:320] = -1, 0.5
-    latents = replace(latents, rewards=rewards, terminated=np.array([False, True]))
-    usual, around = (Windows(latents, np.ones(2, bool), 8, 300, 0, 3, share) for share in (0.0, 0.5))
-    counts = {}
-    for name, windows in (("usual", usual), ("around", around)):
-        batch = windows.at(0)
-        behind = batch.rewards[:, 3:], batch.rewards[:, 3:], batch.ends[:, 3:]
-        happened = behind[0] > 0, behind[1] < 0, behind[2] > 0
-        counts[name] = [int(kind.any(1).sum()) for kind in happened]
-    assert counts["usual"][1] < 15  # two penalties in 500 steps
-    assert min(counts["around"]) >= 40  # of 300 windows 50 for each of the three kinds
-    assert np.array_equal(around.at(0).means[150:], usual.at(0).means[150:])
-
-
-def test_what_happens_in_most_windows_is_no_rare_event() -> None:
-    latents = replace(make((100,)), rewards=np.ones(100, np.float32), terminated=np.array([False]))
-    usual, around = (Windows(latents, np.ones(1, bool), 8, 50, 0, 3, share) for share in (0.0, 0.5))
-    assert np.array_equal(around.at(0).means, usual.at(0).means)

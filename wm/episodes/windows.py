@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from wm.episodes.latents import Latents
 from wm.seeding import generator
 
-RARE = 0.5  # events in a window, on average, below which a kind is drawn more often
-
 
 @dataclass(frozen=True)
 class WindowBatch:
@@ -35,9 +33,6 @@ class Windows:
     before the episode are masked. Past the end of the episode a window is masked. If it were moved back to end with
     the episode instead, M would learn to predict the end by counting to `length`: with windows of 64 steps and
     episodes of 87 it predicted 611 ends where 221 happened.
-
-    With a `context`, a share `events` of the windows have a rare event behind it: a reward of a sign, or an end, each
-    kind as often as the others, however rare it is.
     """
 
     def __init__(
@@ -48,13 +43,10 @@ class Windows:
         batch: int,
         seed: int,
         context: int | None = None,
-        events: float = 0.0,
     ) -> None:
         self.latents, self.length, self.batch, self.seed, self._context = latents, length, batch, seed, context
         self._episodes = np.flatnonzero(mask)
         self._steps = (latents.ends - latents.starts - 1)[self._episodes]
-        kinds = self._rare_events(mask) if context is not None and events else []
-        self._kinds, self._around = kinds, round(events * batch) if kinds else 0
 
     def at(self, step: int) -> WindowBatch:
         """The batch of a step."""
@@ -72,27 +64,7 @@ class Windows:
             starts = np.maximum(random.uniform(-self.length / 2, self._steps[numbers]), 0).astype(np.int64)
         else:
             starts = random.integers(0, self._steps[numbers]) - self._context
-        addresses = np.stack([self._episodes[numbers], starts], axis=1)
-        for row in range(self._around):
-            kind = self._kinds[random.integers(len(self._kinds))]
-            addresses[row] = kind[random.integers(len(kind))]
-            assert self._context is not None
-            addresses[row, 1] -= self._context + random.integers(self.length - self._context)
-        return addresses
-
-    def _rare_events(self, mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-        """The (N, 2) addresses of each kind of event that most windows lack: episode and step."""
-        data, kinds = self.latents, []
-        ended = np.zeros(data.rows, bool)
-        ended[data.ends[data.terminated] - 2] = True
-        for happened in (data.rewards > 0, data.rewards < 0, ended):
-            rows = np.flatnonzero(happened)
-            episodes = np.searchsorted(data.ends, rows, side="right")
-            steps = rows - data.starts[episodes]
-            used = mask[episodes] & (rows < data.ends[episodes] - 1)  # the last row has no action
-            if 0 < used.sum() * self.length < RARE * self._steps.sum():
-                kinds.append(np.stack([episodes, steps], 1)[used])
-        return kinds
+        return np.stack([self._episodes[numbers], starts], axis=1)
 
     def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
         """The windows at (N, 2) addresses: episode and first step, negative before the episode."""

@@ -10,7 +10,7 @@ from wm.settings.gradient import GradientSettings
 
 _OF_NETWORK = {
     "paper": ("mixtures", "seq_len", "noise_anneal", "end_weight"),
-    "rollout": ("units", "warm_up", "rollout_steps", "event_share"),
+    "rollout": ("units", "warm_up", "rollout_steps"),
 }
 
 
@@ -38,12 +38,6 @@ class MdnRnnSettings(GradientSettings):
     batch: int = setting(32, "Windows per batch.", low=1, section="Training")
     rollout_steps: int = setting(15, "Steps that the rollout network predicts from its own predictions.", low=1)
     warm_up: int = setting(8, "Real steps before each rollout.", low=0)
-    event_share: float = setting(
-        0.25,
-        "Share of the rollouts with a rare event: a reward of a sign or an end, each kind as often as the others.",
-        low=0,
-        high=1,
-    )
     later_weight: float = setting(
         3.0,
         "With several --data and no mixture, how often a step of those after the first counts: a policy's own episodes "

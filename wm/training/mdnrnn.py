@@ -83,10 +83,9 @@ def training_windows(
     settings: MdnRnnSettings, parts: Sequence[Latents], sizes: Sequence[int], seed: int
 ) -> WindowMixture:
     """Batches of windows with so many from each part, without the validation episodes."""
-    events = 0.0 if settings.network == "paper" else settings.event_share
     return WindowMixture(
         [
-            _windows(settings, part, ~validation_mask(part.seeds, settings.validation_share), size, seed, events)
+            _windows(settings, part, ~validation_mask(part.seeds, settings.validation_share), size, seed)
             for part, size in zip(parts, sizes, strict=True)
         ]
     )
@@ -99,11 +98,9 @@ def validation_windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray
     return _windows(settings, latents, episodes, count, number).at(0)
 
 
-def _windows(
-    settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], batch: int, seed: int, events: float = 0.0
-) -> Windows:
+def _windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], batch: int, seed: int) -> Windows:
     context = None if settings.network == "paper" else settings.warm_up
-    return Windows(latents, mask, window_length(settings), batch, seed, context, events)
+    return Windows(latents, mask, window_length(settings), batch, seed, context)
 
 
 def fit_mdnrnn(
