@@ -95,6 +95,7 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     assert "lost" not in output
 
 
+@pytest.mark.slow
 def test_a_disk_budget_ends_training_with_a_usable_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stages import cli
 
@@ -249,6 +250,7 @@ def stop_after(plain: Any, count: int) -> Any:
     return save
 
 
+@pytest.mark.slow
 def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_again(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
@@ -260,6 +262,7 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
     assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)
 
 
+@pytest.mark.slow
 def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
     offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", steps=0)
@@ -295,6 +298,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_memory_limit_ends_with_a_checkpoint_from_which_the_same_command_resumes(tmp_path: Path) -> None:
     message = refused(tmp_path, 71, *words("--memory-limit", "50MB", "--snapshot"))
     assert "more than --memory-limit 50.0 MB; `wm memory runs/" in message
