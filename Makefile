@@ -4,6 +4,7 @@ PYTHON ?= python3
 PRESET ?= quick
 ENVS ?=
 JOBS ?= 2
+COMMA := ,
 TORCH ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ torch- := torch
 torch-cpu := torch==$(TORCH_VERSION)+cpu
 torch-cuda := torch===$(TORCH_VERSION)
 
-.PHONY: help setup test test-slow test-extras lint types format curriculum bench docs site clean
+.PHONY: help setup test test-slow test-extras lint types format curriculum pretrained bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## Print the targets
@@ -59,6 +60,16 @@ format: $(STAMP) ## Format the code
 
 curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=1
 	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
+
+pretrained: PRESET := laptop
+pretrained: curriculum ## Train with PRESET=laptop, and pack each run into dist/ENV.zip of at most 8 MB for `wm pull`
+	@mkdir -p dist
+	@for env in $(if $(ENVS),$(subst $(COMMA), ,$(ENVS)),Pong LunarLander Breakout CarRacing); do \
+		run=$$(ls -d runs/$$env runs/$$env.round* 2>/dev/null | sort -V | tail -1); \
+		for part in "--episodes all" "" "--without latents"; do \
+			$(BIN)/wm push $$run dist/$$env.zip --max-size 8MB $$part && continue 2; \
+		done; exit 1; \
+	done
 
 docs: $(STAMP) ## Write the generated pages of docs/ and README's tables
 	for page in reference scores learning speed memory; do $(BIN)/python -m benchmarks.pages.$$page || exit; done

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--max-size", default="200MB", metavar="SIZE", show_default=True, help="Refuse a run that is larger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(source: str, run: Path | None, data: Path | None, max_size: str, as_json: bool) -> None:
-    """Bring a run here that `wm push` published in a folder or at hf://USER/NAME.
+    """Bring a run here that `wm push` published: a folder, a .zip file or its address, hf://USER/NAME.
 
     Every file is checked against the list of contents, and everything is opened, before a command can see it.
 
@@ -33,7 +33,8 @@ def command(source: str, run: Path | None, data: Path | None, max_size: str, as_
     from wm.sharing.receive import pull
 
     extras.require_versions()
-    place, size = open_place(source), parse_size(max_size)
+    size = parse_size(max_size)
+    place = open_place(source, max_size=size)
     received = pull(place, run, data, size, Session(env="").runtime)
     if as_json:
         console.print_json(_facts(received))

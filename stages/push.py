@@ -1,4 +1,4 @@
-"""`wm push`: a run for others, with a card, in a folder or on the Hugging Face Hub."""
+"""`wm push`: a run for others, with a card, in a folder, in a zip file or on the Hugging Face Hub."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def command(
     run: Path, target: str, agent: str | None, episodes: str, data: Path | None, without: tuple[str, ...],
     private: bool, max_size: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Publish V, M, C, their scores and pictures, and a few episodes, in a folder or at hf://USER/NAME.
+    """Publish V, M, C, their scores and pictures, and a few episodes, in a folder, a .zip file or at hf://USER/NAME.
 
     A card tells what the agent reached and at what cost. Only files that a manifest lists travel, without the paths of
     this machine. The Hub needs the extra of this name, and a login with `hf auth login`.

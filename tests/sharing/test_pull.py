@@ -99,7 +99,8 @@ def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer)
 
 @pytest.mark.parametrize("source", ["s3://bucket/run", "http://host/run", "hf://name", "hf://a/b/c", "file:", ""])
 def test_other_addresses_are_refused(source: str, answer: Answer) -> None:
-    assert "expected a folder, such as shared/Pong, or hf://USER/NAME" in answer("pull", source, code=64)
+    expected = "expected a folder, such as shared/Pong, a .zip file, its https:// address, or hf://USER/NAME"
+    assert expected in answer("pull", source, code=64)
 
 
 @pytest.mark.parametrize("source", ["file:shared", "file://{folder}/shared", "./shared", "{folder}/shared"])

@@ -1,4 +1,4 @@
-"""Where shared runs are: a folder or a repository of the Hugging Face Hub, by its address."""
+"""Where shared runs are: a folder, a zip file, or a repository of the Hugging Face Hub, by its address."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Protocol
 
 from wm.errors import UsageProblem
+from wm.sharing.contents import MAX_BYTES
 
 _HUB = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?/?")
-_EXPECTED = "expected a folder, such as shared/Pong, or hf://USER/NAME"
+_WEB = re.compile(r"https?://[^/\s]+/\S+\.zip", re.I)
+_EXPECTED = "expected a folder, such as shared/Pong, a .zip file, its https:// address, or hf://USER/NAME"
 
 
 class Place(Protocol):
@@ -32,19 +34,28 @@ class Place(Protocol):
         ...
 
 
-def open_place(text: str, private: bool = False) -> Place:
-    """The place at an address: a folder, `file:` and a folder, or `hf://USER/NAME` with an optional `@REVISION`.
+def open_place(text: str, private: bool = False, max_size: int = MAX_BYTES) -> Place:
+    """The place at an address: a folder or a zip file, also after `file:`, the web address of a zip file of at most
+    `max_size` bytes, or `hf://USER/NAME` with an optional `@REVISION`.
 
     Raises UsageProblem for another address, MissingPackage without the extra of the Hub."""
     if match := _HUB.fullmatch(text):
         from wm.sharing.hub import HubPlace
 
         return HubPlace.open(match["repository"], match["revision"], private)
+    if _WEB.fullmatch(text):
+        from wm.sharing.archive import DownloadPlace
+
+        return DownloadPlace(text, max_size)
     path = re.sub(r"^file:(//(?=/))?", "", text)
     scheme = re.match(r"([a-z][a-z0-9+.-]+)://", text)
     if not path or (scheme and path == text) or path.startswith("//"):
         reason = "object stores are not supported yet" if scheme and scheme[1] == "s3" else "that is no address"
         raise UsageProblem(f"{text!r}: {reason}; {_EXPECTED}.")
+    if path.lower().endswith(".zip") and not Path(path).is_dir():
+        from wm.sharing.archive import ArchivePlace
+
+        return ArchivePlace(Path(path))
     from wm.sharing.folder import FolderPlace
 
     return FolderPlace(Path(path))

@@ -48,7 +48,7 @@ def read_contents(place: Place) -> Contents:
     size."""
     present = place.files()
     if NAME not in present:
-        private = ", or it is private: log in with `hf auth login`" if place.address else ""
+        private = ", or it is private: log in with `hf auth login`" if place.address.startswith("hf://") else ""
         raise MissingInput(f"{place.name} is no shared run: there is no {NAME} of `wm push`{private}.")
     source = f"{place.name}/{NAME}"
     if present[NAME] > json_reader.MAX_BYTES:

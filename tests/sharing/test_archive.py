@@ -1,0 +1,145 @@
+"""A run in one zip file travels like one in a folder, from a path or from a web address."""
+
+import functools
+import http.server
+import json
+import stat
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG, outcome, run
+from tests.sharing.conftest import Answer, nothing_arrived
+from tests.sharing.test_pull import files_of
+from wm.sharing.contents import NAME
+
+
+@pytest.fixture(scope="module")
+def archive(published: Path, chain: Path) -> Path:
+    """The published run in one file; not to be changed."""
+    run(chain, "push", f"runs/{SLUG}", "shared/T.zip")
+    return chain / "shared" / "T.zip"
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Of the test's folder, served on this machine."""
+    handler = functools.partial(_Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_zip_file_holds_what_a_folder_would_and_equal_runs_make_equal_files(
+    archive: Path, published: Path, chain: Path
+) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        assert {name: opened.read(name) for name in opened.namelist()} == files_of(published)
+    before = archive.read_bytes()
+    assert "up to date" in run(chain, "push", f"runs/{SLUG}", "shared/T.zip").stdout
+    run(chain, "push", f"runs/{SLUG}", "new/folder/again.zip")
+    assert (chain / "new" / "folder" / "again.zip").read_bytes() == archive.read_bytes() == before
+
+
+def test_it_arrives_from_a_path_and_from_the_web(archive: Path, tmp_path: Path, address: str, answer: Answer) -> None:
+    (tmp_path / "T.zip").write_bytes(archive.read_bytes())
+    assert json.loads(answer("pull", "T.zip", "--json", code=0))["status"] == "received"
+    arrived = files_of(tmp_path / "runs")
+    assert f"{SLUG}/vae/weights.safetensors" in arrived
+    words = "pull", f"{address}/T.zip", "--run", "runs/web", "--data", "data/web.zarr"
+    answer(*words, code=0)
+    assert files_of(tmp_path / "runs" / SLUG) == files_of(tmp_path / "runs" / "web")
+    assert "up to date" in answer(*words, code=0)
+
+
+def test_an_address_without_a_run_or_with_too_much_is_refused(
+    archive: Path, chain: Path, tmp_path: Path, address: str, answer: Answer
+) -> None:
+    assert "is no shared run" in answer("pull", f"{address}/missing.zip", code=66)
+    (tmp_path / "big.zip").write_bytes(bytes(3_000_000))
+    assert "more than --max-size 100,000 bytes" in answer("pull", f"{address}/big.zip", "--max-size", "100kB", code=64)
+    assert "cannot be reached" in answer("pull", "http://127.0.0.1:9/T.zip", code=69)
+    assert nothing_arrived(tmp_path)
+    done = outcome(chain, "push", f"runs/{SLUG}", f"{address}/T.zip")
+    assert (done.returncode, "can only be pulled from" in done.stderr) == (64, True)
+
+
+def _rewritten(change: Callable[[zipfile.ZipFile, zipfile.ZipInfo, bytes], None]) -> Callable[[Path], None]:
+    """Spoil an archive by writing its entries anew, `change` in the place of the first one of V."""
+
+    def spoil(path: Path) -> None:
+        with zipfile.ZipFile(path) as opened:
+            entries = [(entry, opened.read(entry)) for entry in opened.infolist()]
+        with zipfile.ZipFile(path, "w") as opened:
+            for entry, data in entries:
+                write = change if entry.filename == "vae/model.json" else zipfile.ZipFile.writestr
+                write(opened, entry, data)
+
+    return spoil
+
+
+def _as_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, data: bytes) -> None:
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    opened.writestr(entry, b"/etc/passwd")
+
+
+def _outside(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, data: bytes) -> None:
+    opened.writestr(entry, data)
+    opened.writestr("../evil.py", b"import os")
+
+
+def _twice(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, data: bytes) -> None:
+    opened.writestr(entry, data)
+    with pytest.warns(UserWarning, match="Duplicate"):
+        opened.writestr(entry.filename, b"another")
+
+
+def _bomb(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, data: bytes) -> None:
+    opened.writestr(entry.filename, bytes(50_000_000), zipfile.ZIP_DEFLATED)
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as opened:
+        header = opened.getinfo("vae/model.json").header_offset
+    data[header + 100] ^= 1
+    path.write_bytes(data)
+
+
+def _no_archive(path: Path) -> None:
+    path.write_bytes(b"PK\x03\x04 and nothing else")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (_rewritten(_as_link), "which is no plain file"),
+        (_rewritten(_outside), f"which {NAME} does not list"),
+        (_rewritten(_twice), "twice"),
+        (_rewritten(_bomb), "is of 50000000 bytes"),
+        (_truncated, "is no zip file, or a damaged one"),
+        (_flipped, "is damaged at vae/model.json"),
+        (_no_archive, "is no zip file, or a damaged one"),
+    ],
+)
+def test_a_hostile_archive_is_refused_in_one_sentence(
+    spoil: Callable[[Path], None], sentence: str, archive: Path, tmp_path: Path, answer: Answer
+) -> None:
+    (tmp_path / "T.zip").write_bytes(archive.read_bytes())
+    spoil(tmp_path / "T.zip")
+    assert sentence in answer("pull", "T.zip", code=65)
+    assert nothing_arrived(tmp_path)
+    assert not (tmp_path.parent / "evil.py").exists()

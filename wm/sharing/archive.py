@@ -1,0 +1,139 @@
+"""A shared run in one zip file, on this machine or at a web address, such as a file of a release."""
+
+import io
+import os
+import stat
+import tempfile
+import urllib.error
+import urllib.request
+import weakref
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from wm.artifacts import durable, links
+from wm.errors import BadData, Unreachable, UsageProblem
+from wm.sharing.contents import MAX_FILES, WAY_OUT
+from wm.sharing.folder import PIECE
+
+TIMEOUT = 60  # seconds without an answer
+LIST_BYTES = 2_000_000  # of an archive besides its files: names and sizes
+IN_MEMORY = 1 << 24  # bytes of a download, above which it is on disk
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest one of the format: equal files make equal archives
+_Opened = IO[bytes] | io.BufferedIOBase
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class ArchivePlace:
+    """A zip file, which need not exist, at a path."""
+
+    address = ""
+    replaceable = frozenset[str]()
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, str(path)
+
+    def files(self) -> dict[str, int]:
+        """Every file with its size. Raises BadData for what is no zip file, for links, and for too many files."""
+        if not links.refuse(self.path).exists():
+            return {}
+        with durable.open_file(self.path, "rb") as opened:
+            return _sizes(opened, self.name)
+
+    def read(self, file: str) -> Iterator[bytes]:
+        """The bytes of a file in pieces."""
+        with durable.open_file(self.path, "rb") as opened:
+            yield from _pieces(opened, file, self.name)
+
+    def publish(self, files: Mapping[str, bytes], message: str) -> None:
+        """Write the archive in place of the one that is there. Weights and latents are compressed already."""
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as opened:
+            for name in sorted(files):
+                opened.writestr(zipfile.ZipInfo(name, _DATE), files[name])
+        durable.make_folder(self.path.parent)
+        durable.write_bytes(self.path, archive.getvalue())
+
+
+class DownloadPlace:
+    """A zip file at an address of the web, which is read once and held while it is used."""
+
+    replaceable = frozenset[str]()
+
+    def __init__(self, address: str, max_size: int) -> None:
+        self.name = self.address = address
+        self._max_size = max_size
+        self._archive: IO[bytes] | None = None
+
+    def files(self) -> dict[str, int]:
+        """As ArchivePlace; empty where nothing is found. Raises Unreachable where the network fails, and UsageProblem
+        for more bytes than allowed."""
+        if self._archive is None:
+            self._archive = self._download()
+        return _sizes(self._archive, self.name) if self._archive.seek(0, os.SEEK_END) else {}
+
+    def read(self, file: str) -> Iterator[bytes]:
+        """The bytes of a file in pieces."""
+        assert self._archive is not None
+        yield from _pieces(self._archive, file, self.name)
+
+    def publish(self, files: Mapping[str, bytes], message: str) -> None:
+        """Raises UsageProblem: a web address is for reading."""
+        raise UsageProblem(f"{self.name} can only be pulled from; push to a .zip file, and upload that.")
+
+    def _download(self) -> IO[bytes]:
+        limit = self._max_size + LIST_BYTES
+        archive: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115, closed with this place
+        weakref.finalize(self, archive.close)
+        try:
+            with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
+                while piece := answer.read(PIECE):
+                    archive.write(piece)
+                    if archive.tell() > limit:
+                        raise UsageProblem(
+                            f"{self.name} has more than --max-size {self._max_size:,} bytes; raise it if you trust it."
+                        )
+        except urllib.error.HTTPError as error:
+            if error.code not in (404, 410):
+                raise Unreachable(f"{self.name} answered {error.code}; check the address, or try later.") from None
+        except (OSError, ValueError) as error:
+            why = str(getattr(error, "reason", error)) or type(error).__name__
+            raise Unreachable(f"{self.name} cannot be reached ({why[:200]}); try again later.") from None
+        return archive
+
+
+def _sizes(opened: _Opened, name: str) -> dict[str, int]:
+    """The files of an archive with their sizes."""
+    sizes: dict[str, int] = {}
+    with _archive(opened, name) as archive:
+        for entry in archive.infolist():
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            if entry.is_dir():
+                continue
+            if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1 or entry.compress_type not in _METHODS:
+                raise BadData(f"{name} holds {entry.filename[:80]!r}, which is no plain file; {WAY_OUT}.")
+            if entry.filename in sizes:
+                raise BadData(f"{name} holds {entry.filename[:80]!r} twice; {WAY_OUT}.")
+            sizes[entry.filename] = entry.file_size
+            if len(sizes) > MAX_FILES + 100:
+                raise BadData(f"{name} has more than {MAX_FILES} files; that is no shared run.")
+    return sizes
+
+
+def _pieces(opened: _Opened, file: str, name: str) -> Iterator[bytes]:
+    with _archive(opened, name) as archive:
+        try:
+            with archive.open(file) as entry:
+                while piece := entry.read(PIECE):
+                    yield piece
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise BadData(f"{name} is damaged at {file} ({error}); {WAY_OUT}.") from None
+
+
+def _archive(opened: _Opened, name: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(opened)
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise BadData(f"{name} is no zip file, or a damaged one ({error}); {WAY_OUT}.") from None
