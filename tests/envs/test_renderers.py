@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wm.envs.palette_resize import PaletteResize, gives_same_pixels, palette_of
 from wm.envs.registry import EnvConfig
 from wm.envs.renderers import atari, car_racing
 from wm.envs.renderers.source_check import source_digest
@@ -187,3 +188,39 @@ def test_a_patched_frame_equals_the_resized_image(shape: tuple[int, int, int], s
     bands = resize.bands((before != after).reshape(shape[0], -1))
     resize.redo(banded, bands, after[resize.sources[bands]])
     assert np.array_equal(banded, resize(after))
+
+
+@pytest.mark.parametrize(("shape", "size"), [((210, 160), 64), ((250, 160), 64), ((210, 160), 32), ((35, 20), 32)])
+def test_pixels_taken_again_are_those_of_the_resized_image(shape: tuple[int, int], size: int) -> None:
+    random = np.random.default_rng(0)
+    palette = random.integers(0, 256, (256, 4), np.uint8)
+    by_pixel, resize = PaletteResize(*shape, size), AreaResize(*shape, 4, size, kept=3)
+    before = random.integers(0, 256, shape, np.uint8)
+    small = resize(palette[before])
+    for changes in (1, 40, 300, before.size):
+        after = before.copy()
+        after.ravel()[random.integers(0, before.size, changes)] = random.integers(0, 256, changes)
+        old, new = (image.ravel().view(np.uint32) for image in (before, after))
+        by_pixel.redo(small, after.ravel(), by_pixel.changed(new, old), palette_of(palette))
+        assert np.array_equal(small, resize(palette[after])), changes
+        before = after
+
+
+def test_sizes_at_which_an_average_may_round_otherwise_are_refused() -> None:
+    assert not gives_same_pixels(210, 160, 84)  # averages halfway between two levels
+    assert not gives_same_pixels(251, 156, 64)  # and nearer to halfway than float32 can tell
+    with pytest.raises(ValueError, match="210x160 at 84x84"):
+        PaletteResize(210, 160, 84)
+
+
+def test_atari_frames_follow_the_screen_whether_little_or_all_of_it_changes() -> None:
+    random, env = np.random.default_rng(0), EnvConfig("Pong").make()
+    env.reset(seed=0)
+    renderer: Any = env.renderer
+    colors = np.unique(env.env.unwrapped._screen)  # type: ignore[attr-defined]
+    palette = renderer._palette.view(np.uint8).reshape(256, 4)
+    screen = np.full((210, 160), colors[0], np.uint8)
+    for changes in (0, 30, 3000, 30, 33600, 1):
+        screen.ravel()[random.integers(0, screen.size, changes)] = random.choice(colors, changes)
+        expected = AreaResize(210, 160, 4, 64, kept=3)(palette[screen])
+        assert np.array_equal(renderer.frame(screen), expected), changes

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from tests.conftest import make_episode
-from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, part_is_full, part_name, round_labels
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, FramePacker, part_is_full, part_name, round_labels
 
 
 def test_a_packed_episode_unpacks_to_itself() -> None:
@@ -11,6 +14,18 @@ def test_a_packed_episode_unpacks_to_itself() -> None:
     assert np.array_equal(again.actions, episode.actions)
     assert (again.index, again.seed, again.terminated) == (3, 1003, True)
     again.frames[0] = 0  # its frames are its own
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 200])
+def test_frames_packed_one_by_one_unpack_to_themselves(rows: int) -> None:
+    episode, packer = make_episode(3, rows=rows), FramePacker()
+    buffer = np.empty_like(episode.frames[0])
+    for frame in episode.frames:
+        buffer[:] = frame
+        packer.add(buffer)  # which may be overwritten afterwards
+    packed, shape = packer.finish()
+    again = replace(episode.pack(), packed=packed, shape=shape).unpack()
+    assert np.array_equal(again.frames, episode.frames)
 
 
 def test_which_episodes_share_a_part_follows_from_their_rows_alone() -> None:

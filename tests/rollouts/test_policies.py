@@ -5,6 +5,7 @@ from wm.actions import ActionSpace
 from wm.errors import UsageProblem
 from wm.rollouts.loop import EpisodeJob
 from wm.rollouts.policies import BrownianPolicy, StickyPolicy, observation_free_policy, pick_policy
+from wm.seeding import generator
 
 DISCRETE = ActionSpace(count=4)
 BOX = ActionSpace(low=(-1.0, 0.0), high=(1.0, 1.0))
@@ -20,6 +21,14 @@ def test_a_policy_repeats_itself_for_a_seed(name: str) -> None:
         runs.append(np.array([policy.act(np.zeros(1), [{}])[0] for _ in range(50)]))
     assert np.array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
+
+
+def test_random_actions_are_those_of_one_draw_after_the_other() -> None:
+    policy, random = observation_free_policy("random", DISCRETE), generator(5, "policy")
+    for _ in range(2):  # what an episode leaves over is not for the next
+        policy.begin(0, EpisodeJob(0, 5))
+        first = [policy.act(np.zeros(1), [{}])[0] for _ in range(100)]
+    assert first == [int(random.integers(4)) for _ in range(100)]
 
 
 def test_sticky_holds_its_actions() -> None:

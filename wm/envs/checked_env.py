@@ -62,13 +62,15 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def _check_reward(self, reward: Any) -> float:
         """The reward as a float. Raises EnvironmentFault if it is not a finite number."""
-        value = _number(reward)
+        value = reward if type(reward) is float else _number(reward)
         if -LARGEST <= value <= LARGEST:
             return value
         raise self._fault("the reward", reward, "a finite number")
 
     def _check_end(self, name: str, value: Any) -> bool:
         """`terminated` or `truncated` as a bool. Raises EnvironmentFault unless it is true or false, or 0 or 1."""
+        if value is True or value is False:
+            return value
         number = _number(value)
         if number in (0, 1):
             return number == 1

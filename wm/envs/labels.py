@@ -34,23 +34,39 @@ class Probe:
     within: tuple[tuple[str, float], ...] = ()
 
 
+def _ram_reader(env: Any) -> Callable[[], memoryview]:
+    """A reader of the emulator's RAM into one buffer, whose bytes are Python's integers."""
+    ram = env.ale.getRAM()
+    view = memoryview(ram)
+
+    def read() -> memoryview:
+        env.ale.getRAM(ram)
+        return view
+
+    return read
+
+
 def _pong(env: Any) -> Reader:
+    read_ram = _ram_reader(env)
+
     def read(_: Any) -> list[float]:
-        ram = env.ale.getRAM()
-        x, y = int(ram[49]), int(ram[54])
+        ram = read_ram()
+        x, y = ram[49], ram[54]
         ball = [x - 48.5, 0.9987 * y - 12.4] if y > 0 and 50 < x < 209 else [math.nan, math.nan]
-        enemy = int(ram[50]) - 7.5
-        return [*ball, int(ram[51]) - 6.5, enemy if enemy > 26 else math.nan]  # between points it is above the screen
+        enemy = ram[50] - 7.5
+        return [*ball, ram[51] - 6.5, enemy if enemy > 26 else math.nan]  # between points it is above the screen
 
     return read
 
 
 def _breakout(env: Any) -> Reader:
+    read_ram = _ram_reader(env)
+
     def read(_: Any) -> list[float]:
-        ram = env.ale.getRAM()
-        x, y = int(ram[99]), int(ram[101])
+        ram = read_ram()
+        x, y = ram[99], ram[101]
         ball = [x - 48.5, 0.998 * y + 10.7] if 22 < y < 180 else [math.nan, math.nan]
-        return [*ball, int(ram[72]) - 39.5]
+        return [*ball, ram[72] - 39.5]
 
     return read
 

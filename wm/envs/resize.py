@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Frame = NDArray[np.uint8]
 
 
-def _area_weights(length: int, size: int) -> NDArray[np.float32]:
+def area_weights(length: int, size: int) -> NDArray[np.float32]:
     """(size, length): row i averages the source pixels, whole or in part, that output pixel i covers."""
     edges = np.linspace(0, length, size + 1)
     left, right = edges[:-1, None], edges[1:, None]
@@ -36,7 +36,7 @@ class AreaResize:
         """`kept` is the number of channels in the result (0: all)."""
         self.shape = (height, width, channels)
         self.size, self.kept = size, kept or channels
-        self._tall, self._wide = _area_weights(height, size), _area_weights(width, size)
+        self._tall, self._wide = area_weights(height, size), area_weights(width, size)
         bands = max(divisor for divisor in range(1, 17) if size % divisor == 0)
         tall = self._tall.reshape(bands, size // bands, height)
         first = [int(np.flatnonzero(band.any(axis=0))[0]) for band in tall]

@@ -18,6 +18,7 @@ from wm.episodes.shards import ArraySpec
 
 FORMAT = 2
 CHUNK_ROWS = 64  # the unit of reading: 790 kB of decoded 64 x 64 RGB
+PACK_LEVEL = 1  # of zstd, for frames on their way from a worker to the writer
 PART_ROWS = 8192  # bounds a writer's memory, and the work that a kill can lose
 BLOCK_EPISODES = 64  # the same for short episodes
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
@@ -50,7 +51,7 @@ class Episode:
         return PackedEpisode(
             index=self.index,
             seed=self.seed,
-            packed=zstandard.ZstdCompressor(level=1).compress(self.frames.data),
+            packed=zstandard.ZstdCompressor(level=PACK_LEVEL).compress(self.frames.data),
             shape=self.frames.shape,
             actions=self.actions,
             rewards=self.rewards,
@@ -100,6 +101,36 @@ class PackedEpisode:
             truncated=self.truncated,
             env_steps=self.env_steps,
         )
+
+
+class FramePacker:
+    """Packs the frames of an episode as they come, in the memory of one chunk. Kept until its end, those of a Pong
+    episode took 12 MB twice, and page faults of that new memory a twentieth of the time of collecting."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL).compressobj()
+        self._packed: list[bytes] = []
+        self._block = np.empty((0, 0, 0, 0), np.uint8)
+        self._filled = self._rows = 0
+
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Append the next frame, (H, W, C) as all before it."""
+        if not self._rows:
+            self._block = np.empty((CHUNK_ROWS, *frame.shape), np.uint8)
+        self._block[self._filled] = frame
+        self._filled, self._rows = self._filled + 1, self._rows + 1
+        if self._filled == CHUNK_ROWS:
+            self._pack_block()
+
+    def finish(self) -> tuple[bytes, tuple[int, ...]]:
+        """`packed` and `shape` of the PackedEpisode. Nothing can be added any more."""
+        self._pack_block()
+        self._packed.append(self._compressor.flush())
+        return b"".join(self._packed), (self._rows, *self._block.shape[1:])
+
+    def _pack_block(self) -> None:
+        self._packed.append(self._compressor.compress(self._block[: self._filled].data))
+        self._filled = 0
 
 
 def action_repeat(recipe: dict[str, Any]) -> int:

@@ -17,11 +17,11 @@ from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig, require_choice_of_frames, require_same_observation
 from wm.episodes.archive import Claim
 from wm.episodes.dataset import Dataset
-from wm.episodes.schema import Episode, PackedEpisode, round_labels
+from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
 from wm.errors import DiskProblem, EnvironmentFault, WmError, WorkerFailed
-from wm.rollouts.loop import Agent, EpisodeJob, record
+from wm.rollouts.loop import Agent, EpisodeJob, play_one
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
 from wm.rollouts.worker_process import heartbeat
@@ -153,18 +153,21 @@ def record_episode(
 ) -> PackedEpisode:
     """Episode `index` as this agent plays it."""
     seed = collection.episode_seed(index)
-    trajectory = record(agent, env, EpisodeJob(index, seed), space.column, collection.max_steps, heartbeat)
-    return Episode(
+    frames = FramePacker()
+    played = play_one(agent, env, EpisodeJob(index, seed), space.column, frames.add, collection.max_steps, heartbeat)
+    packed, shape = frames.finish()
+    return PackedEpisode(
         index=index,
         seed=seed,
-        frames=trajectory.frames,
-        actions=trajectory.actions,
-        rewards=trajectory.rewards,
-        labels=round_labels(trajectory.labels),
-        terminated=trajectory.terminated,
-        truncated=trajectory.truncated,
-        env_steps=trajectory.env_steps,
-    ).pack()
+        packed=packed,
+        shape=shape,
+        actions=played.actions,
+        rewards=played.rewards,
+        labels=round_labels(played.labels),
+        terminated=played.terminated,
+        truncated=played.truncated,
+        env_steps=played.env_steps,
+    )
 
 
 @dataclass(frozen=True)

@@ -130,16 +130,62 @@ def play(
 
 
 @dataclass(frozen=True)
-class Trajectory:
-    """A recorded episode in the time alignment of wm/episodes/schema.py: T + 1 rows."""
+class PlayedEpisode:
+    """An episode but for its frames, in the time alignment of wm/episodes/schema.py: T + 1 rows."""
 
-    frames: NDArray[np.uint8]
     actions: NDArray[Any]
     rewards: NDArray[np.float32]
     labels: NDArray[np.float32]
     env_steps: int
     terminated: bool
     truncated: bool
+
+
+@dataclass(frozen=True)
+class Trajectory(PlayedEpisode):
+    """A recorded episode with its T + 1 frames."""
+
+    frames: NDArray[np.uint8]
+
+
+def play_one(
+    agent: Agent,
+    env: Env,
+    job: EpisodeJob,
+    action_column: Callable[[int], NDArray[Any]],
+    keep_frame: Callable[[NDArray[np.uint8]], None],
+    max_steps: int = 0,
+    heartbeat: Callable[[int], None] | None = None,
+) -> PlayedEpisode:
+    """Play one job with an agent of one environment and keep every row. `keep_frame` is given the frames in order."""
+    agent.begin(0, job)
+    observation, info = env.reset(seed=job.seed)
+    keep_frame(observation)
+    actions: list[Any] = []
+    rewards: list[float] = []
+    labels: list[Any] = [info.get("labels", ())]
+    terminated = truncated = False
+    while not (terminated or truncated):
+        if heartbeat is not None:
+            heartbeat(len(actions))
+        action = agent.act(observation[None], [info])[0]
+        observation, reward, terminated, truncated, info = env.step(action)
+        keep_frame(observation)
+        actions.append(action)
+        rewards.append(float(reward))
+        labels.append(info.get("labels", ()))
+        truncated = bool(truncated) or (0 < max_steps <= len(actions) and not terminated)
+    rows = len(actions) + 1
+    column = action_column(rows)
+    column[:-1] = actions
+    return PlayedEpisode(
+        actions=column,
+        rewards=np.array([*rewards, 0.0], np.float32),
+        labels=np.array(labels, np.float32).reshape(rows, -1),
+        env_steps=env.steps,
+        terminated=bool(terminated),
+        truncated=truncated,
+    )
 
 
 def record(
@@ -150,32 +196,7 @@ def record(
     max_steps: int = 0,
     heartbeat: Callable[[int], None] | None = None,
 ) -> Trajectory:
-    """Play one job with an agent of one environment and keep every row."""
-    agent.begin(0, job)
-    observation, info = env.reset(seed=job.seed)
-    frames: list[Any] = [observation]
-    actions: list[Any] = []
-    rewards: list[float] = []
-    labels: list[Any] = [info.get("labels", ())]
-    terminated = truncated = False
-    while not (terminated or truncated):
-        if heartbeat is not None:
-            heartbeat(len(actions))
-        action = agent.act(observation[None], [info])[0]
-        observation, reward, terminated, truncated, info = env.step(action)
-        frames.append(observation)
-        actions.append(action)
-        rewards.append(float(reward))
-        labels.append(info.get("labels", ()))
-        truncated = bool(truncated) or (0 < max_steps <= len(actions) and not terminated)
-    column = action_column(len(frames))
-    column[:-1] = actions
-    return Trajectory(
-        frames=np.stack(frames),
-        actions=column,
-        rewards=np.array([*rewards, 0.0], np.float32),
-        labels=np.array(labels, np.float32).reshape(len(frames), -1),
-        env_steps=env.steps,
-        terminated=bool(terminated),
-        truncated=truncated,
-    )
+    """Play one job with an agent of one environment and keep every row and frame."""
+    frames: list[NDArray[np.uint8]] = []
+    played = play_one(agent, env, job, action_column, frames.append, max_steps, heartbeat)
+    return Trajectory(**vars(played), frames=np.stack(frames))

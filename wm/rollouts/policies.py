@@ -12,6 +12,7 @@ from wm.rollouts.loop import Agent, EpisodeJob
 from wm.seeding import generator
 
 HOLD = (1, 8)  # steps for which a random action is repeated, both ends included
+DRAWN = 64  # actions drawn at once, which are those of as many draws, a tenth of the time for each
 BROWNIAN_STEP = 0.15  # of half the box's width
 
 
@@ -45,6 +46,22 @@ class _ObservationFree:
 
 class RandomPolicy(_ObservationFree):
     """Uniform over the action space, independently at every step."""
+
+    def __init__(self, space: ActionSpace, num_envs: int = 1) -> None:
+        super().__init__(space, num_envs)
+        self._drawn: list[list[int]] = [[] for _ in range(num_envs)]
+
+    def begin(self, env_index: int, job: EpisodeJob) -> None:
+        super().begin(env_index, job)
+        self._drawn[env_index].clear()
+
+    def _sample(self, env_index: int) -> Any:
+        if not self.space.discrete:
+            return super()._sample(env_index)
+        drawn = self._drawn[env_index]
+        if not drawn:
+            drawn.extend(self._random[env_index].integers(self.space.count, size=DRAWN).tolist()[::-1])
+        return drawn.pop()
 
 
 class StickyPolicy(_ObservationFree):
