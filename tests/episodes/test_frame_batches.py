@@ -69,6 +69,19 @@ def test_only_episodes_of_the_mask_are_used(dataset: Dataset) -> None:
         assert {frame.tobytes() for frame in source.at(step)} <= expected
 
 
+def test_after_a_group_that_cannot_be_decoded_the_previous_one_is_decoded_again(dataset: Dataset) -> None:
+    source = FrameBatches(dataset, np.ones(dataset.episodes, bool), 16, 0, 0)
+    good = source.at(0)
+    second = [source._chunks[number] for number in source._chunk_order[3:6]]
+    chunk = max(second, key=lambda one: one.first_row)  # the last that is decoded
+    data = bytearray(chunk.shard.path.read_bytes())
+    data[sum(chunk.shard._index[chunk.number]) - 1] ^= 1
+    chunk.shard.path.write_bytes(data)
+    with pytest.raises(BadData, match=f"damaged at chunk {chunk.number}"):
+        source.at(int(source._ends[0]) // 16 + 1)
+    assert np.array_equal(source.at(0), good)
+
+
 def test_windows_in_any_order_are_the_rows_and_own_their_memory(dataset: Dataset) -> None:
     rows = np.concatenate([make_episode(k).frames for k in range(30)])
     reader, random = FrameReader(dataset), np.random.default_rng(0)

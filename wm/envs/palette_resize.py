@@ -65,7 +65,7 @@ def _tables(height: int, width: int, size: int) -> tuple[NDArray[np.int64], NDAr
     """Output pixels that each word touches, (words, n); source pixels of each output pixel, (size * size, k), and their
     weights, (size * size, 1, k). Places repeat where there are fewer; their weights are zero."""
     tall, wide = area_weights(height, size), area_weights(width, size)
-    by_word: NDArray[np.bool_] = wide.reshape(size, -1, _WORD).any(axis=2)
+    by_word: NDArray[np.bool_] = np.logical_or.reduce(wide.reshape(size, -1, _WORD), axis=2)
     touched = _grid(_places(tall.T > 0), _places(by_word.T), size)
     rows, columns = _places(tall > 0), _places(wide > 0)
     sources = _grid(rows, columns, width)

@@ -8,6 +8,7 @@ episodes alone. So the order does not depend on interruptions of the collection.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,7 @@ class _Chunk:
     shard: Shard
     number: int
     first_row: int
-    rows: int
-
-    def decode_into(self, frames: NDArray[np.uint8]) -> None:
-        """Decode its rows, without those after the dataset's last episode in use."""
-        self.shard.decode_into(self.number, frames[: self.rows])
+    rows: int  # without those after the dataset's last episode in use
 
 
 class FrameBatches:
@@ -54,8 +51,7 @@ class FrameBatches:
     @cached_property
     def _all(self) -> NDArray[np.uint8]:
         frames = np.empty((self._rows, *self._shape), np.uint8)
-        for chunk in self._chunks:
-            chunk.decode_into(frames[chunk.first_row :])
+        self._decode([(chunk, frames[chunk.first_row :]) for chunk in self._chunks])
         return frames
 
     @cached_property
@@ -81,11 +77,16 @@ class FrameBatches:
         if self.in_memory:
             order = rows[order]
         else:
-            filled = 0
-            for chunk in chunks:
-                chunk.decode_into(self._buffer[filled:])
-                filled += chunk.rows
+            self._group = -1  # in case of an error, the buffer has frames of two groups
+            starts = np.cumsum([0] + [chunk.rows for chunk in chunks]).tolist()
+            self._decode([(chunk, self._buffer[start:]) for chunk, start in zip(chunks, starts, strict=False)])
         self._order, self._group = order, number
+
+    def _decode(self, wanted: Sequence[tuple[_Chunk, NDArray[np.uint8]]]) -> None:
+        """Decode each chunk into the first rows of its array. In the order of the files, so each is opened once."""
+        ordered = sorted(wanted, key=lambda pair: pair[0].first_row)
+        for shard, pairs in groupby(ordered, key=lambda pair: pair[0].shard):
+            shard.decode_each([(chunk.number, frames[: chunk.rows]) for chunk, frames in pairs])
 
     @property
     def nbytes(self) -> int:

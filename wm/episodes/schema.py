@@ -105,7 +105,7 @@ class PackedEpisode:
 
 class FramePacker:
     """Packs the frames of an episode as they come, in the memory of one chunk. Kept until its end, those of a Pong
-    episode took 12 MB twice, and page faults of that new memory a twentieth of the time of collecting."""
+    episode took 12 MB twice, and 16 us a frame instead of 8, most of it page faults."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL).compressobj()

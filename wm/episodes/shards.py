@@ -9,7 +9,7 @@ on every call; going straight to the chunk is twenty times faster (benchmarks/ch
 
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -44,7 +44,7 @@ class ArraySpec:
         """Number of chunks."""
         return -(-self.shape[0] // self.chunk_rows)
 
-    @property
+    @cached_property  # asked twice for every chunk, where numpy's product of a shape took as long as reading the file
     def chunk_bytes(self) -> int:
         """Size of a decoded chunk."""
         return self.chunk_rows * int(np.prod(self.shape[1:])) * np.dtype(self.dtype).itemsize
@@ -169,13 +169,21 @@ class Shard:
 
     def decode_into(self, number: int, values: NDArray[Any]) -> None:
         """The first rows of chunk `number`, as many as `values` (at most a chunk) has; a whole chunk without a copy."""
-        if len(values) < self.spec.chunk_rows:
-            chunk = np.empty((self.spec.chunk_rows, *self.spec.shape[1:]), self.spec.dtype)
-            self.decode_into(number, chunk)
-            values[:] = chunk[: len(values)]
-            return
-        offset, size = self._index[number]
-        raw = _read(self.path, offset, size)
+        self.decode_each([(number, values)])
+
+    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+        """`decode_into` for several chunks; the file is opened once."""
+        places = [self._index[number] for number, _ in wanted]
+        for (number, values), (_, size), raw in zip(wanted, places, _read_each(self.path, places), strict=True):
+            if len(values) == self.spec.chunk_rows:
+                self._decode(number, raw, size, values)
+            else:
+                chunk = np.empty((self.spec.chunk_rows, *self.spec.shape[1:]), self.spec.dtype)
+                self._decode(number, raw, size, chunk)
+                values[:] = chunk[: len(values)]
+
+    def _decode(self, number: int, raw: bytes, size: int, values: NDArray[Any]) -> None:
+        """A whole chunk from the `size` bytes that the index gives it, of which `raw` was read."""
         if len(raw) != size or not _checked(raw):
             raise BadData(f"{self.path} is damaged at chunk {number}; {_ADVICE}")
         if _declared_size(raw) != self.spec.chunk_bytes:
@@ -207,14 +215,21 @@ _ADVICE = "run `wm verify` on its dataset or artifact."
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
-    """`size` bytes from `offset` (from the end if negative). The file is opened for each read: a thousand parts need no
-    thousand descriptors, and threads share no file position."""
+    """`size` bytes from `offset` (from the end if negative)."""
+    return next(_read_each(path, [(offset, size)]))
+
+
+def _read_each(path: Path, places: Sequence[Sequence[int]]) -> Iterator[bytes]:
+    """The bytes at each (offset, size). The file is opened for each call: a thousand parts need no thousand
+    descriptors, and threads share no file position."""
     try:
         with open(path, "rb", buffering=0) as file:
-            if offset >= 0 and hasattr(os, "pread"):
-                return os.pread(file.fileno(), size, offset)
-            file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
-            return file.read(size)
+            for offset, size in places:
+                if offset >= 0 and hasattr(os, "pread"):
+                    yield os.pread(file.fileno(), size, offset)
+                else:
+                    file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
+                    yield file.read(size)
     except (OSError, ValueError) as error:
         raise BadData(f"{path} cannot be read ({error}); {_ADVICE}") from None
 
