@@ -1,4 +1,4 @@
-"""`wm view`: a page with film strips and reward traces of episodes."""
+"""`wm view`: a page that plays episodes, with their actions, rewards and labels."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ MOST = 500  # episodes of a page
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: beside the dataset].")
 def command(path: Path, episodes: str | None, out: Path | None) -> None:
-    """Write one HTML page with film strips and reward traces of episodes.
+    """Write one HTML page that plays episodes, with their actions, rewards and labels.
 
     Example: wm view data/Pong.zarr --episodes 0-9
     """
@@ -25,18 +25,21 @@ def command(path: Path, episodes: str | None, out: Path | None) -> None:
 
 def view(path: Path, asked: str | None, out: Path | None) -> Path:
     """Write the page and return its path: `out`, or beside the dataset."""
+    from wm.actions import ActionSpace
     from wm.artifacts import durable
     from wm.artifacts.disk import DiskBudget
     from wm.episodes import selection
     from wm.episodes.summary import summarize
-    from wm.report.episode_page import EpisodeCard, episodes_page
+    from wm.report.episode_page import DatasetPage, EpisodeCard
 
     summary, dataset = summarize(path)
     rows = selection.select(dataset, asked)
     if len(rows) > MOST:
         raise UsageProblem(f"{len(rows)} episodes are too many for a page; ask for at most {MOST} with --episodes.")
     cards = [EpisodeCard.of(episode) for batch in selection.read(dataset, rows) for episode in batch]
-    page = episodes_page(f"{summary.env}: {path.name}", summary.facts(), cards, summary.episodes)
+    space, labels = ActionSpace.from_json(dataset.recipe["action_space"]), dataset.recipe["labels"]
+    title = f"{summary.env}: {path.name}"
+    page = DatasetPage(title, summary.facts(), summary.env, space, labels, summary.episodes).render(cards)
     target = out or path.with_suffix(".html")
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)

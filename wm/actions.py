@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from wm.errors import UsageProblem
 
+MOST_OPPOSED = 0.8  # of the second of two opposed dimensions: CarRacing's brake locks the wheels from 0.9 on
 LARGEST_INTEGER = 1 << 23  # of an integer box: up to here 32-bit floats hold halves, so rounding reaches every integer
 
 

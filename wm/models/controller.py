@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from wm.actions import ActionSpace
+from wm.actions import MOST_OPPOSED, ActionSpace
 from wm.errors import UsageProblem
 from wm.models import onednn
 from wm.models.action_distributions import ActionDistribution, Beta, Categorical, Randoms
@@ -36,7 +36,6 @@ THRESHOLD = 0.3
 # generations without the scale, at 473 with it.
 HIDDEN_GAIN = 4.5 * 8**0.5
 SERVE_STEPS = 2  # with sticky actions one serve in 256 is lost, two in 65,536
-MOST_OPPOSED = 0.8  # of the second of two opposed dimensions: CarRacing's brake locks the wheels from 0.9 on
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wm.models.controller import MOST_OPPOSED, THRESHOLD, Controller
+from wm.actions import MOST_OPPOSED
+from wm.models.controller import THRESHOLD, Controller
 from wm.models.mdnrnn.network import MdnRnn, expected
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.mdnrnn.rollout_network import RolloutNetwork

@@ -5,9 +5,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from wm.actions import ActionSpace
+from wm.actions import MOST_OPPOSED, ActionSpace
 from wm.envs.registry import EnvConfig
-from wm.models.controller import MOST_OPPOSED
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,17 @@ def controls_for(env: str, space: ActionSpace) -> Controls:
     """The environment's own, where its actions are those that are known; else a key for every action."""
     known = (_DISCRETE if space.discrete else _BOX).get(env)
     return known if known is not None and _fits(known, space) else _generic(space)
+
+
+def action_names(env: str, space: ActionSpace) -> list[str]:
+    """What an environment's actions are called, those of a known one by its buttons: each discrete action, or each
+    dimension of a box."""
+    controls = controls_for(env, space)
+    if space.discrete:
+        names = {button.action: button.label for button in controls.buttons}
+        return [names.get(action, "nothing" if action in controls.idle else str(action)) for action in range(space.count)]
+    own = [[button.label for button in controls.buttons if number in button.values] for number in range(space.width)]
+    return ["/".join(labels) or f"action {number}" for number, labels in enumerate(own)]
 
 
 def _fits(controls: Controls, space: ActionSpace) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from wm.actions import MOST_OPPOSED
 from wm.models.action_distributions import EDGE
-from wm.models.controller import MOST_OPPOSED, SERVE_STEPS, THRESHOLD, Controller
+from wm.models.controller import SERVE_STEPS, THRESHOLD, Controller
 from wm.models.mdnrnn.mixture_nll import LOG_SIGMA
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.mdnrnn.predictor import Predictor
