@@ -1,24 +1,54 @@
 """`wm report`: runs as one HTML page and as Markdown."""
 
+import time
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stages import console
 from stages.options import strict_option, tell_damaged
+from wm.errors import Stopped, WmError
+
+if TYPE_CHECKING:
+    from wm.artifacts.runs import Artifact
+    from wm.report.run_summary import RunSummary
+
+RECIPE = 1
+FILM_BYTES = 4_000_000
+EVERY = 10  # seconds between two pages with --live
+_TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
 
 @click.command(name="report")
 @click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run].")
+@click.option("--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film].")
+@click.option("--env", "envs", multiple=True, metavar="ID", help="An environment module:id to film, which is imported.")
+@click.option("--live", is_flag=True, help="Write the page again and again until the runs are evaluated, or Ctrl-C.")
+@click.option("--every", type=click.IntRange(min=1), default=EVERY, help=f"Seconds between them.  [{EVERY}]")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(paths: tuple[Path, ...], out: Path | None, strict: bool, as_json: bool) -> None:
+def command(
+    paths: tuple[Path, ...],
+    out: Path | None,
+    film: bool,
+    envs: tuple[str, ...],
+    live: bool,
+    every: int,
+    strict: bool,
+    as_json: bool,
+) -> None:
     """Write one HTML page and a Markdown summary of runs, finished or not  [default: all in runs].
 
     Example: wm report runs/Pong
     """
-    pages, damaged = report(paths or (Path("runs"),), out)
+    paths = paths or (Path("runs"),)
+    if live:
+        _follow(paths, out, every)
+    pages, damaged = report(paths, out, film, envs)
     if as_json:
         console.print_json({"html": str(pages[0]), "markdown": str(pages[1]), "damaged": damaged})
     else:
@@ -26,21 +56,112 @@ def command(paths: tuple[Path, ...], out: Path | None, strict: bool, as_json: bo
     tell_damaged(damaged, strict)
 
 
-def report(paths: tuple[Path, ...], out: Path | None) -> tuple[tuple[Path, Path], list[str]]:
+def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
+    """Write a page that renews itself, until every run is evaluated and nothing is unfinished, or a signal arrives."""
+    stop, told = console.Stop(), False
+    stop.install()
+    while not stop():
+        began = time.monotonic()
+        try:
+            pages, _ = report(paths, out, film=False, refresh=every)
+            if _finished(paths):
+                break
+        except (WmError, OSError) as error:  # a stage may be renaming what is read; the next page has it
+            console.say(f"no page this time: {error}")
+        else:
+            if not told:
+                console.say(f"{pages[0]} is renewed every {every} s; Ctrl-C ends that")
+            told = True
+        while not stop() and time.monotonic() < began + every:
+            time.sleep(_TICK)
+    console.raise_on_signals()
+
+
+def _finished(paths: tuple[Path, ...]) -> bool:
+    from wm.report.run_summary import RunSummary, find_runs
+
+    folders = find_runs(paths)
+    unfinished = [folder for folder in folders for _ in (*folder.glob("*.partial"), *folder.glob("evaluation/*.partial"))]
+    return not unfinished and all(RunSummary.of(folder).score for folder in folders)
+
+
+def report(
+    paths: tuple[Path, ...], out: Path | None, film: bool = True, envs: Collection[str] = (), refresh: int = 0
+) -> tuple[tuple[Path, Path], list[str]]:
     """Write the page and the Markdown beside it; returns both paths, and a sentence for each thing that was left out
-    because it is damaged."""
+    because it is damaged. `envs` are those whose modules may be imported to play a film."""
     from wm.artifacts import durable
     from wm.report.document import Block, Paragraph, to_html, to_markdown
-    from wm.report.run_summary import LEGEND, RunSummary, find_runs, overview
+    from wm.report.run_summary import LEGEND, RunSummary, find_runs, fit_films, overview
 
     folders = find_runs(paths)
     summaries = [RunSummary.of(folder) for folder in folders]
+    if film:
+        summaries = [_filmed(summary, envs) for summary in summaries]
+    summaries = fit_films(summaries)
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
     title = f"World models: {', '.join(summary.title for summary in summaries)}"
     blocks: list[Block] = [overview(summaries), Paragraph(LEGEND)]
     blocks += [block for summary in summaries for block in summary.blocks()]
+    made = f"Made on {time.strftime('%Y-%m-%d at %H:%M:%S')}." + (f" Renewed every {refresh} s." if refresh else "")
     durable.make_folder(page.parent)
-    durable.write_bytes(page, to_html(title, blocks, page.parent))
+    durable.write_bytes(page, to_html(title, blocks, page.parent, made, refresh))
     markdown = page.with_suffix(".md")
     durable.write_bytes(markdown, to_markdown(title, blocks, page.parent))
     return (page, markdown), [sentence for summary in summaries for sentence in summary.damaged]
+
+
+def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":
+    """The summary with films of its agent's test episodes: those that the run has, or new ones. It says why where there
+    are none."""
+    from wm.report.run_summary import RunSummary
+
+    evaluation = summary.evaluation
+    if evaluation is None or summary.films:
+        return summary
+    try:
+        _film(summary, evaluation, envs)
+    except Stopped:
+        raise
+    except (WmError, OSError) as error:
+        return replace(summary, film_note=f"The film is left out: {str(error).rstrip('.')}.")
+    return RunSummary.of(summary.run)
+
+
+def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) -> None:
+    """Play the test episodes with the median and the worst return again, and keep films of them in the run. Raises
+    RecipeMismatch if they are not those that were scored."""
+    from stages.session import Session
+    from stages.stage import run_stage
+    from wm.artifacts.runs import Builder
+    from wm.errors import RecipeMismatch, UsageProblem
+    from wm.evaluation.score import open_agent
+    from wm.model_json import read_env
+    from wm.report.agent_film import FILM, choose_episodes, difference, save_films
+    from wm.report.filming import film_episodes
+    from wm.rollouts.players import RandomSpec, evaluation_jobs
+
+    name, env = evaluation.folder.name, read_env(summary.artifacts["vae" if "vae" in summary.artifacts else "dreamer"])
+    if ":" in env.name and env.name not in envs:
+        raise UsageProblem(
+            f"{env.name} is of a module that a report does not import because a run names it; add --env {env.name}"
+        )
+    session = Session(env=env.name, run=summary.run, workers=1)
+    agent = open_agent(session.workspace, name, evaluation.settings.get("max_steps", 0))
+    if evaluation.inputs != {**agent.inputs, **agent.env.code.sources} or isinstance(agent.spec, RandomSpec):
+        raise RecipeMismatch(f"{evaluation.folder} scored another agent than the run has now; run `wm evaluate` again")
+    spec, returns = agent.spec, evaluation.metrics["returns"]
+    chosen, jobs = choose_episodes(returns), evaluation_jobs(len(returns))
+
+    def work(builder: Builder) -> dict[str, Any]:
+        console.say(f"film {summary.title}: playing test episodes {' and '.join(map(str, chosen.values()))} again ...")
+        films = film_episodes(session.runtime, spec, list(chosen), [jobs[number] for number in chosen.values()])
+        for film, number in zip(films, chosen.values(), strict=True):
+            if problem := difference(film, returns[number]):
+                raise RecipeMismatch(problem)
+        save_films(builder.folder, films)
+        return {"episodes": list(chosen.values())}
+
+    inputs = {"evaluation": evaluation.fingerprint}
+    run = session.make_run(FILM, FILM, RECIPE, {"agent": name}, inputs, seeded=False)
+    run_stage(session, "film", run, (FILM_BYTES, "the film"), lambda artifact: "", work, agent.env)

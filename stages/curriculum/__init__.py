@@ -88,7 +88,8 @@ def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
     """Write the report about all runs of these environments; returns its pages."""
     runs = tuple(run for outcome in outcomes for run in outcome.pipeline.reported if run.is_dir())
     try:
-        pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None)
+        envs = {outcome.env for outcome in outcomes}
+        pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None, envs=envs)
     except WmError as error:
         console.say(f"no report: {error}")
         return ()

@@ -67,6 +67,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         self.size, self.gray = size, gray
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
+        self._observation: Any = None
         self.label_names: tuple[str, ...] = probe.names if probe else ()
         self._labels = probe.bind(env.unwrapped) if probe else None
         self.frame_source = "renderer"
@@ -82,6 +83,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self.renderer.begin()
         self._observe.begin()
+        self._observation = observation
         return self._frame(observation), self._labelled(info, observation)
 
     def step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
@@ -91,7 +93,15 @@ class PixelEnv(gym.Env[Frame, Any]):
                 break
             observation, next_reward, terminated, truncated, info = self.env.step(action)
             reward += next_reward
+        self._observation = observation
         return self._frame(observation), reward, terminated, truncated, self._labelled(info, observation)
+
+    def screen(self) -> Frame:
+        """The environment's picture at its own resolution, (H, W, 3): what it renders, or without that its latest
+        observation."""
+        if self.env.render_mode == "rgb_array":
+            return to_rgb(self.env.render(), "the result of render()")
+        return to_rgb(self._observation, "an observation")
 
     def close(self) -> None:
         self.env.close()

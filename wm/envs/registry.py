@@ -96,6 +96,12 @@ class EnvConfig:
         return find_env(self.name)
 
     @property
+    def reward_threshold(self) -> float | None:
+        """The mean return at which gymnasium calls the environment solved; None where it names none."""
+        registered = gym.registry.get(self.spec().env_id)
+        return None if registered is None else registered.reward_threshold
+
+    @property
     def random_steps(self) -> int:
         """About how many actions an episode of random play takes."""
         return -(-self.spec().random_steps // self.action_repeat)
@@ -113,8 +119,9 @@ class EnvConfig:
         """The smaller of two limits of an episode's actions, this and the environment's; 0: there is none."""
         return min(max_steps or self.max_steps, self.max_steps or max_steps)
 
-    def make(self, labelled: bool = False) -> PixelEnv:
-        """Build the environment with square frames as observations, and with labels in its info where asked for.
+    def make(self, labelled: bool = False, filmed: bool = False) -> PixelEnv:
+        """Build the environment with square frames as observations, and with labels in its info where asked for. If it
+        is `filmed`, it also renders where its observations are pictures, which may be smaller than its screen.
 
         `render` is the renderer: gymnasium (the unmodified environment), exact (the same pixels from a faster renderer
         of ours, if there is one) or fast. Raises MissingPackage with the pip line; UsageProblem where the environment
@@ -128,7 +135,7 @@ class EnvConfig:
             )
         self.require_channels()
         ours = self.render != "gymnasium" and spec.renderer
-        env, renderer = self._make_renderer(spec) if ours else self._make_gymnasium_renderer()
+        env, renderer = self._make_renderer(spec) if ours else self._make_gymnasium_renderer(filmed)
         return PixelEnv(
             env,
             renderer,
@@ -144,11 +151,11 @@ class EnvConfig:
         if self.observation == "motion" and self.gray:
             raise UsageProblem("--observation motion has three gray channels already; leave out --gray.")
 
-    def _make_gymnasium_renderer(self) -> tuple[CheckedEnv, Renderer]:
+    def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
         renders = "rgb_array" in (env.metadata or {}).get("render_modes", ())
         observed = self._observes(env.observation_space, renders)
-        if not observed:
+        if not observed or (filmed and renders):
             env.close()
             try:
                 env = self._build(render_mode="rgb_array")

@@ -10,9 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wm.artifacts import durable
-from wm.report.plots import COLOURS
+from wm.report.page import resources
+from wm.report.page.player import Played, player_html
 
-EMBEDDED = 10_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
+EMBEDDED = 4_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
 _KINDS = {".png": "image/png", ".gif": "image/gif"}
 
 
@@ -59,6 +60,13 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Player:
+    """An episode that can be played; Markdown leaves it out."""
+
+    played: Played
+
+
+@dataclass(frozen=True)
 class Link:
     """A page on disk, and what is found there."""
 
@@ -73,7 +81,7 @@ class Commands:
     lines: Sequence[str]
 
 
-Block = Heading | Paragraph | Table | Chart | Picture | Link | Commands
+Block = Heading | Paragraph | Table | Chart | Picture | Player | Link | Commands
 
 
 def anchor(text: str) -> str:
@@ -81,8 +89,9 @@ def anchor(text: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in text.lower())
 
 
-def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
-    """The page. It loads nothing; pictures that would make it too large are linked, relative to `folder`."""
+def to_html(title: str, blocks: Sequence[Block], folder: Path, made: str = "", refresh: int = 0) -> bytes:
+    """The page. It loads nothing; pictures that would make it too large are linked, relative to `folder`. `made` says
+    when it was made. It loads itself again every `refresh` seconds (0: never)."""
     body: list[str] = []
     room = EMBEDDED
     figures: list[str] = []
@@ -110,16 +119,35 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
         flush()
         body.append(_html_block(block, folder))
     flush()
-    chapters = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
-    links = " · ".join(f'<a href="#{anchor(text)}">{html.escape(text)}</a>' for text in chapters)
-    page = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{html.escape(title)}</h1><nav>{links}</nav>
+    name = html.escape(title)
+    page = f"""{resources.head(name, "base.css document.css player.css")}
+<body{f' data-refresh="{refresh}"' if refresh else ""}>
+<nav>{_contents([block for block in blocks if isinstance(block, Heading)])}</nav>
+<main><h1>{name}</h1><p class="made">{html.escape(made)}</p>
 {"".join(body)}
-</body></html>
+</main>
+{resources.scripts("player.js charts.js document.js")}</body></html>
 """
     return page.encode(errors="xmlcharrefreplace")  # names of files may have bytes that are no UTF-8
+
+
+def _contents(headings: Sequence[Heading]) -> str:
+    """Links to chapters, and below each to its sections without the chapter's name."""
+    chapters: list[tuple[str, list[str]]] = []
+    for heading in headings:
+        if heading.level == 2:
+            chapters.append((heading.text, []))
+        elif chapters:
+            chapters[-1][1].append(heading.text)
+    items = ""
+    for chapter, sections in chapters:
+        below = "".join(f"<li>{_jump(text, text.removeprefix(f'{chapter}: '))}</li>" for text in sections)
+        items += f"<li>{_jump(chapter, chapter)}<ul>{below}</ul></li>"
+    return f'<details class="contents" open><summary>Contents</summary><ul>{items}</ul></details>'
+
+
+def _jump(heading: str, text: str) -> str:
+    return f'<a href="#{anchor(heading)}">{html.escape(text)}</a>'
 
 
 def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
@@ -141,7 +169,7 @@ def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
                 parts.append(f"[{_markdown(text)}]({_address(path, folder)})")
             case Commands(lines):
                 parts.append(_fenced("\n".join(lines)))
-            case Chart():
+            case Chart() | Player():
                 pass
     return ("\n\n".join(parts) + "\n").encode(errors="backslashreplace")
 
@@ -165,7 +193,7 @@ def _fenced(text: str) -> str:
     return f"{fence}sh\n{text}\n{fence}"
 
 
-def _html_block(block: Heading | Paragraph | Table | Link | Commands, folder: Path) -> str:
+def _html_block(block: Heading | Paragraph | Table | Player | Link | Commands, folder: Path) -> str:
     match block:
         case Heading(level, text):
             return f'<h{level} id="{anchor(text)}">{html.escape(text)}</h{level}>'
@@ -176,12 +204,17 @@ def _html_block(block: Heading | Paragraph | Table | Link | Commands, folder: Pa
             head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
             lines = "".join(
                 f"<tr><th>{html.escape(row[0])}</th>"
-                + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+                + "".join(
+                    f'<td data-column="{html.escape(column, quote=True)}">{html.escape(cell)}</td>'
+                    for column, cell in zip(header[1:], row[1:], strict=True)
+                )
                 + "</tr>"
                 for row in rows
             )
             body = f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody>"
             return f'<div class="wide"><table class="{"words" if words else "numbers"}">{body}</table></div>'
+        case Player(played):
+            return player_html(played)
         case Link(path, text):
             return f'<p><a href="{html.escape(_address(path, folder))}">{html.escape(text)}</a></p>'
         case Commands(lines):
@@ -192,30 +225,11 @@ def _picture(block: Picture, data: bytes | None, folder: Path) -> str:
     source = html.escape(_address(block.path, folder))
     if data is not None:
         source = f"data:{_KINDS[block.path.suffix]};base64,{base64.b64encode(data).decode()}"
-    alt = html.escape(block.alt, quote=True)
-    return f'<figure><img src="{source}" alt="{alt}"><figcaption>{html.escape(block.caption)}</figcaption></figure>'
+    alt, caption = html.escape(block.alt, quote=True), html.escape(block.caption)
+    kind = "moving" if block.path.suffix == ".gif" else "still"
+    return f'<figure class="{kind}"><img src="{source}" alt="{alt}"><figcaption>{caption}</figcaption></figure>'
 
 
 def _address(path: Path, folder: Path) -> str:
     """A path as a link relative to `folder`; other characters than letters, digits and a few marks as %xx."""
     return quote(Path(os.path.relpath(path, folder)).as_posix(), errors="surrogateescape")
-
-
-_LIGHT, _DARK = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
-_STYLE = (
-    f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    """
-body{font:15px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:62rem;margin:2rem auto;
-padding:0 1rem}h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.35rem;margin:2.6rem 0 .6rem;padding-top:1rem;
-border-top:2px solid var(--line)}h3{font-size:1.05rem;margin:1.6rem 0 .4rem}p{margin:.4rem 0;max-width:46rem}
-nav{margin:.2rem 0 1rem}a{color:var(--k0)}.wide{overflow-x:auto}table{border-collapse:collapse;margin:.6rem 0;
-font-size:.93rem}th,td{padding:.22rem .9rem .22rem 0;text-align:left;vertical-align:top}thead th{color:var(--faint);
-font-weight:500;border-bottom:1px solid var(--line);white-space:nowrap}tbody th{font-weight:500;white-space:nowrap}
-tbody tr+tr>*{border-top:1px solid var(--line)}.numbers td{font-variant-numeric:tabular-nums;white-space:nowrap}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));gap:1rem;margin:.8rem 0}
-figure{margin:.6rem 0;min-width:0}figure img{max-width:100%;height:auto;border-radius:4px;background:#fafaf8}
-figcaption{color:var(--faint);font-size:.88rem}pre{background:var(--panel);padding:.7rem .9rem;border-radius:4px;
-overflow-x:auto;font-size:.85rem;line-height:1.5}
-.chart{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}
-"""
-)

@@ -3,6 +3,7 @@
 import hashlib
 import html
 import io
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ POINTS = 400  # of a curve, at most: a pixel holds no more
 MARKED = 30  # a curve with fewer points has markers
 WIDTH, HEIGHT = 440, 250  # of an SVG; also its unit, so that text has the size of the page's captions
 _DPI = 72  # one SVG unit a point
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 28, 40  # margins of an SVG
+DECADES = 100.0  # from the smallest to the largest value: on a linear axis most of such a curve lies on the ground
+OUTLIER = 4.0  # times the span of the middle 98 % of values, from which on they hide the rest
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Histogram:
 @dataclass(frozen=True)
 class Plot:
     """One pair of axes. `level` is a named dashed line across, `diagonal` the line y = x from 0. With `x_ticks` the
-    x axis is logarithmic and has these ticks alone, with `y_log` the y axis is. `note` replaces the sentence that
+    x axis is logarithmic and has these ticks alone. The y axis is where `y_log` says so or, of curves, where positive
+    values span two decades; outliers of curves are clipped, which the plot says. `note` replaces the sentence that
     describes an SVG's series."""
 
     x_label: str
@@ -108,13 +113,15 @@ def to_svg(plot: Plot) -> str:
     if not any(_points(series) for series in plot.series):
         return ""
     figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
-    figure.subplots_adjust(left=58 / WIDTH, right=1 - 14 / WIDTH, top=1 - 28 / HEIGHT, bottom=40 / HEIGHT)
+    margins = _LEFT / WIDTH, _BOTTOM / HEIGHT, 1 - _RIGHT / WIDTH, 1 - _TOP / HEIGHT
+    figure.subplots_adjust(*margins)
     figure.patch.set_visible(False)
     buffer = io.StringIO()
     with rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "wm"}):
-        _draw(figure.subplots(), replace(plot, title=""), size=11)
+        axes = figure.subplots()
+        _draw(axes, replace(plot, title=""), size=11)
         FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _for_page(buffer.getvalue(), describe(plot))
+    return _for_page(buffer.getvalue(), describe(plot), _data(plot, axes))
 
 
 def describe(plot: Plot) -> str:
@@ -137,11 +144,38 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
+def _data(plot: Plot, axes: Any) -> str:
+    """What charts.js needs besides the drawing: the axes' places, and the values of every series."""
+    x_axis = {"start": _LEFT, "end": WIDTH - _RIGHT, "log": axes.get_xscale() == "log"}
+    y_axis = {"start": HEIGHT - _BOTTOM, "end": _TOP, "log": axes.get_yscale() == "log"}
+    for axis, limits in ((x_axis, axes.get_xlim()), (y_axis, axes.get_ylim())):
+        axis["from"], axis["to"] = (_rounded(limit, 8) for limit in limits)
+    series = []
+    for each in map(_finite, plot.series):
+        if isinstance(each, Histogram):
+            centers, shares = _counted(each, plot)
+            series.append({"name": each.name, "x": centers, "y": shares})
+        elif isinstance(each, Curve):
+            band = {"low": each.low, "high": each.high} if each.low else {}
+            series.append({"name": each.name, "x": each.x, "y": each.y, **band})
+        else:
+            series.append({"name": "", "x": each.x, "y": each.y, "loose": True})
+    numbers = [{k: [_rounded(n) for n in v] if isinstance(v, list) else v for k, v in each.items()} for each in series]
+    content = {"x": x_axis, "y": y_axis, "series": numbers, "xLabel": plot.x_label, "yLabel": plot.y_label}
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
+
+
+def _rounded(value: float, digits: int = 5) -> float:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else 0.0
+
+
 def _draw(axes: Any, plot: Plot, size: float) -> None:
+    plot = replace(plot, y_log=plot.y_log or _spans_decades(plot))
     for number, series in enumerate(map(_finite, plot.series)):
-        _draw_series(axes, series, _SERIES[number % len(_SERIES)], plot)
+        _draw_series(axes, series, number, plot)
     if plot.level:
-        axes.axhline(plot.level[1], color=_FAINT, linewidth=1.5, linestyle=(0, (4, 3)), label=plot.level[0])
+        level = {"color": _FAINT, "linewidth": 1.5, "linestyle": (0, (4, 3)), "gid": f"s{len(plot.series)}"}
+        axes.axhline(plot.level[1], label=plot.level[0], **level)
     if plot.diagonal:
         top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=0.0) or 1.0
         axes.plot([0, top], [0, top], color=_FAINT, linewidth=1)
@@ -153,26 +187,72 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
     if names:  # above the axes, where it covers no curve
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0}
         spacing = {"handlelength": 1.2, "columnspacing": 1, "handletextpad": 0.5}
-        axes.legend(frameon=False, fontsize=size, labelcolor=_FAINT, ncols=names, **spacing, **place)
-    for artist in axes.findobj():  # the limits hold everything, and clip paths are a fifth of an SVG
-        artist.set_clip_on(False)
+        legend = axes.legend(frameon=False, fontsize=size, labelcolor=_FAINT, ncols=names, **spacing, **place)
+        for handle, text, artist in zip(legend.legend_handles, legend.get_texts(), _named(axes), strict=True):
+            handle.set_gid("n" + artist.get_gid()[1:])
+            text.set_gid("n" + artist.get_gid()[1:])
+    clipped = _clip(axes, plot, size)
+    for artist in axes.findobj():  # unless there are outliers the limits hold all, and clip paths are a fifth of an SVG
+        artist.set_clip_on(clipped and bool(artist.get_gid()) and artist.get_gid().startswith("s"))
 
 
-def _draw_series(axes: Any, series: Curve | Scatter | Histogram, colour: str, plot: Plot) -> None:
+def _named(axes: Any) -> list[Any]:
+    """The artists in the legend, in its order; of a histogram its first bar."""
+    handles = axes.get_legend_handles_labels()[0]
+    return [handle[0] if hasattr(handle, "patches") else handle for handle in handles]
+
+
+def _values(plot: Plot) -> list[float]:
+    """All that the curves of a plot show, in order; none if it shows anything else."""
+    if not all(isinstance(series, Curve) for series in plot.series):
+        return []
+    curves = [series for series in map(_finite, plot.series) if isinstance(series, Curve)]
+    level = [plot.level[1]] if plot.level else []
+    return sorted([value for curve in curves for value in (*curve.y, *curve.low, *curve.high)] + level)
+
+
+def _spans_decades(plot: Plot) -> bool:
+    values = _values(plot)
+    return bool(values) and values[0] > 0 and values[-1] / values[0] >= DECADES
+
+
+def _clip(axes: Any, plot: Plot, size: float) -> bool:
+    """Leave outliers out of the y axis and say so on the plot. Returns whether there are any."""
+    values = [] if plot.y_log else _values(plot)
+    if len(values) < MARKED:
+        return False
+    edge = max(len(values) // 100, 1)
+    low, high = values[edge], values[-1 - edge]
+    room = OUTLIER * (high - low) / 2
+    out = [value for value in values if not low - room <= value <= high + room]
+    if not out or high == low:
+        return False
+    kept = [value for value in values if low - room <= value <= high + room]
+    margin = 0.05 * (kept[-1] - kept[0])
+    axes.set_ylim(kept[0] - margin, kept[-1] + margin)
+    text = f"clipped: {short(out[0])}" + (f" to {short(out[-1])}" if len(out) > 1 else "")
+    place = {"transform": axes.transAxes, "ha": "right", "va": "bottom" if out[-1] < low else "top"}
+    text = text.replace("-", "\N{MINUS SIGN}")
+    axes.text(0.99, 0.02 if out[-1] < low else 0.98, text, color=_FAINT, fontsize=size - 1, **place)
+    return True
+
+
+def _draw_series(axes: Any, series: Curve | Scatter | Histogram, number: int, plot: Plot) -> None:
+    colour, gid = _SERIES[number % len(_SERIES)], f"s{number}"
     match series:
         case Curve(name, x, y, low, high) if x:
             marker = "o" if len(x) < MARKED else ""
             width = 1.8 if marker else 1.2
-            axes.plot(x, y, label=name, color=colour, marker=marker, markersize=4, linewidth=width)
+            axes.plot(x, y, label=name, color=colour, marker=marker, markersize=4, linewidth=width, gid=gid)
             if low:
-                axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+                axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, gid=gid)
         case Scatter(x, y, ordered) if x:
             last = max(len(x) - 1, 1)
             alpha = [0.25 + 0.75 * k / last for k in range(len(x))] if ordered else 0.8
-            axes.scatter(x, y, s=26, color=colour, alpha=alpha, linewidth=0)
+            axes.scatter(x, y, s=26, color=colour, alpha=alpha, linewidth=0, gid=gid)
         case Histogram(name, values) if values:
             share = [1 / len(values)] * len(values)
-            axes.hist(values, _edges(plot), weights=share, alpha=0.55, color=colour, label=name)
+            axes.hist(values, _edges(plot), weights=share, alpha=0.55, color=colour, label=name, gid=gid)
 
 
 def _style(axes: Any, plot: Plot, size: float) -> None:
@@ -208,6 +288,15 @@ def _edges(plot: Plot) -> list[float]:
     return [low + (high - low) * k / 15 for k in range(16)]
 
 
+def _counted(histogram: Histogram, plot: Plot) -> tuple[list[float], list[float]]:
+    """The middle of each bin, and the share of values in it."""
+    edges, counts = _edges(plot), [0] * 15
+    for value in histogram.values:
+        counts[min(int((value - edges[0]) / (edges[-1] - edges[0]) * 15), 14)] += 1
+    middles = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+    return middles, [count / max(len(histogram.values), 1) for count in counts]
+
+
 def _points_of(series: Curve | Scatter | Histogram) -> tuple[Sequence[float], Sequence[float]]:
     return (series.values, series.values) if isinstance(series, Histogram) else (series.x, series.y)
 
@@ -226,7 +315,7 @@ def _finite(series: Curve | Scatter | Histogram) -> Curve | Scatter | Histogram:
     return Curve(series.name, *columns)
 
 
-def _for_page(svg: str, description: str) -> str:
+def _for_page(svg: str, description: str, data: str) -> str:
     """The element alone: names of colours instead of values, ids of its own, the page's font, and no more digits than
     can be seen. A third of what matplotlib writes remains."""
     svg = svg[svg.index("<svg") :]
@@ -234,15 +323,28 @@ def _for_page(svg: str, description: str) -> str:
         svg = svg.replace(light, f"var(--{name})")
     prefix = "p" + hashlib.sha256(svg.encode()).hexdigest()[:8]
     referenced = set(re.findall(r'xlink:href="#([^"]+)', svg))
+    svg = re.sub(r' id="([sn]\d+)"', r' class="\1"', svg)  # of series and of legends: several elements have the same
     svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in referenced else "", svg)
     svg = re.sub(r"<[^>]+>", _short_tag, svg.replace('xlink:href="#', f'href="#{prefix}'))
     svg = re.sub(r">\s+<", "><", svg)
     svg = re.sub(r"<defs>(<style[^>]*>[^<]*</style>)?</defs>|<g/>|<!--.*?-->", "", svg)
-    if "<g " not in svg:  # groups without attributes do nothing
-        svg = re.sub("</?g>", "", svg)
-    label = html.escape(description, quote=True)
-    head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
+    svg = _without_bare_groups(svg)
+    label, content = html.escape(description, quote=True), html.escape(data, quote=True)
+    head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" data-plot="{content}">'
     return head + svg[svg.index(">") + 1 :].strip()
+
+
+def _without_bare_groups(svg: str) -> str:
+    """Groups without attributes do nothing."""
+    kept = list[bool]()
+
+    def tag(match: re.Match[str]) -> str:
+        if match[0] == "</g>":
+            return match[0] if kept.pop() else ""
+        kept.append(match[0] != "<g>")
+        return match[0] if kept[-1] else ""
+
+    return re.sub("</?g(?: [^>]*)?>", tag, svg)
 
 
 def _short_tag(match: re.Match[str]) -> str:

@@ -16,13 +16,12 @@ from wm.errors import BadData, MissingInput
 from wm.evolution.search_log import read_log
 from wm.report.document import Block, Chart, Heading, Paragraph
 from wm.report.plots import Curve, Plot, to_svg
-from wm.report.verdicts import BASELINES
+from wm.report.verdicts import BASELINES, EVENTS
 from wm.stats import Score
 
 MARK = ".round"
 AHEAD = 15  # steps ahead at which M's errors are compared, or fewer where episodes are short
 Columns = dict[str, list[float | None]]  # a value for each round, by the curve's name
-EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,13 +10,23 @@ from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MissingInput
 from wm.evolution.search_log import read_log
+from wm.model_json import read_env
 from wm.report import sections
-from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Table
+from wm.report.agent_film import FILM, Film, read_films
+from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Player, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
 from wm.report.rounds import is_continued, rounds_section
-from wm.report.verdicts import prediction_summary, score_verdict
+from wm.report.verdicts import (
+    HELD_OUT,
+    event_rates,
+    event_verdict,
+    prediction_summary,
+    prediction_verdict,
+    ranking_verdict,
+    score_verdict,
+)
 from wm.stats import Score
 from wm.telemetry import metrics_log
 from wm.telemetry.trend import after_trim
@@ -27,13 +37,14 @@ R = TypeVar("R")
 TRAININGS = {"vae": "V", "mdnrnn": "M", "controller": "C", "dreamer": "Dreamer"}
 KINDS = {
     "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
-    "dreamer": "dreamer", "dream-dreamer": "dream",
+    "dreamer": "dreamer", "dream-dreamer": "dream", FILM: FILM,
 }  # fmt: skip
 # What an agent's wall time is made of, beside collecting.
 AGENTS = {
     "controller": ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
     "dreamer": ("dreamer", "dream-dreamer", "evaluation/dreamer", "evaluation/random"),
 }
+FILM_ROOM = 2_000_000  # bytes of a page for all its films' screens
 PLAY = "play.html"  # what `wm play` writes into a run
 LEGEND = (
     "Scores: mean return over test episodes and the half-width of its 95 % interval; *: too few to be quoted. Against "
@@ -49,7 +60,7 @@ LEGEND = (
 @dataclass(frozen=True)
 class RunSummary:
     """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
-    finished or not, and what its dream measured of all policies. `damaged` has a sentence for each thing that was left
+    finished or not, what its dream measured of all policies, and films of its agent, or why there is none. `damaged` has a sentence for each thing that was left
     out because it is not what was written."""
 
     run: Path
@@ -58,6 +69,8 @@ class RunSummary:
     generations: list[dict[str, Any]]
     fidelity: dict[str, Any] | None
     damaged: list[str]
+    films: list[Film]
+    film_note: str = ""
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
@@ -90,7 +103,11 @@ class RunSummary:
         generations = checked(partial(read_log, folders["controller"]), none) if "controller" in folders else none
         dream = artifacts.get("dream")
         fidelity = checked(partial(sections.read_fidelity, dream), None) if dream else None
-        return cls(run, artifacts, metrics, generations, fidelity, damaged)
+        film, films = artifacts.get(FILM), list[Film]()
+        scored = film and artifacts.get(f"evaluation/{film.settings.get('agent')}")
+        if film and scored and film.inputs.get("evaluation") == scored.fingerprint:
+            films = checked(partial(read_films, film), films)
+        return cls(run, artifacts, metrics, generations, fidelity, damaged, films)
 
     @property
     def title(self) -> str:
@@ -98,11 +115,15 @@ class RunSummary:
         return self.run.name
 
     @property
+    def evaluation(self) -> Artifact | None:
+        """The evaluation of the controller, else of the Dreamer; None if neither was evaluated."""
+        evaluations = (self.artifacts.get(f"evaluation/{agent}") for agent in ("controller", "dreamer"))
+        return next((each for each in evaluations if each is not None and "random" in each.metrics), None)
+
+    @property
     def score(self) -> dict[str, Any] | None:
         """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
-        evaluations = (self.artifacts.get(f"evaluation/{agent}") for agent in ("controller", "dreamer"))
-        scores = (artifact.metrics for artifact in evaluations if artifact is not None)
-        return next((metrics for metrics in scores if "random" in metrics), None)
+        return self.evaluation.metrics if self.evaluation else None
 
     def wall_seconds(self, agent: str) -> float:
         """What an agent's artifacts took together, with collecting and with the trainings they continue."""
@@ -126,7 +147,9 @@ class RunSummary:
         yield Heading(2, self.title)
         if self.damaged:
             yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
+        yield from _verdicts(self)
         yield from _scores(self)
+        yield from _films(self)
         if (self.run / PLAY).is_file():
             yield Link(self.run / PLAY, f"Play inside the dream of {self.title}")
         yield from rounds_section(self.run)
@@ -194,8 +217,61 @@ def format_score(score: dict[str, Any]) -> str:
     return str(Score(score["mean"], score["ci95"], 0))
 
 
+def fit_films(summaries: list[RunSummary]) -> list[RunSummary]:
+    """Runs whose films fit a page together: what short ones leave is for the others."""
+    sizes = sorted(len(film.screen) for summary in summaries for film in summary.films)
+    room, most = FILM_ROOM, 0
+    for number, size in enumerate(sizes):
+        most = room // (len(sizes) - number)
+        room -= min(size, most)
+    return [replace(summary, films=[film.first(most) for film in summary.films]) for summary in summaries]
+
+
+def _verdicts(summary: RunSummary) -> Iterator[Block]:
+    """What the run has shown, first."""
+    artifacts, rows = summary.artifacts, list[list[str]]()
+    if summary.evaluation:
+        verdict = score_verdict(summary.score or {}, _target(summary))
+        preview = ", of too few episodes to be quoted" if summary.evaluation.metrics["preview"] else ""
+        random = format_score(summary.evaluation.metrics["random"])
+        score = format_score(summary.evaluation.metrics)
+        rows.append(["score", f"{score}{preview}; the random policy {random}: {verdict}."])
+    mdnrnn, dream = artifacts.get("mdnrnn"), artifacts.get("dream")
+    if mdnrnn and (text := prediction_verdict(mdnrnn.metrics["open_loop"], HELD_OUT)):
+        rows.append(["M", text])
+    measured = (dream or mdnrnn) and (dream or mdnrnn).metrics  # type: ignore[union-attr]
+    if measured and (text := event_verdict(measured)):
+        rows.append(["dream's events", text if measured["events"]["warning"] else f"{text} {event_rates(measured)}"])
+    if dream and (text := ranking_verdict(dream.metrics)):
+        rows.append(["dream's ranking", f"{text} Rank correlation {format_correlation(dream.metrics)}."])
+    if rows:
+        yield Table(["verdict", ""], rows, words=True)
+
+
+def _target(summary: RunSummary) -> float | None:
+    """The return that C was trained for, else gymnasium's own threshold; None if there is none."""
+    controller, vae = summary.artifacts.get("controller"), summary.artifacts.get("vae")
+    asked = controller.settings.get("target_return") if controller else None
+    return read_env(vae).reward_threshold if asked is None and vae else asked
+
+
+def _films(summary: RunSummary) -> Iterator[Block]:
+    if not summary.films and not summary.film_note:
+        return
+    yield Heading(3, f"{summary.title}: the agent plays")
+    for film in summary.films:
+        yield Paragraph(film.describe(), f"{film.name.capitalize()} return.")
+        yield Player(film.played())
+    if summary.films:
+        yield Paragraph(
+            "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed. M "
+            "expects each frame from the real frames and actions before it."
+        )
+    if summary.film_note:
+        yield Paragraph(summary.film_note)
+
+
 def _scores(summary: RunSummary) -> Iterator[Block]:
-    controller = summary.artifacts.get("controller")
     for name, artifact in summary.artifacts.items():
         if not name.startswith("evaluation/") or "random" not in artifact.metrics:
             continue
@@ -205,9 +281,8 @@ def _scores(summary: RunSummary) -> Iterator[Block]:
         text += f". Protocol: {score['protocol']}. Mean and half-width of its 95 % interval; one training seed."
         if score["preview"]:
             text += " Too few episodes to be quoted."
-        target = controller.settings.get("target_return") if controller and name == "evaluation/controller" else None
-        verdict = score_verdict(score, target)
-        yield Paragraph(f"{verdict[0].upper()}{verdict[1:]}.", "Verdict")
+        if artifact is not summary.evaluation:
+            text = f"{score_verdict(score)}. {text}"
         yield Paragraph(text, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")
     unfinished = sorted(path.stem for path in summary.run.glob("*.partial"))
     if unfinished:
@@ -267,7 +342,7 @@ def _cost(summary: RunSummary) -> Iterator[Block]:
     versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items() if number)
     environment = f"{latest['machine']}; Python {latest['python']}; {versions}; commit {latest['commit']}."
     yield Paragraph(environment, "Versions")
-    yield Commands(list(dict.fromkeys(provenance["command"] for provenance in provenances.values())))
+    yield Commands(list(dict.fromkeys(each["command"] for name, each in provenances.items() if name != FILM)))
 
 
 def _over_time(summary: RunSummary, column: str) -> list[Curve]:

@@ -9,6 +9,7 @@ PREDICTORS = ("M", "linear", "persistence", "mean")  # of z, as every table and 
 BASELINES = {"linear": "a linear prediction", "persistence": "the unchanged z", "mean": "the mean z"}
 HEADLINE = 15  # steps ahead
 HELD_OUT, OWN_PLAY = "on held-out episodes", "on the controller's episodes"  # where M predicts
+EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
 Errors = Mapping[str, Any]  # squared errors by predictor, of one number of steps
 
 
@@ -94,6 +95,17 @@ def event_verdict(metrics: Mapping[str, Any]) -> str:
         return ""
     warning = str(metrics["events"]["warning"])
     return warning or "Rewards and ends are as frequent in dreams as in real episodes, within a factor of two."
+
+
+def event_rates(metrics: Mapping[str, Any]) -> str:
+    """How often dreams and real episodes pay and end, in a sentence; empty in artifacts of earlier versions."""
+    rates = metrics.get("events", {}).get("rates", {})
+    parts = [
+        f"{name} {rates[key]['dream']:.3g} against {rates[key]['real']:.3g}"
+        for key, name in EVENTS.items()
+        if key in rates
+    ]
+    return f"In 1,000 steps of dreams and of real episodes: {', '.join(parts)}." if parts else ""
 
 
 def ranking_verdict(metrics: Mapping[str, Any]) -> str:

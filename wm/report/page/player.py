@@ -32,9 +32,9 @@ class Reel:
     sizes: Sequence[int] = ()
 
     @classmethod
-    def of_pieces(cls, images: Sequence[bytes], width: int, height: int) -> "Reel":
-        """WebP images."""
-        return cls(base64.b64encode(b"".join(images)).decode(), width, height, sizes=[len(image) for image in images])
+    def of_joined(cls, images: bytes, sizes: Sequence[int], width: int, height: int) -> "Reel":
+        """WebP images one after another, of these sizes."""
+        return cls(base64.b64encode(images).decode(), width, height, sizes=sizes)
 
     @classmethod
     def of_image(cls, image: bytes, kind: str, width: int, height: int, columns: int) -> "Reel":
@@ -163,10 +163,10 @@ def _canvas(screen: Screen, played: Played) -> str:
     reel, label = played.reels[screen.reel], html.escape(screen.label, quote=True)
     width = reel.width // screen.parts
     kind = "" if screen.large and width > 128 else "pixels"
+    ratio = f"{width / reel.height:.3f}"
     return (
-        f'<figure class="{"large" if screen.large else ""}"><canvas class="{kind}" width="{width}" '
-        f'height="{reel.height}" data-reel="{screen.reel}" data-part="{screen.part}" role="img" aria-label="{label}">'
-        f"</canvas><figcaption>{label}</figcaption></figure>"
+        f'<figure class="{"large" if screen.large else ""}" style="--ratio:{ratio}"><canvas class="{kind}" width="{width}" '
+        f'height="{reel.height}" data-reel="{screen.reel}" data-part="{screen.part}" role="img" aria-label="{label}"></canvas><figcaption>{label}</figcaption></figure>'
     )
 
 
