@@ -25,7 +25,9 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 @click.command(name="report")
 @click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run].")
-@click.option("--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film].")
+@click.option(
+    "--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film]."
+)
 @click.option("--env", "envs", multiple=True, metavar="ID", help="An environment module:id to film, which is imported.")
 @click.option("--live", is_flag=True, help="Write the page again and again until the runs are evaluated, or Ctrl-C.")
 @click.option("--every", type=click.IntRange(min=1), default=EVERY, help=f"Seconds between them.  [{EVERY}]")
@@ -81,7 +83,9 @@ def _finished(paths: tuple[Path, ...]) -> bool:
     from wm.report.run_summary import RunSummary, find_runs
 
     folders = find_runs(paths)
-    unfinished = [folder for folder in folders for _ in (*folder.glob("*.partial"), *folder.glob("evaluation/*.partial"))]
+    unfinished = [
+        folder for folder in folders for _ in (*folder.glob("*.partial"), *folder.glob("evaluation/*.partial"))
+    ]
     return not unfinished and all(RunSummary.of(folder).score for folder in folders)
 
 
@@ -124,7 +128,9 @@ def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":
     except Stopped:
         raise
     except (WmError, OSError) as error:
-        return replace(summary, film_note=f"The film is left out: {str(error).rstrip('.')}.")
+        note = f"The film is left out: {str(error).rstrip('.')}."
+        console.say(f"{summary.title}: {note}")
+        return replace(summary, film_note=note)
     return RunSummary.of(summary.run)
 
 
@@ -134,24 +140,19 @@ def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) 
     from stages.session import Session
     from stages.stage import run_stage
     from wm.artifacts.runs import Builder
-    from wm.errors import RecipeMismatch, UsageProblem
+    from wm.errors import RecipeMismatch
     from wm.evaluation.score import open_agent
-    from wm.model_json import read_env
-    from wm.report.agent_film import FILM, choose_episodes, difference, save_films
+    from wm.report.agent_film import FILM, choose_episodes, difference, save_films, scored_episodes
     from wm.report.filming import film_episodes
     from wm.rollouts.players import RandomSpec, evaluation_jobs
 
-    name, env = evaluation.folder.name, read_env(summary.artifacts["vae" if "vae" in summary.artifacts else "dreamer"])
-    if ":" in env.name and env.name not in envs:
-        raise UsageProblem(
-            f"{env.name} is of a module that a report does not import because a run names it; add --env {env.name}"
-        )
-    session = Session(env=env.name, run=summary.run, workers=1)
-    agent = open_agent(session.workspace, name, evaluation.settings.get("max_steps", 0))
+    env, name = _env_to_film(summary, evaluation, envs), evaluation.folder.name
+    returns, max_steps = scored_episodes(evaluation)
+    session = Session(env=env, run=summary.run, workers=1)
+    agent = open_agent(session.workspace, name, max_steps)
     if evaluation.inputs != {**agent.inputs, **agent.env.code.sources} or isinstance(agent.spec, RandomSpec):
         raise RecipeMismatch(f"{evaluation.folder} scored another agent than the run has now; run `wm evaluate` again")
-    spec, returns = agent.spec, evaluation.metrics["returns"]
-    chosen, jobs = choose_episodes(returns), evaluation_jobs(len(returns))
+    spec, chosen, jobs = agent.spec, choose_episodes(returns), evaluation_jobs(len(returns))
 
     def work(builder: Builder) -> dict[str, Any]:
         console.say(f"film {summary.title}: playing test episodes {' and '.join(map(str, chosen.values()))} again ...")
@@ -165,3 +166,18 @@ def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) 
     inputs = {"evaluation": evaluation.fingerprint}
     run = session.make_run(FILM, FILM, RECIPE, {"agent": name}, inputs, seeded=False)
     run_stage(session, "film", run, (FILM_BYTES, "the film"), lambda artifact: "", work, agent.env)
+
+
+def _env_to_film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) -> str:
+    """The environment of a run. Raises UsageProblem for one whose module would be imported because a run names it."""
+    from wm.errors import MissingInput, UsageProblem
+    from wm.model_json import read_env
+
+    kind = "vae" if evaluation.folder.name == "controller" else "dreamer"
+    trained = summary.artifacts.get(kind)
+    if trained is None:
+        raise MissingInput(f"{summary.run} has no finished {kind}")
+    env = read_env(trained).name
+    if ":" in env and env not in envs:
+        raise UsageProblem(f"{env} is in a module that only the run names, so it is not imported; add --env {env}")
+    return env

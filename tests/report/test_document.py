@@ -57,7 +57,29 @@ def test_the_page_loads_nothing_and_every_picture_has_words(tmp_path: Path, pict
 def test_what_people_name_cannot_become_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     blocks = [Heading(2, evil), Paragraph(evil, evil), Table([evil], [[evil]]), Commands([evil])]
-    assert b"<script" not in to_html(evil, blocks, tmp_path)
+    page = to_html(evil, blocks, tmp_path)
+    assert b"<script>alert" not in page
+    assert page.count(b"<script") == to_html("t", [], tmp_path).count(b"<script")
+
+
+def test_contents_list_chapters_and_their_sections_once(tmp_path: Path) -> None:
+    blocks = [Heading(2, "Pong"), Heading(3, "Pong: <V>"), Heading(3, "Pong: M"), Heading(2, "Catch")]
+    page = to_html("Title", blocks, tmp_path).decode()
+    contents = page[page.index("<nav>") : page.index("</nav>")]
+    assert re.findall(r'<a href="#([^"]+)">([^<]+)</a>', contents) == [
+        ("pong", "Pong"),
+        ("pong---v-", "&lt;V&gt;"),
+        ("pong--m", "M"),
+        ("catch", "Catch"),
+    ]
+    Outline(contents[len("<nav>") :].encode())
+
+
+def test_a_page_renews_itself_only_if_it_is_asked_to(tmp_path: Path) -> None:
+    assert b'data-refresh="7"' in to_html("Title", [], tmp_path, "Made <now>", refresh=7)
+    page = to_html("Title", [], tmp_path, "Made <now>")
+    assert b"data-refresh=" not in page
+    assert b"Made &lt;now&gt;" in page
 
 
 def test_pictures_beyond_the_page_s_size_are_linked(

@@ -3,15 +3,19 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from stages.cli import run
-from tests.conftest import SLUG
+from tests.conftest import SLUG, TINY
 from tests.conftest import run as wm
 from tests.faults.test_edited_work import unfinish
+from wm.artifacts import manifest
+from wm.report.document import Table
 from wm.report.run_summary import RunSummary
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -31,6 +35,68 @@ def test_the_page_has_every_part_of_the_chain_and_loads_nothing(chain: Path) -> 
     assert (chain / summary).read_text().count("\n| ") > 10
     (chain / page).unlink()
     (chain / summary).unlink()
+
+
+def test_the_page_plays_the_test_episodes_that_were_scored(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", "run"]) == 0
+    assert f"add --env {TINY}" in Path("run/report.html").read_text()  # a run does not import modules
+    assert run(["report", "run", "--env", TINY]) == 0
+    text, films = Path("run/report.html").read_text(), RunSummary.of(Path("run")).films
+    assert text.count('<section class="player"') == len(films) == 2
+    score = json.loads(Path("run/evaluation/controller/score.json").read_text())
+    assert [film.episode_return for film in films] == [score["returns"][film.episode] for film in films]
+    assert min(score["returns"]) == films[1].episode_return
+    written = (Path("run/film") / "manifest.json").stat().st_mtime_ns
+    assert run(["report", "run"]) == 0  # nothing is played again
+    assert Path("run/report.html").read_text().count('<section class="player"') == 2
+    assert (Path("run/film") / "manifest.json").stat().st_mtime_ns == written
+
+
+def test_an_episode_that_cannot_be_repeated_is_no_film(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    folder = tmp_path / "run" / "evaluation" / "controller"
+    body = json.loads((folder / "manifest.json").read_text())
+    body["metrics"]["returns"] = [value + 1 for value in body["metrics"]["returns"]]
+    manifest.write(folder, {k: v for k, v in body.items() if k not in ("files", "sha256")}, ["score.json"])
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", "run", "--env", TINY]) == 0
+    text = Path("run/report.html").read_text()
+    assert "The film is left out: test episode" in text
+    assert '<section class="player"' not in text
+    assert not Path("run/film").exists()
+
+
+def test_the_verdicts_come_first(chain: Path, tmp_path: Path) -> None:
+    blocks = list(RunSummary.of(chain / "runs" / SLUG).blocks())
+    assert isinstance(blocks[1], Table)
+    assert [row[0] for row in blocks[1].rows][:2] == ["score", "M"]
+    assert "than random" in blocks[1].rows[0][1]
+
+
+def test_a_live_page_ends_when_the_run_is_evaluated_and_on_a_signal(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", "run", "--live", "--no-film", "--every", "1"]) == 0
+    assert "data-refresh=" not in Path("run/report.html").read_text()
+    unfinish(tmp_path / "run" / "controller")
+    seen = []
+
+    def look(seconds: float) -> None:
+        seen.append(Path("run/report.html").read_text())
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(time, "sleep", look)
+    assert run(["report", "run", "--live", "--no-film"]) == 0
+    assert ["data-refresh=" in text for text in seen] == [True]
+    assert "data-refresh=" not in Path("run/report.html").read_text()
 
 
 def test_an_unfinished_run_is_reported_as_far_as_it_is(chain: Path, tmp_path: Path) -> None:

@@ -1,22 +1,22 @@
 import base64
 import html.parser
 import io
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.browser import Browser, find_browser
 from tests.conftest import make_episode
 from tests.stages.conftest import Output
+from wm.episodes.schema import Episode
 from wm.report import episode_page
-from wm.report.episode_page import COLUMNS, EpisodeCard, episodes_page
+from wm.actions import ActionSpace
+from wm.report.episode_page import COLUMNS, DatasetPage, EpisodeCard
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = find_browser()
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_it_shows(workspace: Path, output: Output) -> None:
@@ -35,18 +35,25 @@ def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_it_shows(workspace
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_a_page_works_in_a_browser(workspace: Path, output: Output) -> None:
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is on the path")
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_a_page_plays_episodes_with_keys_and_shows_actions_and_labels(workspace: Path, output: Output) -> None:
     output("view", "data/d.zarr", "--out", "page.html")
-    options = ["--headless", "--disable-gpu", "--dump-dom"]
-    options += ["--no-sandbox"] if os.name == "posix" and os.getuid() == 0 else []
-    done = subprocess.run(
-        [browser, *options, (workspace / "page.html").as_uri()], capture_output=True, text=True, timeout=60
-    )
-    assert 'data-ready="12"' in done.stdout, done.stderr[-500:]
-    assert done.stdout.count("step 0 of ") == 12
+    with Browser(str(BROWSER)) as browser:
+        browser.open(workspace / "page.html")
+        assert browser.evaluate("playersReady.then(() => players.length)") == 12
+        assert browser.evaluate("players.some(player => player.playing)") is False
+        browser.evaluate("players[1].section.focus()")
+        for _ in range(3):
+            browser.key("ArrowRight", "keyDown")
+        assert browser.evaluate("players[1].section.querySelector('output').textContent").startswith("step 3 of ")
+        names = browser.evaluate("[...players[1].values.querySelectorAll('dt')].map(each => each.textContent)")
+        assert names == ["reward", "return so far", "action", "a", "b"]
+        browser.evaluate("document.querySelector('[data-by=return]').click()")
+        order = browser.evaluate("[...document.querySelectorAll('main > section')].map(each => +each.dataset.return)")
+        assert order == sorted(order, reverse=True)
+        browser.open(workspace / "page.html", 400)
+        assert browser.evaluate("playersReady.then(() => document.documentElement.scrollWidth)") <= 400
+        assert browser.messages == []
 
 
 @pytest.mark.parametrize(
@@ -63,22 +70,27 @@ def test_episodes_that_cannot_be_are_one_sentence(
     assert sentence in output("view", "data/d.zarr", "--episodes", episodes, code=code)
 
 
+def render(*episodes: Episode) -> str:
+    page = DatasetPage("t", [], "Pong", ActionSpace(count=3), ["<x>", "y"], len(episodes))
+    return page.render([EpisodeCard.of(episode) for episode in episodes]).decode()
+
+
 def test_a_player_has_every_frame_in_order() -> None:
     episode = make_episode(0, rows=100)
-    page = episodes_page("t", [], [EpisodeCard.of(episode)], 1).decode()
-    address = re.search(r"background-image:url\(data:image/png;base64,([^)]+)\)", page)
+    page = render(episode)
+    address = re.search(r'"data":"png;base64,([^"]+)"', page)
     assert address
     sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(address[1]))))
     frames = sheet.reshape(-1, 32, COLUMNS, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
     assert np.array_equal(frames[:100], episode.frames)
     assert 'max="99"' in page
     assert "plays the first" not in page
+    assert '"name":"\\u003cx>"' in page
 
 
 def test_a_page_says_how_many_frames_it_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_page, "PAGE_FRAMES", 240)
-    cards = [EpisodeCard.of(make_episode(index, rows)) for index, rows in enumerate((130, 50))]
-    page = episodes_page("t", [], cards, 2).decode()
+    page = render(*(make_episode(index, rows) for index, rows in enumerate((130, 50))))
     assert "up to 120 frames of each, every frame in order" in page
     assert page.count("plays the first 120 of 130 frames") == 1
     assert page.count("plays the first") == 1

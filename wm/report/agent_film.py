@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable, json_reader, schemas
+from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TEXT, Mismatch, between, list_of, one_of, table
 from wm.artifacts.runs import Artifact
 from wm.errors import BadData
@@ -44,9 +44,9 @@ _FILMS = list_of(_FILM)
 @dataclass(frozen=True)
 class Film:
     """A test episode of `length` actions: frame k is that of step `every` k. `screen` are WebP images one after another
-    of these `sizes` in bytes, `width` x `height` pixels each. `beside` is a WebP sheet in rows of `columns` frames, each
-    with one square of `side` pixels for each of `parts`. `actions` and `rewards` are those of every step up to the last
-    frame, `rate` is the pace in steps a second."""
+    of these `sizes` in bytes, `width` x `height` pixels each. `beside` is a WebP sheet in rows of `columns` frames,
+    each with one square of `side` pixels for each of `parts`. `actions` and `rewards` are those of every step up to the
+    last frame, `rate` is the pace in steps a second."""
 
     name: str
     episode: int
@@ -90,8 +90,8 @@ class Film:
         part = "all" if self.shown + self.every > self.length else f"the first {self.shown:,}"
         every = "" if self.every == 1 else ", every second frame"
         return (
-            f"Test episode {self.episode} (seed {self.seed}): return {self.episode_return:.1f} in {self.length:,} steps, "
-            f"{ending}. The film shows {part} of them{every}."
+            f"Test episode {self.episode} (seed {self.seed}): return {self.episode_return:.1f} in {self.length:,} "
+            f"steps, {ending}. The film shows {part} of them{every}."
         )
 
     def played(self) -> Played:
@@ -106,6 +106,18 @@ class Film:
         tracks = [reward_track(self.rewards), action_track(np.array(self.actions), space, self.action_names)]
         title = f"the {self.name} test episode"
         return Played(title, screens, reels, len(self.sizes), self.length, tracks, self.rate, self.every)
+
+
+def scored_episodes(evaluation: Artifact) -> tuple[list[float], int]:
+    """The returns of the test episodes, and the limit in actions that was asked for (0: none). Raises BadData for an
+    evaluation without them."""
+    source = str(evaluation.folder / manifest.NAME)
+    json_reader.validate(evaluation.metrics, source, table({"returns": list_of(NUMBER)}, others=json_reader.ANYTHING))
+    json_reader.validate(evaluation.settings, source, table({}, {"max_steps": COUNT}, others=json_reader.ANYTHING))
+    returns: list[float] = evaluation.metrics["returns"]
+    if not returns:
+        raise BadData(f"{source}: metrics.returns is empty; run `wm evaluate` again.")
+    return returns, evaluation.settings.get("max_steps", 0)
 
 
 def choose_episodes(returns: Sequence[float]) -> dict[str, int]:

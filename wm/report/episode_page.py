@@ -39,8 +39,15 @@ class EpisodeCard:
     def of(cls, episode: Episode) -> "EpisodeCard":
         """The card owns its arrays: the part's may be replaced."""
         ending = "terminated" if episode.terminated else "truncated"
-        arrays = (each.copy() for each in (episode.frames, episode.actions, episode.rewards, episode.labels))
-        return cls(episode.index, episode.seed, *arrays, ending)
+        return cls(
+            episode.index,
+            episode.seed,
+            episode.frames.copy(),
+            episode.actions.copy(),
+            episode.rewards.copy(),
+            episode.labels.copy(),
+            ending,
+        )
 
     @property
     def total(self) -> float:
@@ -61,8 +68,12 @@ class DatasetPage:
 
     def render(self, cards: Sequence[EpisodeCard]) -> bytes:
         """The page, with a card for every selected episode."""
-        rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self.facts)
-        note = f"{len(cards)} of {self.episodes} episodes" if len(cards) < self.episodes else f"all {len(cards)} episodes"
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self.facts
+        )
+        note = (
+            f"{len(cards)} of {self.episodes} episodes" if len(cards) < self.episodes else f"all {len(cards)} episodes"
+        )
         most = min(max(PAGE_FRAMES // max(len(cards), 1), LEAST_FRAMES), MOST_FRAMES)
         note += f", up to {most:,} frames of each, every frame in order"
         title = html.escape(self.title)

@@ -64,10 +64,10 @@ class Recorder:
     def _keep(self, observation: Frames) -> None:
         """Keep what is seen after the latest action, until the film has enough of it."""
         self.observations.append(observation.copy())
-        if len(self.actions) % self.every:
-            return
         if len(self.screens) == FRAMES and self.every < EVERY:
             self.screens, self.every = self.screens[::EVERY], EVERY
+        if len(self.actions) % self.every:
+            return
         image = self._encode(self.env.screen())
         self._bytes += len(image)
         self._full = len(self.screens) == FRAMES or self._bytes > SCREEN_BYTES
@@ -153,7 +153,9 @@ def film_episodes(
 ) -> list[Film]:
     """Play test episodes again and film them, with these names. In one process where two environments share state."""
     together = spec.env.envs_per_process != 1
-    tasks = [(spec, names, jobs)] if together else [(spec, [name], [job]) for name, job in zip(names, jobs, strict=True)]
+    tasks = (
+        [(spec, names, jobs)] if together else [(spec, [name], [job]) for name, job in zip(names, jobs, strict=True)]
+    )
     with open_workers(runtime) as workers:
-        films = {number: part for number, part in workers.map(film_jobs, tasks)}
+        films = dict(workers.map(film_jobs, tasks))
     return [film for number in sorted(films) for film in films[number]]

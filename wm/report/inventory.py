@@ -18,7 +18,17 @@ from wm.report.run_summary import format_score
 from wm.report.sections import visible_probes
 
 BINS = 12  # of the histogram of a dataset's returns
-ORDER = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "archive")  # as they are made
+ORDER = (
+    "vae",
+    "latents",
+    "mdnrnn",
+    "controller",
+    "dreamer",
+    "dream",
+    "evaluation",
+    "film",
+    "archive",
+)  # as they are made
 
 
 def find(roots: Sequence[Path]) -> list[dict[str, Any]]:

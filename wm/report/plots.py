@@ -1,14 +1,14 @@
 """Plots from one description: PNG for artifacts, SVG for pages. matplotlib renders both and needs no display."""
 
-import hashlib
-import html
 import io
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
+
+from wm.report.svg_text import for_page
 
 # Light and dark. An SVG names the CSS variables, so that it follows the page; a PNG has the light colours.
 COLOURS = {
@@ -121,7 +121,8 @@ def to_svg(plot: Plot) -> str:
         axes = figure.subplots()
         _draw(axes, replace(plot, title=""), size=11)
         FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _for_page(buffer.getvalue(), describe(plot), _data(plot, axes))
+    names = {light: name for name, (light, _) in COLOURS.items()}
+    return for_page(buffer.getvalue(), names, (WIDTH, HEIGHT), describe(plot), _data(plot, axes))
 
 
 def describe(plot: Plot) -> str:
@@ -150,7 +151,7 @@ def _data(plot: Plot, axes: Any) -> str:
     y_axis = {"start": HEIGHT - _BOTTOM, "end": _TOP, "log": axes.get_yscale() == "log"}
     for axis, limits in ((x_axis, axes.get_xlim()), (y_axis, axes.get_ylim())):
         axis["from"], axis["to"] = (_rounded(limit, 8) for limit in limits)
-    series = []
+    series = list[dict[str, Any]]()
     for each in map(_finite, plot.series):
         if isinstance(each, Histogram):
             centers, shares = _counted(each, plot)
@@ -293,7 +294,7 @@ def _counted(histogram: Histogram, plot: Plot) -> tuple[list[float], list[float]
     edges, counts = _edges(plot), [0] * 15
     for value in histogram.values:
         counts[min(int((value - edges[0]) / (edges[-1] - edges[0]) * 15), 14)] += 1
-    middles = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
     return middles, [count / max(len(histogram.values), 1) for count in counts]
 
 
@@ -313,42 +314,3 @@ def _finite(series: Curve | Scatter | Histogram) -> Curve | Scatter | Histogram:
     keep = keep[:: max(-(-len(keep) // POINTS), 1)]
     columns = [[values[k] for k in keep] if values else [] for values in (series.x, series.y, series.low, series.high)]
     return Curve(series.name, *columns)
-
-
-def _for_page(svg: str, description: str, data: str) -> str:
-    """The element alone: names of colours instead of values, ids of its own, the page's font, and no more digits than
-    can be seen. A third of what matplotlib writes remains."""
-    svg = svg[svg.index("<svg") :]
-    for name, (light, _) in COLOURS.items():
-        svg = svg.replace(light, f"var(--{name})")
-    prefix = "p" + hashlib.sha256(svg.encode()).hexdigest()[:8]
-    referenced = set(re.findall(r'xlink:href="#([^"]+)', svg))
-    svg = re.sub(r' id="([sn]\d+)"', r' class="\1"', svg)  # of series and of legends: several elements have the same
-    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in referenced else "", svg)
-    svg = re.sub(r"<[^>]+>", _short_tag, svg.replace('xlink:href="#', f'href="#{prefix}'))
-    svg = re.sub(r">\s+<", "><", svg)
-    svg = re.sub(r"<defs>(<style[^>]*>[^<]*</style>)?</defs>|<g/>|<!--.*?-->", "", svg)
-    svg = _without_bare_groups(svg)
-    label, content = html.escape(description, quote=True), html.escape(data, quote=True)
-    head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" data-plot="{content}">'
-    return head + svg[svg.index(">") + 1 :].strip()
-
-
-def _without_bare_groups(svg: str) -> str:
-    """Groups without attributes do nothing."""
-    kept = list[bool]()
-
-    def tag(match: re.Match[str]) -> str:
-        if match[0] == "</g>":
-            return match[0] if kept.pop() else ""
-        kept.append(match[0] != "<g>")
-        return match[0] if kept[-1] else ""
-
-    return re.sub("</?g(?: [^>]*)?>", tag, svg)
-
-
-def _short_tag(match: re.Match[str]) -> str:
-    tag = re.sub(r"\s+", " ", match[0]).replace(" />", "/>").replace(' "', '"')
-    tag = re.sub(r'font(-size|-family)?: [^;]+; ?| transform="rotate\(-0 [^"]+"', "", tag)
-    tag = re.sub(r"; stroke-linecap: square|; stroke-dashoffset: 0|; stroke-linejoin: miter", "", tag)
-    return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag)

@@ -1,7 +1,7 @@
 """A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from wm.evolution.search_log import read_log
 from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM, Film, read_films
-from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Player, Table
+from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
@@ -60,8 +60,9 @@ LEGEND = (
 @dataclass(frozen=True)
 class RunSummary:
     """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
-    finished or not, what its dream measured of all policies, and films of its agent, or why there is none. `damaged` has a sentence for each thing that was left
-    out because it is not what was written."""
+    finished or not, and what its dream measured of all policies. `damaged` has a sentence for each thing that was left
+    out because it is not what was written. `films` are of its agent's test episodes; `film_note` says why there are
+    none."""
 
     run: Path
     artifacts: dict[str, Artifact]
@@ -69,7 +70,7 @@ class RunSummary:
     generations: list[dict[str, Any]]
     fidelity: dict[str, Any] | None
     damaged: list[str]
-    films: list[Film]
+    films: list[Film] = field(default_factory=list)
     film_note: str = ""
 
     @classmethod
@@ -149,7 +150,7 @@ class RunSummary:
             yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
         yield from _verdicts(self)
         yield from _scores(self)
-        yield from _films(self)
+        yield from sections.film_section(self.title, self.films, self.film_note)
         if (self.run / PLAY).is_file():
             yield Link(self.run / PLAY, f"Play inside the dream of {self.title}")
         yield from rounds_section(self.run)
@@ -239,9 +240,10 @@ def _verdicts(summary: RunSummary) -> Iterator[Block]:
     mdnrnn, dream = artifacts.get("mdnrnn"), artifacts.get("dream")
     if mdnrnn and (text := prediction_verdict(mdnrnn.metrics["open_loop"], HELD_OUT)):
         rows.append(["M", text])
-    measured = (dream or mdnrnn) and (dream or mdnrnn).metrics  # type: ignore[union-attr]
-    if measured and (text := event_verdict(measured)):
-        rows.append(["dream's events", text if measured["events"]["warning"] else f"{text} {event_rates(measured)}"])
+    source = dream or mdnrnn
+    if source and (text := event_verdict(source.metrics)):
+        warned = source.metrics["events"]["warning"]  # which has the rates that differ
+        rows.append(["dream's events", text if warned else f"{text} {event_rates(source.metrics)}"])
     if dream and (text := ranking_verdict(dream.metrics)):
         rows.append(["dream's ranking", f"{text} Rank correlation {format_correlation(dream.metrics)}."])
     if rows:
@@ -253,22 +255,6 @@ def _target(summary: RunSummary) -> float | None:
     controller, vae = summary.artifacts.get("controller"), summary.artifacts.get("vae")
     asked = controller.settings.get("target_return") if controller else None
     return read_env(vae).reward_threshold if asked is None and vae else asked
-
-
-def _films(summary: RunSummary) -> Iterator[Block]:
-    if not summary.films and not summary.film_note:
-        return
-    yield Heading(3, f"{summary.title}: the agent plays")
-    for film in summary.films:
-        yield Paragraph(film.describe(), f"{film.name.capitalize()} return.")
-        yield Player(film.played())
-    if summary.films:
-        yield Paragraph(
-            "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed. M "
-            "expects each frame from the real frames and actions before it."
-        )
-    if summary.film_note:
-        yield Paragraph(summary.film_note)
 
 
 def _scores(summary: RunSummary) -> Iterator[Block]:

@@ -8,7 +8,8 @@ from wm.artifacts import json_reader
 from wm.artifacts.json_reader import ANYTHING, NUMBER, list_of, or_null, table
 from wm.artifacts.runs import Artifact
 from wm.model_json import read_env
-from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Table
+from wm.report.agent_film import Film
+from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Player, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.verdicts import (
@@ -45,6 +46,23 @@ Log = Sequence[dict[str, Any]]
 def _picture(artifact: Artifact, name: str) -> Path | None:
     """A picture that the artifact's manifest lists; None if it lists none. Raises BadData if its checksum differs."""
     return artifact.check(name) if name in artifact.manifest["files"] else None
+
+
+def film_section(run: str, films: Sequence[Film], note: str) -> Iterator[Block]:
+    """Players of the agent's test episodes; or in `note`, why there are none."""
+    if not films and not note:
+        return
+    yield Heading(3, f"{run}: the agent plays")
+    for film in films:
+        yield Paragraph(film.describe(), f"{film.name.capitalize()} return.")
+        yield Player(film.played())
+    if films:
+        yield Paragraph(
+            "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed. M "
+            "expects each frame from the real frames and actions before it."
+        )
+    if note:
+        yield Paragraph(note)
 
 
 def vae_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block]:

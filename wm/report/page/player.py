@@ -164,10 +164,10 @@ def _canvas(screen: Screen, played: Played) -> str:
     width = reel.width // screen.parts
     kind = "" if screen.large and width > 128 else "pixels"
     ratio = f"{width / reel.height:.3f}"
-    return (
-        f'<figure class="{"large" if screen.large else ""}" style="--ratio:{ratio}"><canvas class="{kind}" width="{width}" '
-        f'height="{reel.height}" data-reel="{screen.reel}" data-part="{screen.part}" role="img" aria-label="{label}"></canvas><figcaption>{label}</figcaption></figure>'
-    )
+    place = f'data-reel="{screen.reel}" data-part="{screen.part}" role="img" aria-label="{label}"'
+    canvas = f'<canvas class="{kind}" width="{width}" height="{reel.height}" {place}></canvas>'
+    size = "large" if screen.large else "small"
+    return f'<figure class="{size}" style="--ratio:{ratio}">{canvas}<figcaption>{label}</figcaption></figure>'
 
 
 def _described(tracks: Sequence[Track]) -> list[dict[str, Any]]:

@@ -117,7 +117,9 @@ def action_names(env: str, space: ActionSpace) -> list[str]:
     controls = controls_for(env, space)
     if space.discrete:
         names = {button.action: button.label for button in controls.buttons}
-        return [names.get(action, "nothing" if action in controls.idle else str(action)) for action in range(space.count)]
+        return [
+            names.get(action, "nothing" if action in controls.idle else str(action)) for action in range(space.count)
+        ]
     own = [[button.label for button in controls.buttons if number in button.values] for number in range(space.width)]
     return ["/".join(labels) or f"action {number}" for number, labels in enumerate(own)]
 
