@@ -11,9 +11,9 @@ from PIL import Image
 from benchmarks.browser import Browser, find_browser
 from tests.conftest import make_episode
 from tests.stages.conftest import Output
+from wm.actions import ActionSpace
 from wm.episodes.schema import Episode
 from wm.report import episode_page
-from wm.actions import ActionSpace
 from wm.report.episode_page import COLUMNS, DatasetPage, EpisodeCard
 
 BROWSER = find_browser()

@@ -57,10 +57,9 @@ def film_section(run: str, films: Sequence[Film], note: str) -> Iterator[Block]:
         yield Paragraph(film.describe(), f"{film.name.capitalize()} return.")
         yield Player(film.played())
     if films:
-        yield Paragraph(
-            "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed. M "
-            "expects each frame from the real frames and actions before it."
-        )
+        text = "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed."
+        predicted = " M expects each frame from the real frames and actions before it."
+        yield Paragraph(text + (predicted if len(films[0].parts) > 1 else ""))
     if note:
         yield Paragraph(note)
 
