@@ -1,5 +1,6 @@
 """`wm report`: runs as one HTML page and as Markdown."""
 
+import signal
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -61,6 +62,7 @@ def command(
 def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
     """Write a page that renews itself, until every run is evaluated and nothing is unfinished, or a signal arrives."""
     stop, told = console.Stop(), False
+    handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
     stop.install()
     while not stop():
         began = time.monotonic()
@@ -76,7 +78,8 @@ def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
             told = True
         while not stop() and time.monotonic() < began + every:
             time.sleep(_TICK)
-    console.raise_on_signals()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _finished(paths: tuple[Path, ...]) -> bool:
