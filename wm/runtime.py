@@ -4,9 +4,10 @@ The library never prints, and never reads the clock or the environment; a comman
 value. `Runtime(time.monotonic)` runs silently in one process.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 WORKER_TIMEOUT = 120.0  # seconds without a step; the slowest environment takes seconds for one on a loaded machine
@@ -23,6 +24,23 @@ class ShowProgress(Protocol):
     """Opens a Progress: `with show(label, total, unit, done) as progress`."""
 
     def __call__(self, label: str, total: int, unit: str, done: int = 0) -> AbstractContextManager[Progress]: ...
+
+
+class Tracker(Protocol):
+    """Is told the metrics of a training."""
+
+    def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """The metrics of a step, by name, as they are written to metrics.jsonl."""
+
+    def close(self) -> None:
+        """The training ended, or was interrupted."""
+
+
+class OpenTracker(Protocol):
+    """Opens the Tracker of the training in an artifact's folder. It starts or resumes at `step`; metrics.jsonl may have
+    later lines still, of what is trained again."""
+
+    def __call__(self, folder: Path, step: int) -> Tracker: ...
 
 
 class _NoProgress:
@@ -52,7 +70,8 @@ class Runtime:
     """`clock` returns seconds that never go back. `log` takes a line for people. `stop_requested` says whether a signal
     arrived, `raise_if_stopped` raises Stopped then. `workers` processes play (0: this one); one without a heartbeat
     for `worker_timeout` seconds is replaced. A training that exceeds `memory_limit` bytes ends with a checkpoint, and
-    with `memory_snapshots` it records twice what is in memory."""
+    with `memory_snapshots` it records twice what is in memory. `track` opens what is told a training's metrics; None:
+    TensorBoard, where it is installed."""
 
     clock: Callable[[], float]
     log: Callable[[str], None] = _ignore
@@ -63,3 +82,4 @@ class Runtime:
     worker_timeout: float = WORKER_TIMEOUT
     memory_limit: int | None = None
     memory_snapshots: bool = False
+    track: OpenTracker | None = None

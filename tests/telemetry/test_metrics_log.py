@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from wm import extras
-from wm.telemetry.metrics_log import NAME, MetricsLog, add_image, read
+from wm.telemetry.metrics_log import NAME, MetricsLog, read
+from wm.telemetry.tensorboard import add_image
 
 
 def test_a_reopened_log_has_one_line_a_step_and_none_incomplete(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def train(
     if resumed:
         runtime.log(f"{label}: resumes at step {training.counts.steps} of {settings.steps}")
     guard = MemoryGuard(runtime, folder, settings.steps + (settings.pretrain if load_collected else 0))
-    log = MetricsLog(folder, training.position if resumed else -1, training.buffer_bytes, runtime.log)
+    log = MetricsLog(folder, training.position if resumed else -1, training.buffer_bytes, runtime.log, runtime.track)
     with closing(training), closing(log):
         loop = _Loop(runtime, label, training, settings, log, guard)
         if load_collected and training.counts.pretrained < settings.pretrain:

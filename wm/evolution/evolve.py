@@ -62,7 +62,9 @@ class Evolution:
     def run(self, search: Search, validate_start: bool) -> None:
         """Replay the log and continue from there. With `validate_start` the first mean is validated as generation 0."""
         self._replay(search)
-        self._metrics = MetricsLog(self.folder, self.history.generation, log=self._runtime.log)
+        self._metrics = MetricsLog(
+            self.folder, self.history.generation, log=self._runtime.log, track=self._runtime.track
+        )
         self._guard = MemoryGuard(self._runtime, self.folder, self.settings.max_generations)
         if self.history.lines:
             self._runtime.log(f"{self._label}: resumes at generation {search.generation}")

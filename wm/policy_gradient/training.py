@@ -200,7 +200,8 @@ class PolicyTraining:
         """Continue from the last checkpoint, if there is one, to the end."""
         self._resume()
         limit = self._source.steps
-        log = MetricsLog(self._folder, self._iteration, lambda: optimizer_bytes(self.optimizer), self._runtime.log)
+        buffers, runtime = (lambda: optimizer_bytes(self.optimizer)), self._runtime
+        log = MetricsLog(self._folder, self._iteration, buffers, runtime.log, runtime.track)
         guard = MemoryGuard(self._runtime, self._folder, limit)
         with self._runtime.progress(self._label, limit, self._source.unit, self._played()) as progress:
             while not self._stop_reason():

@@ -19,7 +19,7 @@ from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.film_strip import Panels, animation, film_strip
 from wm.report.video import can_film, film
 from wm.seeding import integer
-from wm.telemetry.metrics_log import add_image
+from wm.telemetry.tensorboard import add_image
 
 CONTEXT, FRAMES, FPS = 16, 120, 15  # real steps before the dream, its steps, frames per second
 STRIP = 10  # columns of the film strip

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from wm.artifacts import durable
 from wm.report.film_strip import error_map, film_strip
 from wm.report.plots import Curve, draw
-from wm.telemetry import metrics_log
+from wm.telemetry import metrics_log, tensorboard
 
 MDNRNN_LOSSES = {
     "paper": ("nll", "NLL of the next z, per dimension (nats)"),
@@ -51,7 +51,7 @@ def save_vae_pictures(
     """Write reconstructions.png, also for TensorBoard as of this step, and loss.png with the curves of V's losses."""
     strip = reconstruction_strip(env, frames, reconstructions)
     durable.write_bytes(folder / "reconstructions.png", strip)
-    metrics_log.add_image(folder, step, "reconstructions", strip)
+    tensorboard.add_image(folder, step, "reconstructions", strip)
     columns = {"training": "loss", "validation": "validation_loss"}
     durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: V", "loss (nats)"))
 

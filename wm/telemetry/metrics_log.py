@@ -1,22 +1,18 @@
-"""`metrics.jsonl`: a log with memory telemetry, each line chained to those before; also TensorBoard where it is
-installed."""
+"""`metrics.jsonl`: a log with memory telemetry, each line chained to those before. A tracker is told the same."""
 
 import contextlib
-import io
 import os
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
-from wm import extras
 from wm.artifacts import chained_log, durable
 from wm.artifacts.chained_log import Line
 from wm.artifacts.json_reader import COUNT, FIGURE, NUMBER, table
 from wm.errors import BadData
+from wm.runtime import OpenTracker, Tracker
+from wm.telemetry.tensorboard import TensorBoard
 from wm.telemetry.usage import Meter
 
 NAME = "metrics.jsonl"
@@ -27,53 +23,10 @@ _READINGS = (
 LINE = table({"step": COUNT}, dict.fromkeys(_READINGS, NUMBER), others=FIGURE)
 
 
-class TensorBoard:
-    """TensorBoard's event file next to the metrics, with the same names; nothing where it is not installed. Resumed
-    at a step, TensorBoard hides later points of earlier files. A TensorBoard whose import fails is left out with a
-    line in `log`."""
-
-    def __init__(self, folder: Path, step: int = -1, log: Callable[[str], None] = lambda line: None) -> None:
-        self._writer: Any = None
-        if not extras.is_installed("tb"):
-            return
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except Exception as error:  # packages of other versions raise anything
-            problem = extras.import_problem("tb") or str(error)
-            log(f"warning: TensorBoard gets no curves: {problem}; run `{extras.install_command('tb')}`.")
-            return
-        # SummaryWriter purges from `purge_step` on, and the points of `step` itself are valid.
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=None if step < 0 else step + 1)
-
-    def add_scalars(self, step: int, values: dict[str, float]) -> None:
-        """Numbers by name."""
-        if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(name, value, step)
-
-    def add_image(self, step: int, name: str, png: bytes) -> None:
-        """A PNG."""
-        if self._writer is not None:
-            pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-            self._writer.add_image(name, pixels, step, dataformats="HWC")
-
-    def close(self) -> None:
-        """Flush the file."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-def add_image(folder: Path, step: int, name: str, png: bytes) -> None:
-    """Add a PNG to a finished training's event file."""
-    board = TensorBoard(folder)
-    board.add_image(step, name, png)
-    board.close()
-
-
 class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
-    step, it drops later lines and an incomplete last one, so that no step has two lines. Raises BadData for a line that
-    was changed."""
+    step, it drops later lines and an incomplete last one, so that no step has two lines. Opens a tracker with `track`;
+    without, TensorBoard where it is installed. Raises BadData for a line that was changed."""
 
     def __init__(
         self,
@@ -81,12 +34,15 @@ class MetricsLog:
         step: int,
         buffers: Callable[[], int] = lambda: 0,
         log: Callable[[str], None] = lambda line: None,
+        track: OpenTracker | None = None,
     ) -> None:
         self._path = folder / NAME
         lines = list(takewhile(lambda line: line.value["step"] <= step, chained(folder)))
+        # Before the later lines are dropped: a tracker was told them.
+        self._tracker: Tracker = TensorBoard(folder, step, log) if track is None else track(folder, step)
         durable.write_bytes(self._path, b"".join(line.data for line in lines))
         self._digest = lines[-1].digest if lines else chained_log.start(folder)
-        self._board, self._meter, self._buffers = TensorBoard(folder, step, log), Meter(folder), buffers
+        self._meter, self._buffers = Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
         """Append one line, and return it: the step, the values, the memory in use, and the process."""
@@ -95,13 +51,13 @@ class MetricsLog:
         with durable.open_file(self._path, "ab") as file:
             file.write(chained.data)
         self._digest = chained.digest
-        self._board.add_scalars(step, line)
+        self._tracker.add_scalars(step, line)
         return line
 
     def close(self) -> None:
         """Make the file durable."""
         chained_log.sync(self._path)
-        self._board.close()
+        self._tracker.close()
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

@@ -111,7 +111,7 @@ class _Fit:
         self._guard = MemoryGuard(runtime, folder, settings.steps)
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
-        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes, runtime.log)
+        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes, runtime.log, runtime.track)
         self._skipped = 0
         if self._step:
             runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
@@ -189,4 +189,4 @@ class _Fit:
         self._trainer.rate = 0.5
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
         self._log.close()
-        self._log = MetricsLog(self._folder, self._step, self._bytes)
+        self._log = MetricsLog(self._folder, self._step, self._bytes, self._runtime.log, self._runtime.track)
