@@ -3,20 +3,26 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import common_options, read_sources, require_known_variables, stage_command, variables_of
+from stages.options import (
+    chosen_preset,
+    common_options,
+    read_sources,
+    require_known_variables,
+    session_of,
+    stage_command,
+    variables_of,
+)
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
 from wm.settings import COMMANDS, CurriculumSettings
 from wm.settings.base import suggestion
 from wm.settings.sources import DEFAULT, FLAG, Sourced, Tables, curriculum_tables, sourced_settings, to_json, to_toml
-from wm.units import parse_size
 
 if TYPE_CHECKING:
     from stages.session import Session
@@ -55,6 +61,7 @@ TABLE = {
         ("workers",), True,
         "With --data it is first pretrained on episodes; with --steps 0, on them alone.",
     ),
+    "sweep": Entry("Train", "Try settings of a stage, and find the best by validation."),
     "curriculum": Entry(
         "Train", "Run every stage for several environments.", "--preset quick --envs Pong,CarRacing",
         ("env", "data", "run", "name"), True, "Stages that are up to date are skipped.",
@@ -203,8 +210,8 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
     require_known_variables()
     if options["quiet"]:
         console.be_quiet()
-    sources = read_sources(_preset(context, options), options["config"], options["set"], name)
-    session, group = _session(options), COMMANDS[name]
+    sources = read_sources(chosen_preset(context, options), options["config"], options["set"], name)
+    session, group = session_of(options), COMMANDS[name]
     flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
     settings, origin = sources.resolve(name, group, session.env, flags)
     if options["print_config"]:
@@ -235,30 +242,6 @@ def _print(result: dict[str, Any] | str) -> None:
         console.echo(result)
     else:
         console.print_json(result)
-
-
-def _preset(context: click.Context, options: Mapping[str, Any]) -> str | None:
-    typed = context.get_parameter_source("preset") is ParameterSource.COMMANDLINE
-    if options["quick"] and typed and options["preset"] != "quick":
-        raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
-    preset: str | None = "quick" if options["quick"] else options["preset"]
-    return preset
-
-
-def _session(options: Mapping[str, Any]) -> "Session":
-    from stages.session import Session
-
-    names = ("data", "run", "name", "seed", "device", "workers", "worker_timeout", "snapshot", "keep_current")
-    return Session(
-        env=options.get("env", ""),
-        disk_limit=_bytes(options["disk_budget"]),
-        memory_limit=_bytes(options.get("memory_limit")),
-        **{name: options[name] for name in names if name in options},
-    )
-
-
-def _bytes(text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
 
 
 def _common_values(context: click.Context, session: "Session") -> dict[str, Sourced]:

@@ -7,11 +7,12 @@ things are (--env, --data, --run, --name), and the common ones, which the help o
 import dataclasses
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from stages import console
@@ -20,6 +21,10 @@ from wm.runtime import WORKER_TIMEOUT
 from wm.settings import CURRICULA, Settings
 from wm.settings.base import Field, default_text, option_name, suggestion, value_type
 from wm.settings.sources import Sources, check_variables, parse_assignment, read_tables
+from wm.units import parse_size
+
+if TYPE_CHECKING:
+    from stages.session import Session
 
 PRESETS = Path(__file__).parent / "presets"
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
@@ -221,6 +226,10 @@ SHARED: dict[str, Any] = {
     "snapshot": SectionOption(
         ["--snapshot"], COMMON, is_flag=True, help="Record twice what is in memory, for wm memory."
     ),
+    "track": SectionOption(
+        ["--track"], COMMON, default=None, envvar="WM_TRACK", metavar="NAMES",
+        help="Trackers of metrics, such as wandb,mlflow; also tensorboard and trackio. [tensorboard, if installed]",
+    ),
     "keep_current": SectionOption(
         ["--keep-current"], COMMON, is_flag=True, help="Refuse to archive an artifact of another recipe."
     ),
@@ -233,7 +242,7 @@ SHARED: dict[str, Any] = {
         ["--quiet", "-q"], COMMON, is_flag=True, help="Leave out progress; warnings and results stay."
     ),
 }  # fmt: skip
-_TRAINING_ONLY = ("memory_limit", "snapshot")
+_TRAINING_ONLY = ("memory_limit", "snapshot", "track")
 
 
 def stage_command(
@@ -246,15 +255,54 @@ def stage_command(
 ) -> click.Command:
     """The command of a stage. `without` are shared options that mean nothing to it; one that `trains` can be held to an
     amount of memory."""
-    left_out = {*without, *(() if trains else _TRAINING_ONLY)}
-    shared = {key: option for key, option in SHARED.items() if key not in left_out}
-    family = name.removeprefix("train-")
-    if (PRESETS / family).is_dir():
+    shared = shared_options(name.removeprefix("train-"), [*without, *(() if trains else _TRAINING_ONLY)])
+    return SectionCommand(name, params=[*settings_options(group), *shared], help=text, callback=callback)
+
+
+def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.Option]:
+    """The shared options, but those that mean nothing to a command; with the presets of its `family`, if it has any."""
+    shared = {key: option for key, option in SHARED.items() if key not in without}
+    if family and (PRESETS / family).is_dir():
         shared["preset"] = SectionOption(
             ["--preset"], COMMON, type=click.Choice(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
-    return SectionCommand(name, params=[*settings_options(group), *shared.values()], help=text, callback=callback)
+    return list(shared.values())
+
+
+def chosen_preset(context: click.Context, options: Mapping[str, Any]) -> str | None:
+    """The preset that was asked for. Raises UsageProblem for two of them."""
+    typed = context.get_parameter_source("preset") is ParameterSource.COMMANDLINE
+    if options["quick"] and typed and options["preset"] != "quick":
+        raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
+    preset: str | None = "quick" if options["quick"] else options["preset"]
+    return preset
+
+
+def session_of(options: Mapping[str, Any]) -> "Session":
+    """The Session that the shared options describe."""
+    from stages.session import Session
+
+    names = ("data", "run", "name", "seed", "device", "workers", "worker_timeout", "snapshot", "keep_current")
+    return Session(
+        env=options.get("env", ""),
+        disk_limit=_bytes(options["disk_budget"]),
+        memory_limit=_bytes(options.get("memory_limit")),
+        track=_trackers(options.get("track")),
+        **{name: options[name] for name in names if name in options},
+    )
+
+
+def _trackers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    from wm.telemetry.trackers import parse_names
+
+    return parse_names(text)
+
+
+def _bytes(text: str | None) -> int | None:
+    return None if text is None else parse_size(text)
 
 
 def common_options() -> list[tuple[str, str]]:

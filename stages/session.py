@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +19,7 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug, is_reserved
 from wm.errors import UsageProblem
-from wm.runtime import WORKER_TIMEOUT, Runtime
+from wm.runtime import WORKER_TIMEOUT, OpenTracker, Runtime
 
 if TYPE_CHECKING:
     from wm.envs.registry import EnvConfig
@@ -32,10 +33,16 @@ _DEPENDENTS = {
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "zarr", "numcodecs", "cma")
 
 
+def _unwatched(runtime: Runtime) -> Runtime:
+    return runtime
+
+
 @dataclass(frozen=True)
 class Session:
     """One call of a command: the environment with its paths, the seed, and the limits of the machine. A Python program
-    gives its own Runtime as `caller`: then nothing is printed, and `workers` is the caller's."""
+    gives its own Runtime as `caller`: then nothing is printed, and `workers` is the caller's. `track` names trackers;
+    without, TensorBoard has the metrics where it is installed. `watched` returns the Runtime of a training that is
+    watched, as a sweep watches its trials."""
 
     env: str
     seed: int = 0
@@ -48,9 +55,11 @@ class Session:
     disk_limit: int | None = None
     memory_limit: int | None = None
     snapshot: bool = False
+    track: tuple[str, ...] = ()
     keep_current: bool = False
     stop: console.Stop = field(default_factory=console.Stop)
     caller: Runtime | None = None
+    watched: Callable[[Runtime], Runtime] = _unwatched
 
     @property
     def data_path(self) -> Path:
@@ -92,8 +101,9 @@ class Session:
     @property
     def runtime(self) -> Runtime:
         """What the library uses of this process."""
-        if self.caller is not None:
-            return self.caller
+        return self.watched(self.caller or self._own_runtime())
+
+    def _own_runtime(self) -> Runtime:
         return Runtime(
             clock=time.monotonic,
             log=console.say,
@@ -104,7 +114,15 @@ class Session:
             worker_timeout=self.worker_timeout,
             memory_limit=self.memory_limit,
             memory_snapshots=self.snapshot,
+            track=self._trackers(),
         )
+
+    def _trackers(self) -> OpenTracker | None:
+        if not self.track:
+            return None
+        from wm.telemetry.trackers import trackers
+
+        return trackers(self.track, console.say)
 
     def make_run(
         self, name: str, kind: str, version_: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True

@@ -26,6 +26,10 @@ EXTRAS = {
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "V, M and C as ONNX graphs"),
     "minari": Extra(("minari", "h5py"), "datasets in Minari's format"),
     "sb3": Extra(("stable_baselines3",), "training by stable-baselines3 in dreams"),
+    "sweep": Extra(("optuna",), "sweeps over settings"),
+    "wandb": Extra(("wandb",), "metrics in Weights & Biases"),
+    "trackio": Extra(("trackio",), "metrics in Trackio"),
+    "mlflow": Extra(("mlflow",), "metrics in MLflow"),
     "hub": Extra(("huggingface_hub",), "runs on the Hugging Face Hub"),
 }
 

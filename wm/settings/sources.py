@@ -120,22 +120,27 @@ class Sources:
 
 def read_tables(path: Path) -> dict[str, Any]:
     """A preset or config file. Raises MissingInput or UsageProblem."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows' editors begin with a byte-order mark
-    except OSError as error:
-        raise MissingInput(
-            f"config file {path} cannot be read ({error.strerror}); give the path of a TOML file."
-        ) from None
-    except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
-        raise UsageProblem(f"config file {path} is not TOML: {str(error)[:200]}.") from None
-    except RecursionError:
-        raise UsageProblem(f"config file {path} is nested too deeply; expected a table per command.") from None
+    tables = read_toml(path, "config file", "expected a table per command")
     for name, value in tables.items():
-        if _has_huge_integer(value):
-            raise UsageProblem(f"config file {path}: {name} has an integer beyond 64 bits; expected a smaller one.")
         if isinstance(value, dict) and name not in COMMANDS:
             raise UsageProblem(f"{path} has a table for {name!r}; {suggestion(name, COMMANDS)}")
     return tables
+
+
+def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
+    """The values of a TOML file that people write. Raises MissingInput or UsageProblem, which say `what` it is."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows' editors begin with a byte-order mark
+    except OSError as error:
+        raise MissingInput(f"{what} {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
+    except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
+        raise UsageProblem(f"{what} {path} is not TOML: {str(error)[:200]}.") from None
+    except RecursionError:
+        raise UsageProblem(f"{what} {path} is nested too deeply; {expected}.") from None
+    for name, value in values.items():
+        if _has_huge_integer(value):
+            raise UsageProblem(f"{what} {path}: {name} has an integer beyond 64 bits; expected a smaller one.")
+    return values
 
 
 def _has_huge_integer(value: Any) -> bool:

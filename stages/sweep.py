@@ -1,0 +1,149 @@
+"""`wm sweep`: trials of a stage's settings, chosen by Optuna and compared by validation."""
+
+import importlib
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stages import console
+from stages.options import (
+    SectionCommand,
+    SectionOption,
+    chosen_preset,
+    read_sources,
+    require_known_variables,
+    session_of,
+    shared_options,
+)
+from wm.errors import BadData, UsageProblem
+from wm.settings import COMMANDS, ControllerSettings, Settings
+from wm.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from stages.session import Session
+    from wm.runtime import Runtime
+    from wm.sweeps.sweep import Sweep, Trial
+
+STAGES = ("train-vae", "train-mdnrnn", "train-controller")
+SHOWN = 5  # of the best trials
+_HELP = """Try settings of a stage, and find the best by validation. Needs the extra of this name.
+
+SPACE is a TOML file whose names are those of --set: learning_rate = {low = 1e-4, high = 1e-2, log = true}, or
+units = [64, 128]. Optuna chooses the values, and ends trials that validate worse than the median. Each trial is a run
+of its own in runs/<Env>.sweep-<stage>. The same command resumes after a kill.
+
+Example: wm sweep --env Pong --stage train-controller --trials 20 space.toml"""
+
+
+def _sweep(**options: Any) -> None:
+    from wm import extras
+    from wm.sweeps.space import corners, read_space
+
+    require_known_variables()
+    if options["quiet"]:
+        console.be_quiet()
+    stage, preset = options["stage"], chosen_preset(click.get_current_context(), options)
+    sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
+    base = sources.resolve(stage, COMMANDS[stage], session.env)[0]
+    space = read_space(options["space"], stage)
+    if given := [each.name for each in sources.assignments if each.name in space]:
+        raise UsageProblem(f"{given[0]} is in {options['space']} and in --set; give it in one of them.")
+    ends = corners(space, base)
+    extras.require("sweep", "wm sweep")
+    extras.require_versions()
+    from wm.sweeps.inputs import sweep_recipe
+    from wm.sweeps.objective import OBJECTIVES
+    from wm.sweeps.sweep import open_sweep, require_recipe
+    from wm.sweeps.trials import run_trial
+
+    run, trials = session.run_path, options["trials"]
+    recipe = sweep_recipe(session.workspace, stage, _module(stage).RECIPE, session.seed, base, space)
+    folder = run.with_name(f"{run.name}.sweep-{session.name or stage}")
+    if options["dry_run"]:
+        require_recipe(folder, recipe)
+        _plan(session, stage, ends, folder, options)
+        return
+
+    def train(trial: "Trial", watched: Callable[["Runtime"], "Runtime"]) -> float:
+        own = replace(session, run=trial.folder, data=session.data_paths, name=None, watched=watched)
+        result = getattr(_module(stage), stage.replace("-", "_"))(own, replace(base, **trial.values))
+        return float(result.metrics[OBJECTIVES[stage].metric])
+
+    session.stop.install()
+    with open_sweep(folder, recipe, space, OBJECTIVES[stage], session.seed) as sweep:
+        while len(sweep.outcomes()) < trials:
+            session.stop.raise_if_stopped()
+            run_trial(sweep, stage, [run], train, _validates_in_reality(base), trials, session.runtime.log)
+        _show(sweep, stage, preset, options)
+
+
+def _module(stage: str) -> Any:
+    return importlib.import_module(f"stages.{stage.replace('-', '_')}")
+
+
+def _validates_in_reality(base: Settings) -> bool:
+    """Returns in the dream also depend on the dream, so they prune nothing."""
+    return not isinstance(base, ControllerSettings) or base.policy_gradient or base.in_ == "real"
+
+
+def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, options: Mapping[str, Any]) -> None:
+    """Print what the trials would need, by a first and a last corner of the space."""
+    plans = [_module(stage).plan(replace(session, name="trial"), settings) for settings in (ends[0], ends[-1])]
+    seconds = [plan.seconds[bound] * options["trials"] for bound, plan in ((0, plans[0]), (1, plans[1]))]
+    disk, memory = max(plan.disk for plan in plans) * options["trials"], max(plan.memory for plan in plans)
+    if options["as_json"]:
+        facts = {"disk_bytes": disk, "memory_bytes": memory, "seconds": sorted(seconds)}
+        console.print_json({"target": str(folder), "trials": options["trials"], **facts})
+        return
+    low, high = map(format_duration, sorted(seconds))
+    console.echo(
+        f"sweep -> {folder}: {options['trials']} trials of {stage}; disk at most {format_size(disk)}, memory about "
+        f"{format_size(memory)}, time at most about {low if low == high else f'{low} to {high}'}"
+    )
+
+
+def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, Any]) -> None:
+    """Print the best trials, and the command that repeats the best."""
+    from wm.sweeps.space import assignments
+
+    outcomes, best = sweep.outcomes(), sweep.best(SHOWN)
+    counts = {state: sum(one.state == state for one in outcomes) for state in ("complete", "pruned", "failed")}
+    if not best:
+        raise BadData(f"{sweep.folder}: no trial is complete, and {counts['failed']} failed; narrow the space.")
+    again = {"data": options["data"], "run": options["run"], "preset": preset, "config": options["config"]}
+    again |= {"seed": options["seed"] or None, "set": (*options["set"], *assignments(best[0].values, stage))}
+    words = ["wm", stage, "--env", options["env"]]
+    for name, value in again.items():
+        for each in value if isinstance(value, tuple) else () if value is None else (value,):
+            words += [f"--{name}", str(each)]
+    if options["as_json"]:
+        facts = [{"trial": one.number, "run": str(one.folder), "figure": one.figure, **one.values} for one in best]
+        console.print_json({"sweep": str(sweep.folder), **counts, "best": facts, "command": shlex.join(words)})
+        return
+    console.echo(f"{sweep.folder}: {', '.join(f'{count} {state}' for state, count in counts.items() if count)}")
+    texts = [[text.partition("=") for text in assignments(one.values, stage)] for one in best]
+    rows = [
+        [str(one.number), f"{one.figure:.4g}", *(value for _, _, value in values)]
+        for one, values in zip(best, texts, strict=True)
+    ]
+    console.echo(console.table(["trial", sweep.objective.words, *(name for name, _, _ in texts[0])], rows))
+    console.echo(f"the best again: {shlex.join(words)}")
+
+
+command = SectionCommand(
+    "sweep",
+    params=[
+        click.Argument(["space"], type=click.Path(path_type=Path)),
+        SectionOption(["--stage"], "Sweep", type=click.Choice(STAGES), required=True, help="What each trial runs.",
+                      metavar="|".join(STAGES)),
+        SectionOption(["--trials"], "Sweep", type=click.IntRange(min=1), default=20, metavar="N",
+                      help="Finished trials; more continue a sweep. [20]"),
+        *shared_options(without=("print_config", "keep_current", "snapshot")),
+    ],
+    help=_HELP,
+    callback=_sweep,
+)  # fmt: skip

@@ -1,0 +1,126 @@
+"""`wm sweep` as people call it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLUG, TINY, command, environment, outcome, run
+from wm.artifacts import manifest
+
+FIXED = ("--set", "max_generations=3", "--set", "validate_every=1", "--set", "validation_episodes=3")
+WORDS = ("sweep", "--env", TINY, "--stage", "train-controller", *FIXED, "space.toml")
+SWEEP = Path("runs", f"{SLUG}.sweep-train-controller")
+NEEDS_OPTUNA = pytest.mark.extra("sweep")
+
+
+@pytest.fixture
+def folder(chain: Path, tmp_path: Path) -> Path:
+    """V, M and C of their own, and a space."""
+    own = shutil.copytree(chain, tmp_path / "own")
+    (own / "space.toml").write_text('sigma = {low = 0.1, high = 1.0, log = true}\nmemory = ["trained", "none"]\n')
+    return own
+
+
+def test_without_optuna_a_sweep_is_one_sentence_with_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = outcome(folder, *WORDS)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr == "wm: wm sweep needs optuna; run `pip install -e '.[sweep]'`.\n"
+    assert not (folder / SWEEP).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "sentence"),
+    [
+        ("sigmas = [1]", (), "train-controller has no setting 'sigmas'; did you mean sigma?"),
+        (
+            "gamma = [0.9]",
+            (),
+            "--set gamma is 0.9, which means nothing with --algo cma; leave it out, or use --algo ppo.",
+        ),
+        ("sigma = [0.5]", ("--set", "sigma=1"), "sigma is in space.toml and in --set; give it in one of them."),
+        ("sigma = [0]", (), "space.toml: --set sigma is 0.0; expected at least 1e-06."),
+    ],
+)
+def test_a_wrong_space_is_a_usage_error_before_anything_is_written(
+    line: str, words: tuple[str, ...], sentence: str, folder: Path
+) -> None:
+    (folder / "space.toml").write_text(line)
+    done = outcome(folder, *WORDS, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", f"wm: {sentence}\n")
+    assert not (folder / SWEEP).exists()
+
+
+@NEEDS_OPTUNA
+def test_the_best_trial_is_an_ordinary_run_and_its_command_repeats_it(folder: Path) -> None:
+    result = json.loads(run(folder, *WORDS, "--trials", "3", "--json").stdout)
+    assert (result["sweep"], result["complete"], result["failed"]) == (str(SWEEP), 3, 0)
+    returns = [each["figure"] for each in result["best"]]
+    assert returns == sorted(returns, reverse=True)
+    best = folder / result["best"][0]["run"] / "controller"
+    assert manifest.read(best, "controller")["metrics"]["validation_return"] == returns[0]
+    again = subprocess.run(["sh", "-c", f'"$@" {result["command"].removeprefix("wm")}', "sh", *command()], cwd=folder,
+                           env=environment(), capture_output=True, text=True, check=True)  # fmt: skip
+    assert again.stdout.startswith(f"{Path('runs', SLUG)}/controller: created"), again.stdout
+    repeated = manifest.read(folder / "runs" / SLUG / "controller", "controller")
+    assert repeated["fingerprint"] == manifest.read(best, "controller")["fingerprint"]
+    weights = "weights.safetensors"
+    assert (folder / "runs" / SLUG / "controller" / weights).read_bytes() == (best / weights).read_bytes()
+    assert (best.parent / "vae" / weights).stat().st_ino == (folder / "runs" / SLUG / "vae" / weights).stat().st_ino
+
+
+@NEEDS_OPTUNA
+def test_a_killed_sweep_goes_on_to_the_same_trials(folder: Path, tmp_path: Path) -> None:
+    killed = subprocess.Popen(
+        command(*WORDS, "--trials", "3"), cwd=folder, env=environment(), stderr=subprocess.DEVNULL, text=True
+    )
+    log = folder / SWEEP / "trial-0001" / "controller.partial" / "generations.jsonl"
+    until = time.monotonic() + 120
+    while not log.exists() and killed.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert log.exists()
+    assert not log.parent.with_name("controller").exists()
+    resumed = json.loads(run(folder, *WORDS, "--trials", "3", "--json").stdout)
+    again = run(folder, *WORDS, "--trials", "3", "--json")
+    assert json.loads(again.stdout) == resumed
+    assert again.stderr == ""
+    words = ("--name", "undisturbed")
+    undisturbed = json.loads(run(folder, *WORDS, "--trials", "3", "--json", *words).stdout)
+    figures = [
+        [(each["figure"], each["sigma"], each["memory"]) for each in one["best"]] for one in (resumed, undisturbed)
+    ]
+    assert figures[0] == figures[1]
+
+
+@NEEDS_OPTUNA
+def test_a_worse_trial_is_pruned_and_leaves_nothing(folder: Path) -> None:
+    (folder / "space.toml").write_text("learning_rate = [0.003, 0.004, 0.002, 0.005, 0.006, 1e-8, 2e-8, 3e-8, 4e-8]")
+    words = ("sweep", "--env", TINY, "--stage", "train-vae", "--set", "steps=40", "--set", "validate_every=10",
+             "--set", "batch=8", "--set", "latent=4", "space.toml", "--trials", "16")  # fmt: skip
+    done = run(folder, *words)
+    assert ": pruned" in done.stderr
+    assert "pruned" in done.stdout.splitlines()[0]
+    sweep = folder / "runs" / f"{SLUG}.sweep-train-vae"
+    assert not list(sweep.rglob("*.partial"))
+    assert "wm train-vae --env" in done.stdout.splitlines()[-1]
+    with_plan = run(folder, *words, "--dry-run")
+    assert with_plan.stdout.startswith(f"sweep -> runs/{SLUG}.sweep-train-vae: 16 trials of train-vae; disk at most")
+
+
+@NEEDS_OPTUNA
+def test_trials_of_m_share_v_and_the_latents(folder: Path) -> None:
+    (folder / "space.toml").write_text("hidden = [8, 16]")
+    words = ("sweep", "--env", TINY, "--stage", "train-mdnrnn", "--set", "steps=20", "--set", "validate_every=10",
+             "--set", "batch=4", "--set", "seq_len=8", "space.toml", "--trials", "2", "--json")  # fmt: skip
+    result = json.loads(run(folder, *words).stdout)
+    assert result["complete"] == 2
+    for name in ("vae/weights.safetensors", "latents/manifest.json"):
+        assert len({(folder / each / name).stat().st_ino for each in (f"runs/{SLUG}", result["best"][0]["run"])}) == 1
