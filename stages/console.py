@@ -75,26 +75,20 @@ class Progress:
         if sys.stderr.isatty() and not self._quiet:
             from tqdm import tqdm
 
-            shape = "{desc}: {percentage:3.0f}%|{bar}| {remaining}{postfix}"
+            label, shape, _ = _shape(visible(label, keep=""), [])
             self._bar = tqdm(
-                total=total,
-                initial=done,
-                desc=visible(label, keep=""),
-                dynamic_ncols=True,
-                leave=False,
-                bar_format=shape,
+                total=total, initial=done, desc=label, dynamic_ncols=True, leave=False, bar_format=shape,
                 file=sys.stderr,
-            )
+            )  # fmt: skip
 
     def update(self, done: int, **figures: str) -> None:
         """`done` of the total is done. `figures` are shown with it, the most important ones first."""
         step, self._done = done - self._done, done
         texts = self._texts(figures)
         if self._bar is not None:
-            # Never cut: the figures that do not fit are left out.
-            fixed = len(f"{self._label}: 100%|| 00:00:00") + SHORTEST_BAR
-            room = shutil.get_terminal_size().columns - 1 - fixed
-            self._bar.set_postfix_str(fitting(texts + self._rate(), room), refresh=False)
+            label, self._bar.bar_format, shown = _shape(visible(self._label, keep=""), texts + self._rate())
+            self._bar.set_description_str(label, refresh=False)
+            self._bar.set_postfix_str(shown, refresh=False)
             self._bar.update(step)
             return
         now = time.monotonic()
@@ -125,6 +119,32 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _shape(label: str, figures: Sequence[str]) -> tuple[str, str, str]:
+    """The label, the format and the figures of a bar within the terminal's columns. What does not fit is left out, not
+    cut: first the later figures, then the bar, the time, the label but for its last word, and the first figure; at last
+    the label is shortened."""
+    percentage, time_left = ": 100%", " 00:00:00"
+    room = shutil.get_terminal_size().columns - 1 - len(percentage)
+    last_word, needed = label.rpartition(" ")[2], sum(len(figure) + 2 for figure in figures[:1])
+    if len(last_word) + needed <= room < len(label) + needed:
+        label = last_word
+    label = shortened(label, room)
+    room -= len(label)
+    first = fitting(figures[:1], room)
+    room -= len(first) + 2 if first else 0
+    time = " {remaining}" if room >= len(time_left) else ""
+    room -= len(time_left) if time else 0
+    bar = "|{bar}|" if time and room >= SHORTEST_BAR + 2 else ""
+    room -= SHORTEST_BAR + 2 if bar else 0
+    later = fitting(figures[1:], room) if first and bar else ""
+    return label, "{desc}: {percentage:3.0f}%" + bar + time + "{postfix}", ", ".join(filter(None, (first, later)))
+
+
+def shortened(text: str, room: int) -> str:
+    """`text` in at most so many characters, its end as `…` where it does not fit."""
+    return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
 def fitting(texts: Sequence[str], room: int) -> str:

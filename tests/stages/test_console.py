@@ -1,14 +1,24 @@
+import contextlib
 import io
 import json
 import os
+import re
 import signal
+import struct
+import subprocess
 import sys
 
 import pytest
 
 from stages import console
+from tests.conftest import ROOT
 from wm.errors import Stopped
 from wm.units import format_duration
+
+if os.name == "posix":
+    import fcntl
+    import pty
+    import termios
 
 
 class Terminal(io.StringIO):
@@ -71,6 +81,59 @@ def test_a_bar_at_80_columns_shows_the_loss_against_its_start_and_cuts_nothing(m
     assert "loss 1408 (start 3000)" in line
     assert "position targets" not in line
     assert len(line.split("|")[1]) >= console.SHORTEST_BAR
+
+
+@pytest.mark.parametrize(
+    ("columns", "start", "end"),
+    [
+        (120, "train-controller LunarLander:  67%|", ", best validation -110.5, mean -150.2"),
+        (80, "train-controller LunarLander:  67%|", ", best validation -110.5"),
+        (60, "train-controller LunarLander:  67%, best validation -110.5", ""),
+        (42, "LunarLander:  67%, best validation -110.5", ""),
+        (24, "train-controller…:  67%", ""),
+    ],
+)
+def test_a_bar_yields_to_the_best_validation(
+    columns: int, start: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with console.progress("train-controller LunarLander", 60, "generations") as progress:
+        progress.update(40, best_validation="-110.5", mean="-150.2")
+        progress._bar.refresh()
+        line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert len(line) < columns
+    assert line.startswith(start)
+    assert end in line
+
+
+BAR = """
+from stages import console
+with console.progress("train-controller LunarLander", 60, "generations") as progress:
+    for done in (20, 40, 60):
+        progress.update(done, best_validation=f"{done - 150}.5", mean="-150.2")
+        progress._bar.refresh()
+        console.say(f"after {done}")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_on_a_pseudo_terminal_no_line_is_cut_or_mixed_with_another() -> None:
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen([sys.executable, "-c", BAR], stdout=follower, stderr=follower, env=variables, cwd=ROOT)
+    os.close(follower)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal ends with the process
+        while data := os.read(leader, 1 << 16):
+            shown += data
+    os.close(leader)
+    assert process.wait() == 0, shown
+    states = [state.rstrip() for state in re.split("[\r\n]+", shown.decode()) if state.strip()]
+    assert all(len(state) < 60 for state in states)
+    assert [state for state in states if "after" in state] == ["after 20", "after 40", "after 60"]
+    assert "train-controller LunarLander:  67%, best validation -110.5" in states
 
 
 def test_a_training_that_resumes_does_not_call_its_first_loss_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
