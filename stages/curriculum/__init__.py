@@ -33,6 +33,7 @@ def run_command(
     share = read_share()
     if share is not None:  # the leader has estimated, and reports
         exit_with(share.leader)
+        console.tell_leader()
         session = replace(session, workers=share.workers, disk_limit=share.disk_limit)
         settings = replace(settings, envs=share.env, jobs=1)
     else:

@@ -66,7 +66,7 @@ def run_in_parallel(
     cores = cores_each(session, jobs)
     disk_limit = None if session.disk_limit is None else session.disk_limit // len(pipelines)
     running: list[subprocess.Popen[str]] = []
-    lock, ending = threading.Lock(), threading.Event()
+    lock, ending, shown = threading.Lock(), threading.Event(), console.SideBySide()
 
     def run(pipeline: Pipeline) -> Outcome | None:
         with lock:
@@ -76,7 +76,7 @@ def run_in_parallel(
             running.append(process)
         assert process.stderr is not None
         with process.stderr as lines:
-            last = _forward(pipeline.env, lines)
+            last = _forward(pipeline.env, lines, shown)
         code = process.wait()
         if code == 0:
             return recorded_outcome(pipeline) or Outcome(pipeline, failure=WmError("its curriculum.json is missing"))
@@ -119,11 +119,11 @@ def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
     )
 
 
-def _forward(env: str, lines: IO[str]) -> str:
-    """Show the messages of a process, each after its environment; returns the last one."""
+def _forward(env: str, lines: IO[str], shown: console.SideBySide) -> str:
+    """Show the messages and the progress of a process, each after its environment; returns the last message."""
     last = ""
     for line in lines:
-        last = line.strip()
-        if last:
-            console.say(f"{env} | {last}")
+        if shown.show(env, line):
+            last = line.strip()
+    shown.end(env)
     return last

@@ -136,6 +136,48 @@ def test_on_a_pseudo_terminal_no_line_is_cut_or_mixed_with_another() -> None:
     assert "train-controller LunarLander:  67%, best validation -110.5" in states
 
 
+def test_processes_side_by_side_have_a_line_each_and_messages_stand_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "50")
+    shown = console.SideBySide()
+    assert not shown.show("Pong", "\ttrain-vae Pong: 10/600 steps, loss 3000, about 2 min left\n")
+    assert not shown.show("CarRacing", "\tcollect CarRacing: 3/50 episodes\n")
+    assert shown.show("Pong", "warning: low memory\n")
+    assert not shown.show("Pong", "\n")
+    text = terminal.getvalue()
+    shown.end("Pong")
+    shown.end("CarRacing")
+    assert "Pong | train-vae Pong: 10/600 steps, loss 3000, …" in text
+    assert "\nCarRacing | collect CarRacing: 3/50 episodes" in text.replace("\r", "")
+    assert "Pong | warning: low memory\n" in text
+    assert all(len(line) < 50 for line in re.split(r"[\r\n]|\x1b\[A", text))
+
+
+def test_elsewhere_processes_side_by_side_write_a_line_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    shown = console.SideBySide()
+    for seconds, done in ((0, 1), (5, 2), (11, 3)):
+        now[0] = 100.0 + seconds
+        shown.show("Pong", f"\ttrain: {done}/9 steps\n")
+        shown.show("Acrobot", f"\ttrain: {done}/9 steps\n")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"{name} | train: {done}/9 steps" for done in (1, 3) for name in ("Pong", "Acrobot")]
+
+
+def test_a_process_with_a_leader_marks_its_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(console._options, "leader", False)
+    monkeypatch.setattr(console, "LEADER_SECONDS", 0.0)
+    console.tell_leader()
+    with console.progress("train", 10, "steps") as progress:
+        progress.update(5)
+    assert capsys.readouterr().err == "\ttrain: 5/10 steps, about 0 s left\n"
+
+
 def test_a_training_that_resumes_does_not_call_its_first_loss_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with console.progress("train", 600, "steps", 300) as progress:
