@@ -80,8 +80,8 @@ def test_a_killed_sweep_goes_on_to_the_same_trials(folder: Path, tmp_path: Path)
     killed = subprocess.Popen(
         command(*WORDS, "--trials", "3"), cwd=folder, env=environment(), stderr=subprocess.DEVNULL, text=True
     )
-    log = folder / SWEEP / "trial-0001" / "controller.partial" / "generations.jsonl"
-    until = time.monotonic() + 120
+    log = folder / SWEEP / "trial-0000" / "controller.partial" / "generations.jsonl"
+    until = time.monotonic() + 300
     while not log.exists() and killed.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     os.kill(killed.pid, signal.SIGKILL)
