@@ -21,7 +21,8 @@ def test_a_reopened_journal_has_every_operation_but_the_torn_one(tmp_path: Path)
 @pytest.mark.parametrize("line", [b"[]", b"{}", b'{"op_code": "0"}', b"\xff", b'{"op_code": NaN}', b"[" * 100_000])
 def test_a_line_that_is_no_operation_is_named(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "journal.log"
-    path.write_bytes(b'{"op_code": 0}\n' + line + b"\n")
+    JournalFile(path, "begin anew").append_logs([{"op_code": 0}])
+    path.write_bytes(path.read_bytes() + line + b"\n")
     with pytest.raises(BadData, match=r"journal.log, line 2.*begin anew"):
         JournalFile(path, "begin anew")
 
