@@ -2,7 +2,7 @@ from wm.seeding import episode_seed, generator, integer, split_of
 
 
 def test_splits_never_share_an_episode_seed() -> None:
-    seeds = {split: {episode_seed(split, s, "x", k) for s in range(5) for k in range(500)} for split in
+    seeds = {split: {episode_seed(split, s, "x", k) for s in range(5) for k in range(100)} for split in
              ("train", "validation", "test")}  # fmt: skip
     assert not seeds["train"] & seeds["validation"]
     assert not seeds["train"] & seeds["test"]

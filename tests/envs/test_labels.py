@@ -1,11 +1,12 @@
 """Labels from Atari's RAM are checked against the picture."""
 
+from functools import cache
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from wm.envs import labels
-from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig
 
 PLAYFIELD = {"Pong": (34, 194), "Breakout": (93, 189)}
@@ -20,11 +21,13 @@ def centre(screen: np.ndarray, colour: tuple[int, ...], rows: tuple[int, int]) -
     return (float(xs.mean()), float(ys.mean()), len(xs)) if len(xs) else (np.nan, np.nan, 0)
 
 
-def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    random = np.random.default_rng(0)
+@cache
+def watch(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The screen and the labels after every step."""
+    env, random = EnvConfig(name).make(labelled=True), np.random.default_rng(0)
     env.reset(seed=1)
     screens, action = [], 1
-    for step in range(steps):
+    for step in range(800):
         if step % 6 == 0:
             action = 1 if step % 18 == 0 else int(random.integers(env.action_space.n))  # type: ignore[attr-defined]
         *_, terminated, _, info = env.step(action)
@@ -37,7 +40,7 @@ def watch(env: PixelEnv, steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
-    for screen, values in watch(EnvConfig(name).make(labelled=True), 1200):
+    for screen, values in watch(name):
         x, y, pixels = centre(screen, BALL[name], PLAYFIELD[name])
         if not 0 < pixels <= 12:
             unseen += bool(np.isfinite(values[0]) and pixels == 0)
@@ -53,7 +56,7 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
 
 def test_the_paddles_labels_are_where_the_paddles_are() -> None:
     player, enemy, hidden = [], [], []
-    for screen, values in watch(EnvConfig("Pong").make(labelled=True), 600):
+    for screen, values in watch("Pong"):
         for colour, label, errors in (((92, 186, 92), values[2], player), ((213, 130, 74), values[3], enemy)):
             _, y, pixels = centre(screen, colour, PLAYFIELD["Pong"])
             if pixels >= 50:

@@ -1,5 +1,6 @@
 """Our renderers against gymnasium's: whole episodes of the unmodified environment, with equal seeds and actions."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") 
         ("Pong", 3, 500, 64, 0),
         ("Breakout", 1, 1000, 64, 0),
         ("ALE/Seaquest-v5", 2, 300, 48, 0),
-        ("CarRacing", 0, 160, 96, 0.05),
-        ("CarRacing", 4, 160, 64, 0.05),
+        ("CarRacing", 0, 90, 96, 0.05),
+        ("CarRacing", 4, 90, 64, 0.05),
         ("LunarLander", 1, 1000, 64, 0.05),
         ("LunarLander", 2, 1000, 37, 0.05),
         ("CartPole", 7, 500, 64, 0),
@@ -59,7 +60,7 @@ def test_exact_frames_rewards_and_labels_are_gymnasiums(
     assert compare(name, seed, steps, size).max() <= worst
 
 
-@pytest.mark.parametrize(("name", "steps"), [("CarRacing", 120), ("Pong", 300)])
+@pytest.mark.parametrize(("name", "steps"), [("CarRacing", 60), ("Pong", 200)])
 def test_without_a_renderer_rewards_and_ends_are_the_same(name: str, steps: int) -> None:
     blind, plain = EnvConfig(name).make_unrendered(), EnvConfig(name)._build()
     for env in (blind, plain):
@@ -80,10 +81,11 @@ def test_exact_frames_are_gymnasiums_over_whole_episodes(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "worst"), [("CarRacing", 2.5), ("LunarLander", 1.5)])
 def test_fast_frames_are_close_to_gymnasiums(name: str, worst: float) -> None:
-    differences = compare(name, 1, 120, 64, "fast")
+    differences = compare(name, 1, 80, 64, "fast")
     assert 0.05 < differences.mean() < worst
 
 
+@cache
 def drive(size: int, steps: int) -> tuple[Any, Any]:
     """The frames (steps, size, size, 3) of the same episode with both renderers."""
     exact, fast = (EnvConfig("CarRacing", size=size, render=render).make() for render in ("exact", "fast"))
@@ -96,7 +98,7 @@ def drive(size: int, steps: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("size", [32, 64, 96, 128])
 def test_fast_frames_have_the_exact_dashboard_and_car(size: int) -> None:
-    exact, fast = drive(size, 60)
+    exact, fast = (frames[:60] for frames in drive(size, 110 if size == 64 else 40))
     dashboard = np.s_[:, size * 7 // 8 :]
     assert np.abs(exact[dashboard] - fast[dashboard]).max() <= 1
     assert exact[dashboard].max() > 100
@@ -119,7 +121,7 @@ def test_a_bar_of_the_dashboard_covers_another(render: str) -> None:
 
 
 def test_fast_frames_are_as_bright() -> None:
-    exact, fast = drive(64, 60)
+    exact, fast = (frames[:60] for frames in drive(64, 110))
     assert np.abs((exact - fast).mean(axis=(0, 1, 2))).max() < 0.5
 
 
@@ -130,7 +132,7 @@ def test_fast_frames_show_visited_tiles_in_their_new_color() -> None:
 
 
 def test_fast_frames_show_the_edge_of_the_playfield() -> None:
-    exact, fast = drive(64, 2)  # from high above
+    exact, fast = drive(64, 110)  # the first from high above
     assert exact[0, :8, 48:].max() == fast[0, :8, 48:].max() == 0
     assert np.abs(exact[0] - fast[0]).mean() < 2
 

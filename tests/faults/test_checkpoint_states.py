@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SLUG, arguments, outcome
+from tests.conftest import SLUG, arguments, outcome, write_dataset
 from tests.faults.edits import keys
 from tests.policy_gradient.test_training import SHORT
 from tests.stages.test_train_dreamer import words
-from wm.artifacts import manifest
+from wm.artifacts import durable, manifest
 from wm.errors import BadData
 from wm.training.checkpoint import Checkpoints
 
@@ -45,11 +45,19 @@ SPECIFIC = {
 }
 
 
-def stopped(folder: Path, chain: Path, name: str) -> Checkpoints:
+def write_inputs(folder: Path, request: pytest.FixtureRequest, name: str) -> None:
+    """What the training reads; only a controller's takes the whole chain."""
+    if name == "vae":
+        durable.make_folder(folder / "data")
+        write_dataset(folder / "data" / f"{SLUG}.zarr", 12)
+    elif name == "controller":
+        chain: Path = request.getfixturevalue("chain")
+        for made in ("vae", "latents", "mdnrnn"):
+            shutil.copytree(chain / "runs" / SLUG / made, folder / "runs" / SLUG / made)
+
+
+def stopped(folder: Path, name: str) -> Checkpoints:
     """The checkpoints of a training that was interrupted after a few."""
-    shutil.copytree(chain / "data", folder / "data")
-    for made in ("vae", "latents", "mdnrnn") if name == "controller" else ():
-        shutil.copytree(chain / "runs" / SLUG / made, folder / "runs" / SLUG / made)
     plain, saved = Checkpoints.save, []
 
     def save(checkpoints: Checkpoints, *arguments: Any) -> None:
@@ -75,10 +83,11 @@ def replaced(record: dict[str, Any], where: tuple[str | int, ...], value: Any) -
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_checkpoint_s_record_has_its_schema(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    checkpoints = stopped(tmp_path, chain, name)
+    write_inputs(tmp_path, request, name)
+    checkpoints = stopped(tmp_path, name)
     artifact, trainer, last = checkpoints.folder.parent, checkpoints.trainer, checkpoints.all()[-1]
     real = last.record.read_bytes()
     record = json.loads(real)
