@@ -91,13 +91,14 @@ class Outcome:
     def rows(self) -> list[list[str]]:
         """Its lines in the table: one for every round that was evaluated."""
         rows: list[list[str]] = []
+        rounds = {step.session.run_path: step.round for step in self.pipeline.steps if step.stage == "evaluate"}
         for result in self.results:
             if result.stage != "evaluate":
                 continue
-            score, random = result.metrics, result.metrics["random"]
+            score, random, number = result.metrics, result.metrics["random"], rounds[result.path.parent.parent]
             rows.append(
                 [
-                    result.path.parent.parent.name.replace(".round", ", round "),
+                    self.env + (f", round {number}" if number > 1 else ""),
                     str(Score(random["mean"], random["ci95"], random["episodes"])),
                     str(Score(score["mean"], score["ci95"], score["episodes"])),
                     f"{score['episodes']}" + (" (preview)" if score["preview"] else ""),

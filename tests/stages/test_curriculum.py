@@ -76,6 +76,12 @@ def test_the_next_environment_runs_after_one_that_failed(tmp_path: Path, monkeyp
     assert record["outcome"] == "failed: broken"
 
 
+def test_the_table_has_every_round_by_the_name_of_the_environment_that_was_given() -> None:
+    (pipeline,) = pipelines_of(Session(""), CurriculumSettings(envs=TINY, rounds=2), read_sources())
+    results = [score(step.session, step.settings) for step in pipeline.steps if step.stage == "evaluate"]
+    assert [row[0] for row in Outcome(pipeline, results).rows()] == [TINY, f"{TINY}, round 2"]
+
+
 def test_strict_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [outcome.env for outcome in play(monkeypatch, tmp_path, fail, strict=True)] == ["Pong"]
 
