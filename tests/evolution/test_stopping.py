@@ -139,7 +139,7 @@ def digests(folder: Path, name: str) -> tuple[str, list[Any]]:
 def test_a_search_resumed_with_other_limits_equals_an_uninterrupted_one(chain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "chain"
     shutil.copytree(chain, folder)
-    for generations, of_before in ((9, 6), (4, 4)):
+    for generations, of_before in ((7, 6), (4, 4)):
         words = arguments("train-controller", "--max-generations", str(generations))
         run(folder, *words, "--name", f"at-once-{generations}")
         moved = run(folder, *words)
@@ -150,7 +150,7 @@ def test_a_search_resumed_with_other_limits_equals_an_uninterrupted_one(chain: P
 def test_a_log_with_other_candidates_is_not_resumed_from(chain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "chain"
     shutil.copytree(chain, folder)
-    words = arguments("train-controller", "--max-generations", "7")
+    words = arguments("train-controller", "--max-generations", "4")
     run(folder, *words, "--name", "at-once")
     unfinished = folder / "runs" / SLUG / "archive" / "controller-12345678.partial"
     unfinished.mkdir(parents=True)

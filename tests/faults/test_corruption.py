@@ -60,7 +60,7 @@ def attack(path: Path, trials: int, seed: int) -> None:
 
 
 def test_flips_and_cuts_are_found(path: Path) -> None:
-    attack(path, 200, seed=0)
+    attack(path, 100, seed=0)
 
 
 @pytest.mark.slow

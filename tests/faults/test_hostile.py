@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 import zstandard
 
-from tests.conftest import RECIPE, ROOT, make_episode
+from tests.conftest import RECIPE, ROOT, write_dataset
 from wm.artifacts import durable, manifest
 from wm.episodes.schema import array_specs
-from wm.episodes.writer import Writer, create
 
 EXTRA_MEMORY = 64 << 20
 
-# Opens a dataset as a stage would and reads all of it; says how it ended and by how much memory grew at its peak.
+# Opens datasets as a stage would and reads all of them, each from its own folder, where code in it would leave a mark;
+# says of each but the first how it ended and by how much memory grew at its peak.
 READ = """
-import resource, sys
+import os, resource, sys
 from pathlib import Path
 from wm.episodes.integrity import verify
 from wm.report.inventory import describe
@@ -40,16 +40,18 @@ def read(path):
     for name in ("actions", "rewards", "labels"):
         dataset.column(name)
     FrameBatches(dataset, np.ones(dataset.episodes, bool), 4, 0, 0).at(0)
-good, bad = Path(sys.argv[1]), Path(sys.argv[2])
+good, *others = map(Path, sys.argv[1:])
 read(good); describe(good); verify(good)
-before, refused = peak(), 0
-for use in (read, describe, verify):
-    try:
-        result = use(bad)
-        refused += use is verify and bool(result.damaged)
-    except WmError:
-        refused += 1
-print(refused, peak() - before)
+for bad in others:
+    os.chdir(bad.parent)
+    before, refused = peak(), 0
+    for use in (read, describe, verify):
+        try:
+            result = use(bad)
+            refused += use is verify and bool(result.damaged)
+        except WmError:
+            refused += 1
+    print(refused, peak() - before)
 """
 
 
@@ -168,26 +170,40 @@ SEALED = [
     pickle_filter, unknown_codec, huge_shape, huge_table, frame_bomb, column_bomb, pointing_index, wrong_types,
 ]  # fmt: skip
 UNSEALED = [link_to_a_file, link_to_a_folder, linked_part, name_that_climbs, deep_json, large_json]
+ATTACKS = {attack.__name__: attack for attack in (*SEALED, *UNSEALED)}
 
 
-@pytest.mark.parametrize("attack", [*SEALED, *UNSEALED], ids=lambda attack: attack.__name__)
-def test_a_hostile_part_is_refused(tmp_path: Path, attack: Callable[[Path], None]) -> None:
-    for name in ("good", "bad"):
-        with Writer(create(tmp_path / name, RECIPE)) as writer:
-            for index in range(3):
-                writer.add(make_episode(index).pack())
-    (tmp_path / "bad" / ".index.json").unlink(missing_ok=True)
-    part = tmp_path / "bad" / "part-000000-000003"
+def write_hostile(path: Path, attack: Callable[[Path], None]) -> Path:
+    """A dataset of one part that was attacked."""
+    path.parent.mkdir()
+    part = write_dataset(path, 3) / "part-000000-000003"
+    (path / ".index.json").unlink(missing_ok=True)
     attack(part)
     if attack in SEALED:
         seal(part)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int, int]]:
+    """For each attack the folder of its dataset, how often reading was refused, and by how much memory grew; all in
+    one process, most of whose time is its start."""
+    folder = tmp_path_factory.mktemp("hostile")
+    good = write_dataset(folder / "good", 3)
+    bad = [write_hostile(folder / name / "bad", attack) for name, attack in ATTACKS.items()]
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(tmp_path / "good"), str(tmp_path / "bad")],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", READ, *map(str, (good, *bad))],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    refused, grown = map(int, done.stdout.split())
-    assert not (tmp_path / "canary").exists()
+    ended = [line.split() for line in done.stdout.splitlines()]
+    return {path.parent.name: (path.parent, int(how), int(grown)) for path, (how, grown) in zip(bad, ended, strict=True)}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_hostile_part_is_refused(reading: dict[str, tuple[Path, int, int]], attack: str) -> None:
+    folder, refused, grown = reading[attack]
+    assert not (folder / "canary").exists()
     assert refused >= 2, "reading and verifying must both refuse"
     assert grown < EXTRA_MEMORY
 

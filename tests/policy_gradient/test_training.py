@@ -23,7 +23,7 @@ from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--set", "units=32")
-SHORT = (*WORDS, "--max-env-steps", "3000", "--set", "rollout_steps=8", "--set", "validate_steps=500",
+SHORT = (*WORDS, "--max-env-steps", "2000", "--set", "rollout_steps=8", "--set", "validate_steps=500",
          "--set", "validation_episodes=2", "--set", "memory=trained", "--set", "previous_action=true")  # fmt: skip
 
 
@@ -177,16 +177,14 @@ def test_a_preset_for_another_algorithm_gives_what_means_something(tmp_path: Pat
 
 def test_the_plan_names_steps_and_a_time(chain: Path, tmp_path: Path) -> None:
     plan = json.loads(run(with_inputs(chain, tmp_path), *SHORT, "--dry-run", "--json").stdout)["plan"][0]
-    assert "3,000 environment steps by policy gradient (real)" in plan["what"]
+    assert "2,000 environment steps by policy gradient (real)" in plan["what"]
     assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
 
 
-def test_inputs_are_standardised_by_recorded_episodes_as_c_receives_them(chain: Path, tmp_path: Path) -> None:
-    folder = with_inputs(chain, tmp_path)
-    run(folder, *SHORT)
-    mdnrnn = load_mdnrnn(folder / "runs" / SLUG / "mdnrnn", "")
-    trained = load_controller(folder / "runs" / SLUG / "controller", "")
-    latents = read_latents(folder / "runs" / SLUG / "latents")
+def test_inputs_are_standardised_by_recorded_episodes_as_c_receives_them(undisturbed: Path) -> None:
+    folder = undisturbed / "runs" / SLUG
+    mdnrnn, trained = load_mdnrnn(folder / "mdnrnn", ""), load_controller(folder / "controller", "")
+    latents = read_latents(folder / "latents")
     seen = inputs_seen(trained.model, mdnrnn.model, latents)
     assert seen.shape == (latents.rows - len(latents.ends), trained.model.inputs)  # the last row has no action
     assert torch.allclose(trained.networks["mean"], seen.mean(0), atol=1e-6)

@@ -123,12 +123,12 @@ def test_a_share_of_actions_is_random_and_held_and_the_agent_knows_what_was_play
     controller = Controller(7, SPACE, "categorical", layers=(4,), previous_action=True, sampled=True)
     zeros = np.zeros((1, controller.parameters), np.float32)
     zeros[:, -3:] = [0, 50, 0]  # always the second action
-    frames, played, seen = np.zeros((2, 32, 32, 3), np.uint8), [], []
-    agent = VmcAgent(build("small", 32, 3, 4), None, controller, zeros, 2, random_share=0.2)
+    latents, played, seen = np.zeros((2, 4), np.float32), [], []
+    agent = VmcAgent(None, None, controller, zeros, 2, random_share=0.2)
     agent.begin(0, EpisodeJob(0, 3))
     agent.begin(1, EpisodeJob(1, 4))
     for _ in range(2000):
-        features = agent.observe(frames)
+        features = agent.observe(latents)
         seen.append(features[0, 4:].argmax().item())
         played.append(agent.decide(features, [{}] * 2).tolist())
     first, second = np.array(played).T
@@ -138,4 +138,5 @@ def test_a_share_of_actions_is_random_and_held_and_the_agent_knows_what_was_play
     assert seen[1:] == first[:-1].tolist()
     assert not np.array_equal(first, second)
     agent.begin(0, EpisodeJob(0, 3))
-    assert [agent.act(frames, [{}] * 2)[0] for _ in range(200)] == first[:200].tolist()
+    again = [agent.decide(agent.observe(latents), [{}] * 2)[0] for _ in range(200)]
+    assert again == first[:200].tolist()

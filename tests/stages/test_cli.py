@@ -110,8 +110,8 @@ def test_bad_input_is_one_sentence(
 def test_a_budget_that_is_too_small_is_refused_before_anything_is_written(
     capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
-    sentence = refused(capsys, 74, "collect", "--env", "Pong", "--episodes", "50", "--disk-budget", "100kB")
-    assert "only 100.0 kB may be used; free some space, raise --disk-budget, or ask for less" in sentence
+    sentence = refused(capsys, 74, "collect", "--env", TINY, "--episodes", "50", "--disk-budget", "10kB")
+    assert "only 10.0 kB may be used; free some space, raise --disk-budget, or ask for less" in sentence
     assert sum(file.stat().st_size for file in here.rglob("*") if file.is_file()) == 0
 
 

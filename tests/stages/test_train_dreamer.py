@@ -192,7 +192,7 @@ def test_every_line_of_metrics_has_the_memory_and_it_is_judged(trained: Path) ->
 
 def test_after_a_kill_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        command(*words(steps=1000)), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL, start_new_session=True
+        command(*words(steps=600)), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL, start_new_session=True
     )
     partial = tmp_path / "runs" / SLUG / "dreamer.partial" / "checkpoints"
     while not list(partial.glob("step-*.json")):
@@ -202,11 +202,11 @@ def test_after_a_kill_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     process.wait()
     (tmp_path / REPLAY / ".staging" / "torn").mkdir(parents=True)
     reached = max(int(path.stem.removeprefix("step-")) for path in partial.glob("step-*.json"))
-    done = run(tmp_path, *words(steps=1000))
-    assert f"resumes at step {reached} of 1000" in done.stderr
+    done = run(tmp_path, *words(steps=600))
+    assert f"resumes at step {reached} of 600" in done.stderr
     steps = [line["step"] for line in metrics_log.read(tmp_path / "runs" / SLUG / "dreamer")]
     assert steps == sorted(set(steps))
-    assert steps[-1] == 1000
+    assert steps[-1] == 600
 
 
 @pytest.mark.slow

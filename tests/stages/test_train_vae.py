@@ -26,7 +26,7 @@ def session(tmp_path: Path) -> Session:
 
 def test_v_reconstructs_what_moves(session: Session) -> None:
     """The dot is all that differs from the mean image; V reconstructs it on held-out episodes."""
-    result = train_vae(session, VaeSettings(latent=4, steps=250, batch=16, validate_every=125))
+    result = train_vae(session, VaeSettings(latent=4, steps=120, batch=16, validate_every=60))
     assert result.metrics["validation_error"] < 0.5 * result.metrics["mean_image_error"]
     assert {path.name for path in result.pictures} == {"loss.png", "reconstructions.png"}
 
@@ -42,9 +42,9 @@ def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) ->
 
 
 def test_the_probe_decodes_positions_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session("CartPole", data=(tmp_path / "d.zarr",), run=tmp_path / "run", device="cpu", workers=1)
-    collect(session, CollectSettings(episodes=40, size=32, policy="random"))
-    settings = {"latent": 8, "steps": 300, "batch": 16, "validate_every": 150}
+    session = Session("CartPole", data=(tmp_path / "d.zarr",), run=tmp_path / "run", device="cpu", workers=0)
+    collect(session, CollectSettings(episodes=30, size=32, policy="random"))
+    settings = {"latent": 8, "steps": 200, "batch": 16, "validate_every": 200}
     with pytest.raises(BadData, match="below require_probe=1"):
         train_vae(session, VaeSettings(require_probe=1.0, **settings))  # type: ignore[arg-type]
     assert not (tmp_path / "run" / "vae").exists()
