@@ -27,10 +27,12 @@ from tests.conftest import (
     small_config,
     still_running,
 )
+from tests.stages.test_train_dreamer import stop_after
 from wm.artifacts import manifest
 from wm.episodes.dataset import Dataset
 from wm.pretrained import load_controller
 from wm.report.dream_pictures import CONTEXT, FRAMES
+from wm.training.checkpoint import Checkpoints
 
 
 def digests(folder: Path, name: str) -> dict[str, str]:
@@ -249,9 +251,12 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
 
 def test_the_curriculum_runs_continues_and_ends_up_to_date(tmp_path: Path) -> None:
     words = ("curriculum", "--envs", TINY, "--config", small_config(tmp_path))
-    kill_when(tmp_path, lambda: started(tmp_path, "train-vae"), *words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 1))
+        assert outcome(tmp_path, *words).returncode == 130
     done = run(tmp_path, *words)
-    assert "[1/6]" in done.stderr
+    assert f"[1/6] {TINY} collect: up to date" in done.stderr
+    assert f"[2/6] {TINY} train-vae: resumed" in done.stderr
     assert "environment" in done.stdout
     assert "4 (preview)" in done.stdout
     assert "dream.gif" in done.stdout

@@ -58,7 +58,7 @@ def test_a_disk_that_fills_up_stops_cleanly_and_more_space_completes(
         (disk / "d.zarr").exists() and shutil.rmtree(path)
         for leftover in disk.glob(".*"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        size, inodes = (4096 * (1 + 4 * step), 1000) if what == "bytes" else (64 << 20, 5 * step)
+        size, inodes = (4096 * (1 + 6 * step), 1000) if what == "bytes" else (64 << 20, 8 * step)
         resize(disk, size, inodes)
         capsys.readouterr()
         codes.append(collect(path))

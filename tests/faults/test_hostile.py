@@ -196,8 +196,8 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, i
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    ended = [line.split() for line in done.stdout.splitlines()]
-    return {path.parent.name: (path.parent, int(how), int(grown)) for path, (how, grown) in zip(bad, ended, strict=True)}
+    ended = [map(int, line.split()) for line in done.stdout.splitlines()]
+    return {path.parent.name: (path.parent, *figures) for path, figures in zip(bad, ended, strict=True)}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -78,7 +78,5 @@ def test_training_on_one_batch_learns_it() -> None:
 
 
 def test_position_targets_make_positions_decodable() -> None:
-    losses = train(
-        make_loss(normalized_vae(), moving_square(), reconstruction_nats=1000.0, position_targets=100.0), 80
-    )
+    losses = train(make_loss(normalized_vae(), moving_square(), reconstruction_nats=1000.0, position_targets=100.0), 80)
     assert losses[-1].position_error < 0.5 * losses[0].position_error

@@ -31,8 +31,8 @@ SHORT = (*WORDS, "--max-env-steps", "2000", "--set", "rollout_steps=8", "--set",
 def trained(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with V, M, and a C by policy gradient, that has learned."""
     folder = with_data_and_inputs(chain, tmp_path_factory.mktemp("trained"))
-    run(folder, *WORDS, "--max-env-steps", "9000", "--set", "rollout_steps=16", "--set", "learning_rate=0.003",
-        "--set", "validate_steps=4000", "--set", "validation_episodes=12")  # fmt: skip
+    run(folder, *WORDS, "--max-env-steps", "7000", "--set", "rollout_steps=16", "--set", "learning_rate=0.003",
+        "--set", "validate_steps=3000", "--set", "validation_episodes=12")  # fmt: skip
     return folder
 
 
@@ -63,7 +63,7 @@ def test_it_learns(trained: Path) -> None:
     assert score["agent"] == "vmc"
     metrics = metrics_of(trained / "runs" / SLUG / "controller")
     assert metrics["ended"] == "steps"
-    assert score["env_steps"] > metrics["env_steps"] >= 9000
+    assert score["env_steps"] > metrics["env_steps"] >= 7000
 
 
 def test_the_best_policy_by_validation_is_kept_and_acts_as_it_acts_better(trained: Path) -> None:

@@ -148,15 +148,21 @@ def test_compare_shows_figures_side_by_side_and_fits_80_columns(chain: Path, tmp
     assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture(scope="module")
+def measured(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report whose title becomes its width."""
+    page = tmp_path_factory.mktemp("measured") / "report.html"
+    wm(chain, "report", "--out", str(page))
+    measure = "<script>document.title=document.documentElement.scrollWidth+' of '+window.innerWidth</script></body>"
+    page.write_text(page.read_text().replace("</body>", measure))
+    return page
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 @pytest.mark.parametrize("width", [390, 1200])
-def test_the_page_opens_in_a_browser_and_is_no_wider_than_it(chain: Path, tmp_path: Path, width: int) -> None:
-    wm(chain, "report", "--out", str(tmp_path / "report.html"))
-    probe = tmp_path / "probe.html"
-    measure = "<script>document.title=document.documentElement.scrollWidth+' of '+window.innerWidth</script></body>"
-    probe.write_text((tmp_path / "report.html").read_text().replace("</body>", measure))
+def test_the_page_opens_in_a_browser_and_is_no_wider_than_it(measured: Path, width: int) -> None:
     words = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={max(width, 500)},900"]
-    done = subprocess.run([*words, "--dump-dom", probe.as_uri()], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*words, "--dump-dom", measured.as_uri()], capture_output=True, text=True, timeout=120)
     widths = re.search(r"<title>(\d+) of (\d+)</title>", done.stdout)
     assert widths, done.stderr[-500:]
     assert int(widths[1]) <= int(widths[2])
