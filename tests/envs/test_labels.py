@@ -9,6 +9,7 @@ import pytest
 from wm.envs import labels
 from wm.envs.registry import EnvConfig
 
+STEPS = 800
 PLAYFIELD = {"Pong": (34, 194), "Breakout": (93, 189)}
 BALL = {"Pong": (236, 236, 236), "Breakout": (200, 72, 72)}
 
@@ -27,7 +28,7 @@ def watch(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
     env, random = EnvConfig(name).make(labelled=True), np.random.default_rng(0)
     env.reset(seed=1)
     screens, action = [], 1
-    for step in range(800):
+    for step in range(STEPS):
         if step % 6 == 0:
             action = 1 if step % 18 == 0 else int(random.integers(env.action_space.n))  # type: ignore[attr-defined]
         *_, terminated, _, info = env.step(action)
@@ -48,7 +49,7 @@ def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
             errors.append((values[0] - x, values[1] - y))
         else:
             unlabelled += 1
-    assert len(errors) > 500
+    assert len(errors) > 0.4 * STEPS
     assert np.median(np.abs(errors), axis=0).max() < 0.5
     assert np.percentile(np.abs(errors), 95, axis=0).max() < 1.5
     assert unseen + unlabelled < 0.03 * len(errors)
