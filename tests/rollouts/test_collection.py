@@ -29,6 +29,14 @@ def test_an_atari_episode_repeats_too_because_the_rom_is_reloaded_with_the_seed(
     assert one.truncated
 
 
+def test_random_play_leaves_out_actions_that_repeat_others() -> None:
+    collection, recipe = describe(EnvConfig("Pong", 32), "auto", seed=3, max_steps=80)
+    assert recipe["policy"] == "sticky among [0, 2, 3]"  # of six: FIRE repeats each of them
+    assert set(play_episode(collection, 0).unpack().actions.tolist()) == {0, 2, 3}
+    _, recipe = describe(EnvConfig("Breakout", 32), "auto", seed=3, max_steps=80)
+    assert recipe["policy"] == "sticky"  # FIRE serves
+
+
 def test_the_recipe_has_everything_that_an_episode_depends_on() -> None:
     collection, recipe = describe(EnvConfig(TINY, 32), "auto", seed=3, max_steps=7)
     assert collection == Collection(EnvConfig(TINY, 32, frames="observation"), "sticky", 3, 7)

@@ -66,12 +66,12 @@ def auto_fire_for(action: int | None, num_envs: int) -> AutoFire | None:
 
 
 class RandomHolds:
-    """Replaces a `share` of an agent's actions by random ones, each held for some steps."""
+    """Replaces a `share` of the actions of a `controller` by random ones, each held for some steps."""
 
-    def __init__(self, space: ActionSpace, share: float, num_envs: int) -> None:
+    def __init__(self, controller: Controller, share: float, num_envs: int) -> None:
         length = (HOLD[0] + HOLD[1]) / 2
         self._begins = share / (share + (1 - share) * length)  # the probability to begin one where none is held
-        self._space, self._left = space, [0] * num_envs
+        self._space, self._among, self._left = controller.space, controller.ordered, [0] * num_envs
         self._held: list[Any] = [None] * num_envs
         self._random = [generator(0, "holds") for _ in range(num_envs)]
 
@@ -87,7 +87,7 @@ class RandomHolds:
                 if random.random() >= self._begins:
                     continue
                 self._left[env_index] = int(random.integers(HOLD[0], HOLD[1] + 1))
-                self._held[env_index] = random_action(self._space, random)
+                self._held[env_index] = random_action(self._space, random, self._among)
             self._left[env_index] -= 1
             actions[env_index] = self._held[env_index]
 
@@ -112,7 +112,7 @@ class VmcAgent:
     ) -> None:
         self.num_envs = num_envs
         self.controller = controller
-        self._holds = RandomHolds(controller.space, random_share, num_envs) if random_share else None
+        self._holds = RandomHolds(controller, random_share, num_envs) if random_share else None
         self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
         self._cell = None if mdnrnn is None else make_cell(mdnrnn, num_envs)
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))

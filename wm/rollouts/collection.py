@@ -130,6 +130,8 @@ def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: P
     observation_free_policy(policy, space, spec.brownian_low)
     if policy == "brownian" and spec.brownian_low:
         return f"{policy} from {list(spec.brownian_low)}"
+    if policy == "sticky" and space.discrete and len(among := spec.distinct_actions or ()) not in (0, space.count):
+        return f"{policy} among {list(among)}"
     return policy
 
 
@@ -140,7 +142,8 @@ def _open(collection: Collection) -> tuple[PixelEnv, Agent, ActionSpace]:
     space = ActionSpace.of(env.action_space)
     if collection.controller is not None:
         return env, make_agent(collection.controller, num_envs=1), space
-    return env, observation_free_policy(collection.policy, space, collection.env.spec().brownian_low), space
+    spec = collection.env.spec()
+    return env, observation_free_policy(collection.policy, space, spec.brownian_low, spec.distinct_actions), space
 
 
 def play_episode(collection: Collection, index: int) -> PackedEpisode:

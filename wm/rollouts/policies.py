@@ -16,10 +16,11 @@ DRAWN = 64  # actions drawn at once, which are those of as many draws, a tenth o
 BROWNIAN_STEP = 0.15  # of half the box's width
 
 
-def random_action(space: ActionSpace, random: np.random.Generator) -> Any:
-    """Uniform over the action space: an int, or a float32 array."""
+def random_action(space: ActionSpace, random: np.random.Generator, among: Sequence[int] | None = None) -> Any:
+    """Uniform over the action space, or over the discrete actions `among`: an int, or a float32 array."""
     if space.discrete:
-        return int(random.integers(space.count))
+        number = int(random.integers(space.count if among is None else len(among)))
+        return number if among is None else among[number]
     return random.uniform(np.array(space.low, np.float32), np.array(space.high, np.float32)).astype(np.float32)
 
 
@@ -65,10 +66,12 @@ class RandomPolicy(_ObservationFree):
 
 
 class StickyPolicy(_ObservationFree):
-    """A random action repeated for a random number of steps, so that paddles and cars get somewhere."""
+    """A random action repeated for a random number of steps, so that paddles and cars get somewhere. Of discrete
+    actions it plays those in `among`."""
 
-    def __init__(self, space: ActionSpace, num_envs: int = 1) -> None:
+    def __init__(self, space: ActionSpace, num_envs: int = 1, among: Sequence[int] | None = None) -> None:
         super().__init__(space, num_envs)
+        self._among = among
         self._left = [0] * num_envs
         self._action: list[Any] = [None] * num_envs
 
@@ -79,7 +82,7 @@ class StickyPolicy(_ObservationFree):
     def _sample(self, env_index: int) -> Any:
         if self._left[env_index] == 0:
             self._left[env_index] = int(self._random[env_index].integers(HOLD[0], HOLD[1] + 1))
-            self._action[env_index] = super()._sample(env_index)
+            self._action[env_index] = random_action(self.space, self._random[env_index], self._among)
         self._left[env_index] -= 1
         return self._action[env_index]
 
@@ -110,11 +113,13 @@ class BrownianPolicy(_ObservationFree):
         return np.maximum(self._at[env_index], self._edge)
 
 
-def observation_free_policy(name: str, space: ActionSpace, low: Sequence[float] | None = None) -> Agent:
-    """random, sticky or brownian; raises UsageProblem where the action space is not for it."""
+def observation_free_policy(
+    name: str, space: ActionSpace, low: Sequence[float] | None = None, among: Sequence[int] | None = None
+) -> Agent:
+    """random, sticky among some actions, or brownian; raises UsageProblem where the action space is not for it."""
     if name == "brownian":
         return BrownianPolicy(space, low=low)
-    return {"random": RandomPolicy, "sticky": StickyPolicy}[name](space)
+    return StickyPolicy(space, among=among) if name == "sticky" else RandomPolicy(space)
 
 
 def pick_policy(name: str, space: ActionSpace) -> str:
