@@ -29,7 +29,7 @@ from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import DreamSettings
 
-RECIPE = 5
+RECIPE = 6
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
 

@@ -17,7 +17,7 @@ from wm.pretrained import TrainedMdnRnn
 from wm.seeding import generator
 
 CONTEXT = 8  # real steps before a dream
-BOUNDS = (0.5, 99.5)  # percentiles of V's latents that bound those of a dream
+BOUNDS = (0.1, 99.9)  # percentiles of V's latents that bound those of a dream; a point won in Pong is beyond the 99th
 
 
 def load_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wm.dreams.initial_states import BOUNDS, CONTEXT
+from wm.dreams.initial_states import CONTEXT, latent_bounds
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
 from wm.evaluation.baselines import MIN_EVENTS
@@ -36,13 +36,13 @@ def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_])
     """
     batch = Windows(latents, episodes, CONTEXT + STEPS, STARTS, 0, CONTEXT).at(0)
     z, actions, mask = (torch.from_numpy(part) for part in (batch.means, batch.actions, batch.mask))
-    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
+    bounds = latent_bounds(latents)
     cell, state, random = make_cell(model, len(z)), model.initial_state(len(z)), torch.Generator().manual_seed(0)
     for step in range(CONTEXT):
         state = tuple(part * mask[:, step, None] for part in cell.step(z[:, step], actions[:, step], state))
     current, rewards, ends = z[:, CONTEXT], [], []
     for step in range(CONTEXT, CONTEXT + STEPS):
-        sample, state = cell.advance(current, actions[:, step], state, 1.0, random, (low, high))
+        sample, state = cell.advance(current, actions[:, step], state, 1.0, random, bounds)
         current = sample.z
         rewards.append(sample.reward)
         ends.append(sample.end)
