@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stages import console
 from stages.encode import encode, latents_run
 from stages.session import Session, stage_name
@@ -32,12 +34,13 @@ from wm.training.mdnrnn import (
     mdnrnn_config,
     new_mdnrnn,
     training_windows,
+    validation_count,
     validation_windows,
     window_length,
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
-RECIPE = 6
+RECIPE = 7
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
@@ -87,10 +90,11 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         load_initial_weights(settings, "mdnrnn", model)
         model.to(device)
         precision = pick_precision(settings, device)
-        sizes = batch_sizes(settings.batch, settings.mixture, datasets, settings.later_weight)
+        counts = settings.batch, validation_count(settings)
+        sizes, held_out = (batch_sizes(n, settings.mixture, datasets, settings.later_weight) for n in counts)
         windows = training_windows(settings, parts, sizes, seed)
-        mask = validation_mask(latents.seeds, settings.validation_share)
-        validation = validation_windows(settings, latents, mask, seed)
+        validation = validation_windows(settings, parts, held_out, seed)
+        mask = np.concatenate([validation_mask(part.seeds, settings.validation_share) for part in parts])
         scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
         model.cpu().eval()
         fit_residuals(model, validation, settings)

@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
@@ -64,3 +67,20 @@ def test_a_window_batch_depends_on_seed_and_step_alone() -> None:
     one.at(0)
     assert np.array_equal(one.at(7).means, two.at(7).means)
     assert not np.array_equal(one.at(7).means, one.at(8).means)
+
+
+def test_an_event_is_seen_more_often_than_it_happens_but_not_by_heart() -> None:
+    latents = make((1000, 1000))
+    rewards = np.zeros(2000, np.float32)
+    rewards[1200], rewards[300:2000:40] = -1, 0.5
+    latents = replace(latents, rewards=rewards, terminated=np.array([False, True]))
+    usual, around = (Windows(latents, np.ones(2, bool), 8, 1000, 0, 3, share) for share in (0.0, 0.05))
+    counts = []
+    for windows in (usual, around):
+        batch = windows.at(0)
+        behind = batch.rewards[:, 3:] > 0, batch.rewards[:, 3:] < 0, batch.ends[:, 3:] > 0
+        counts.append([int(kind.any(1).sum()) for kind in behind])
+    assert counts[1][0] == pytest.approx(counts[0][0], abs=5)  # in a tenth of the windows as it is
+    assert all(before < 8 for before in counts[0][1:])  # one each in 2,000 steps
+    assert all(10 <= seen < 20 for seen in counts[1][1:])  # four times as often, and as it happens
+    assert np.array_equal(around.at(0).means[20:], usual.at(0).means[20:])

@@ -25,6 +25,7 @@ from wm.training.mdnrnn import (
     mdnrnn_config,
     new_mdnrnn,
     training_windows,
+    validation_count,
     validation_windows,
 )
 from wm.training.precision import Precision
@@ -84,7 +85,7 @@ def train(folder: Path, settings: MdnRnnSettings, latents: Latents, stop_at: flo
     model = new_mdnrnn(mdnrnn_config(settings, 4, latents.space), 0)
     fit_normalization(model, latents)
     windows = training_windows(settings, [latents], [settings.batch], 0)
-    validation = validation_windows(settings, latents, held_out(len(latents.ends)), 0)
+    validation = validation_windows(settings, [latents], [validation_count(settings)], 0)
     precision = Precision("fp32", torch.device("cpu"))
     fit_mdnrnn(runtime, folder, "M", settings, windows, validation, model, 0, precision)
     fit_residuals(model.eval().requires_grad_(False), validation, settings)
@@ -93,6 +94,16 @@ def train(folder: Path, settings: MdnRnnSettings, latents: Latents, stop_at: flo
 
 def held_out(episodes: int = EPISODES) -> NDArray[np.bool_]:
     return np.arange(episodes) % 5 == 0
+
+
+def test_a_validation_looks_at_later_episodes_as_often_as_the_training_does() -> None:
+    random_play = world()
+    later = replace(random_play, means=random_play.means + 100, seeds=random_play.seeds + 1000)
+    batch = validation_windows(SETTINGS, [random_play, later], [10, 30], 0)
+    assert (batch.means[:, -1].max(1) > 50).sum() == 30
+    shown = training_windows(SETTINGS, [random_play, later], [10, 30], 0)
+    trained = {row.tobytes() for step in range(50) for row in shown.at(step).means[:, 3]}
+    assert trained.isdisjoint({row.tobytes() for row in batch.means[:, 3] if row.any()})
 
 
 def test_its_rollouts_hold_where_the_baselines_do_not(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from wm.pretrained import TrainedMdnRnn
 from wm.seeding import generator
 
 CONTEXT = 8  # real steps before a dream
-BOUNDS = (0.1, 99.9)  # percentiles of V's latents that bound those of a dream; a point won in Pong is beyond the 99th
+# Percentiles of V's latents that bound those of a dream. What is rare has latents near them: before a point that is won
+# in Pong, 62 % of the frames are beyond the 0.5th or the 99.5th.
+BOUNDS = (0.1, 99.9)
 
 
 def load_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from wm.episodes.latents import Latents
 from wm.seeding import generator
 
+MOST_OFTEN = 4  # times as often as it happens is an event seen at most: of a few, M would learn the episodes by heart
+
 
 @dataclass(frozen=True)
 class WindowBatch:
@@ -33,6 +35,9 @@ class Windows:
     before the episode are masked. Past the end of the episode a window is masked. If it were moved back to end with
     the episode instead, M would learn to predict the end by counting to `length`: with windows of 64 steps and
     episodes of 87 it predicted 611 ends where 221 happened.
+
+    With a `context`, each kind of event - a reward of a sign, an end - is behind it in a share `events` of the windows,
+    if it happens more rarely.
     """
 
     def __init__(
@@ -43,10 +48,12 @@ class Windows:
         batch: int,
         seed: int,
         context: int | None = None,
+        events: float = 0.0,
     ) -> None:
         self.latents, self.length, self.batch, self.seed, self._context = latents, length, batch, seed, context
         self._episodes = np.flatnonzero(mask)
         self._steps = (latents.ends - latents.starts - 1)[self._episodes]
+        self._rare = self._rare_events(mask, events) if context is not None and events else []
 
     def at(self, step: int) -> WindowBatch:
         """The batch of a step."""
@@ -64,7 +71,32 @@ class Windows:
             starts = np.maximum(random.uniform(-self.length / 2, self._steps[numbers]), 0).astype(np.int64)
         else:
             starts = random.integers(0, self._steps[numbers]) - self._context
-        return np.stack([self._episodes[numbers], starts], axis=1)
+        addresses = np.stack([self._episodes[numbers], starts], axis=1)
+        first = 0
+        for places, count in self._rare:
+            assert self._context is not None
+            around = places[random.integers(len(places), size=count)]
+            before = self._context + random.integers(self.length - self._context, size=count)
+            addresses[first : first + count] = around - np.stack([np.zeros_like(before), before], axis=1)
+            first += count
+        return addresses
+
+    def _rare_events(self, mask: NDArray[np.bool_], share: float) -> list[tuple[NDArray[np.int64], int]]:
+        """Of each kind of event that happens in a smaller share of the windows: the (N, 2) addresses, episode and step,
+        and how many windows of a batch are drawn around them."""
+        data, kinds = self.latents, []
+        ended = np.zeros(data.rows, bool)
+        ended[data.ends[data.terminated] - 2] = True
+        for happened in (data.rewards > 0, data.rewards < 0, ended):
+            rows = np.flatnonzero(happened)
+            episodes = np.searchsorted(data.ends, rows, side="right")
+            used = mask[episodes] & (rows < data.ends[episodes] - 1)  # the last row has no action
+            rows, episodes = rows[used], episodes[used]
+            usual = len(rows) * (self.length - (self._context or 0)) / self._steps.sum()
+            if len(rows) and usual < share:
+                count = round(min(share, MOST_OFTEN * usual) * self.batch)
+                kinds.append((np.stack([episodes, rows - data.starts[episodes]], 1), count))
+        return kinds
 
     def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
         """The windows at (N, 2) addresses: episode and first step, negative before the episode."""

@@ -10,7 +10,7 @@ from wm.settings.gradient import GradientSettings
 
 _OF_NETWORK = {
     "paper": ("mixtures", "seq_len", "noise_anneal", "end_weight"),
-    "rollout": ("units", "warm_up", "rollout_steps"),
+    "rollout": ("units", "warm_up", "rollout_steps", "event_share"),
 }
 
 
@@ -38,6 +38,13 @@ class MdnRnnSettings(GradientSettings):
     batch: int = setting(32, "Windows per batch.", low=1, section="Training")
     rollout_steps: int = setting(15, "Steps that the rollout network predicts from its own predictions.", low=1)
     warm_up: int = setting(8, "Real steps before each rollout.", low=0)
+    event_share: float = setting(
+        0.08,
+        "Share of the rollouts in which a rare kind of event is to happen, a reward of a sign or an end; up to four "
+        "times as often as it does.",
+        low=0,
+        high=0.3,
+    )
     later_weight: float = setting(
         3.0,
         "With several --data and no mixture, how often a step of those after the first counts: a policy's own episodes "

@@ -83,24 +83,44 @@ def training_windows(
     settings: MdnRnnSettings, parts: Sequence[Latents], sizes: Sequence[int], seed: int
 ) -> WindowMixture:
     """Batches of windows with so many from each part, without the validation episodes."""
+    events = 0.0 if settings.network == "paper" else settings.event_share
+    masks = [~validation_mask(part.seeds, settings.validation_share) for part in parts]
+    return _windows(settings, parts, masks, sizes, seed, events)
+
+
+def validation_count(settings: MdnRnnSettings) -> int:
+    """The windows of a validation."""
+    return VALIDATION_WINDOWS if settings.network == "paper" else VALIDATION_ROLLOUTS
+
+
+def validation_windows(
+    settings: MdnRnnSettings, parts: Sequence[Latents], sizes: Sequence[int], seed: int
+) -> WindowBatch:
+    """The windows that every validation uses: so many from each part's validation episodes, or from its only one.
+
+    In later rounds the parts have their shares of the training batches here, too. Drawn from all episodes alike, most
+    windows were of random play, and an M that had learned from the policy's episodes lost to the one before it.
+    """
+    masks = [validation_mask(part.seeds, settings.validation_share) for part in parts]
+    masks = [mask if mask.any() else ~mask for mask in masks]
+    return _windows(settings, parts, masks, sizes, integer(seed, "validation")).at(0)
+
+
+def _windows(
+    settings: MdnRnnSettings,
+    parts: Sequence[Latents],
+    masks: Sequence[NDArray[np.bool_]],
+    sizes: Sequence[int],
+    seed: int,
+    events: float = 0.0,
+) -> WindowMixture:
+    context, length = None if settings.network == "paper" else settings.warm_up, window_length(settings)
     return WindowMixture(
         [
-            _windows(settings, part, ~validation_mask(part.seeds, settings.validation_share), size, seed)
-            for part, size in zip(parts, sizes, strict=True)
+            Windows(part, mask, length, size, seed, context, events)
+            for part, mask, size in zip(parts, masks, sizes, strict=True)
         ]
     )
-
-
-def validation_windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], seed: int) -> WindowBatch:
-    """The windows that every validation uses, from the episodes of `mask`, or from all if it is empty."""
-    episodes, number = mask if mask.any() else ~mask, integer(seed, "validation")
-    count = VALIDATION_WINDOWS if settings.network == "paper" else VALIDATION_ROLLOUTS
-    return _windows(settings, latents, episodes, count, number).at(0)
-
-
-def _windows(settings: MdnRnnSettings, latents: Latents, mask: NDArray[np.bool_], batch: int, seed: int) -> Windows:
-    context = None if settings.network == "paper" else settings.warm_up
-    return Windows(latents, mask, window_length(settings), batch, seed, context)
 
 
 def fit_mdnrnn(
