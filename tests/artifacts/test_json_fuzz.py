@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 import stages
 import wm
 from tests.faults.edits import LEAVES, NASTY
+from wm import extras
 from wm.artifacts import json_reader, schemas
 from wm.artifacts.json_reader import Schema
 from wm.errors import BadData
 
 KINDS = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation")
+NEEDS = {"wm.sweeps.sweep": "sweep"}  # modules that an extra is needed to import
 WORDS = ("step", "files", "recipe", "settings", "metrics", "attributes", "episodes", "count", "low", "high", "env")
 JSON = st.recursive(
     LEAVES,
@@ -31,7 +33,8 @@ def all_schemas() -> dict[str, Schema]:
     found = {f"manifest of {kind}": schemas.artifact(kind) for kind in KINDS}
     for package in (wm, stages):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if each.name != "stages.__main__":
+            needed = NEEDS.get(each.name)
+            if each.name != "stages.__main__" and (needed is None or extras.is_installed(needed)):
                 constants = vars(importlib.import_module(each.name))
                 found |= {
                     f"{each.name}.{name}": value
