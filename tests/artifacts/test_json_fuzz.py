@@ -18,7 +18,7 @@ from wm.artifacts.json_reader import Schema
 from wm.errors import BadData
 
 KINDS = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation")
-NEEDS = {"wm.sweeps.sweep": "sweep"}  # modules that an extra is needed to import
+NEEDS = {f"wm.sweeps.{name}": "sweep" for name in ("sweep", "trials", "watch")}  # extras to import modules
 WORDS = ("step", "files", "recipe", "settings", "metrics", "attributes", "episodes", "count", "low", "high", "env")
 JSON = st.recursive(
     LEAVES,
