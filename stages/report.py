@@ -35,15 +35,9 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(
-    paths: tuple[Path, ...],
-    out: Path | None,
-    film: bool,
-    envs: tuple[str, ...],
-    live: bool,
-    every: int,
-    strict: bool,
+    paths: tuple[Path, ...], out: Path | None, film: bool, envs: tuple[str, ...], live: bool, every: int, strict: bool,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Write one HTML page and a Markdown summary of runs, finished or not  [default: all in runs].
 
     Example: wm report runs/Pong
@@ -61,6 +55,8 @@ def command(
 
 def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
     """Write a page that renews itself, until every run is evaluated and nothing is unfinished, or a signal arrives."""
+    from wm.report.run_summary import all_evaluated
+
     stop, told = console.Stop(), False
     handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
     stop.install()
@@ -68,7 +64,7 @@ def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
         began = time.monotonic()
         try:
             pages, _ = report(paths, out, film=False, refresh=every)
-            if _finished(paths):
+            if all_evaluated(paths):
                 break
         except (WmError, OSError) as error:  # a stage may be renaming what is read; the next page has it
             console.say(f"no page this time: {error}")
@@ -80,16 +76,6 @@ def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
             time.sleep(_TICK)
     for number, handler in handlers.items():
         signal.signal(number, handler)
-
-
-def _finished(paths: tuple[Path, ...]) -> bool:
-    from wm.report.run_summary import RunSummary, find_runs
-
-    folders = find_runs(paths)
-    unfinished = [
-        folder for folder in folders for _ in (*folder.glob("*.partial"), *folder.glob("evaluation/*.partial"))
-    ]
-    return not unfinished and all(RunSummary.of(folder).score for folder in folders)
 
 
 def report(
@@ -149,7 +135,7 @@ def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) 
     from wm.report.filming import film_episodes
     from wm.rollouts.players import RandomSpec, evaluation_jobs
 
-    env, name = _env_to_film(summary, evaluation, envs), evaluation.folder.name
+    env, name = summary.env_to_film(envs), evaluation.folder.name
     returns, max_steps = scored_episodes(evaluation)
     session = Session(env=env, run=summary.run, workers=1)
     agent = open_agent(session.workspace, name, max_steps)
@@ -169,18 +155,3 @@ def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) 
     inputs = {"evaluation": evaluation.fingerprint}
     run = session.make_run(FILM, FILM, RECIPE, {"agent": name}, inputs, seeded=False)
     run_stage(session, "film", run, (FILM_BYTES, "the film"), lambda artifact: "", work, agent.env)
-
-
-def _env_to_film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) -> str:
-    """The environment of a run. Raises UsageProblem for one whose module would be imported because a run names it."""
-    from wm.errors import MissingInput, UsageProblem
-    from wm.model_json import read_env
-
-    kind = "vae" if evaluation.folder.name == "controller" else "dreamer"
-    trained = summary.artifacts.get(kind)
-    if trained is None:
-        raise MissingInput(f"{summary.run} has no finished {kind}")
-    env = read_env(trained).name
-    if ":" in env and env not in envs:
-        raise UsageProblem(f"{env} is in a module that only the run names, so it is not imported; add --env {env}")
-    return env

@@ -1,6 +1,6 @@
 """A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
-from wm.errors import BadData, MissingInput
+from wm.errors import BadData, MissingInput, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.model_json import read_env
 from wm.report import sections
@@ -126,6 +126,18 @@ class RunSummary:
         """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
         return self.evaluation.metrics if self.evaluation else None
 
+    def env_to_film(self, envs: Collection[str]) -> str:
+        """The environment of its agent. Raises UsageProblem for one whose module would be imported because a run names
+        it, unless it is among `envs`."""
+        kind = "vae" if self.evaluation and self.evaluation.folder.name == "controller" else "dreamer"
+        trained = self.artifacts.get(kind)
+        if trained is None:
+            raise MissingInput(f"{self.run} has no finished {kind}")
+        env = read_env(trained).name
+        if ":" in env and env not in envs:
+            raise UsageProblem(f"{env} is in a module that only the run names, so it is not imported; add --env {env}")
+        return env
+
     def wall_seconds(self, agent: str) -> float:
         """What an agent's artifacts took together, with collecting and with the trainings they continue."""
         artifacts = [artifact for name in AGENTS[agent] if (artifact := self.artifacts.get(name)) is not None]
@@ -174,6 +186,13 @@ def find_runs(paths: tuple[Path, ...]) -> list[Path]:
         named = ", ".join(map(str, paths))
         raise MissingInput(f"there is no run in {named}; expected a folder such as runs/Pong. Run `wm curriculum`.")
     return list(dict.fromkeys(folders))
+
+
+def all_evaluated(paths: tuple[Path, ...]) -> bool:
+    """Whether every run has a score, and nothing in them is unfinished."""
+    folders = find_runs(paths)
+    unfinished = [part for run in folders for part in (*run.glob("*.partial"), *run.glob("evaluation/*.partial"))]
+    return not unfinished and all(RunSummary.of(run).score for run in folders)
 
 
 def _is_run(path: Path) -> bool:
