@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -152,6 +152,13 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
         tables.append("\n".join([f"[{stage}]", *lines]))
     (folder / "small.toml").write_text("\n".join(tables) + "\n")
     return str(folder / "small.toml")
+
+
+@pytest.fixture(autouse=True)
+def _console_options() -> Iterator[None]:
+    """A command that a test calls in this process may be quiet, or report to another one; the next test's is not."""
+    with mock.patch.dict(console._options):
+        yield
 
 
 _runtime = Session.runtime.fget  # type: ignore[attr-defined]
