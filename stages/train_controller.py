@@ -27,7 +27,7 @@ from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import ControllerSettings
 
-RECIPE = 9
+RECIPE = 10
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",

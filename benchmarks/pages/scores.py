@@ -42,8 +42,7 @@ AGENTS = {
     "cma-dream": "C evolved in the dream alone",
     "cma-dream-round2": "C evolved in the dream alone, second round",
 }
-Z_ALONE = ("CarRacing",)  # the preset's C has no memory there
-# The presets of these environments changed after their rows were measured; the rows name their commits.
+# The search of these environments changed after its rows were measured; the rows name their commits.
 CHANGED = {
     "LunarLander": "Measured before LunarLander's preset changed: the first 30 generations then searched the weights\n"
     "of [z, h], and now search those of z."
@@ -85,25 +84,29 @@ def _score(rows: list[Row]) -> str:
     return f"{statistics.fmean(means):.1f} ({min(means):.1f} to {max(means):.1f})"
 
 
-def _marked(env: str, agent: str = "") -> str:
-    return env + ("\\*" if env in CHANGED and agent != "random" else "")
+def _marked(row: Row) -> str:
+    return str(row["env"]) + ("\\*" if row["env"] in CHANGED and row["agent"].startswith("cma") else "")
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown for README: one line per environment, with the random policy and the ablations of M."""
+    """Markdown for README: one line per environment, with C trained in reality and in the dream."""
     lines = []
     for env in ORDER:
-        if not (preset := _best(rows, env)):
+        if not (best := _best(rows, env)):
             continue
-        ablations = [_score(_of(rows, env, f"cma-{memory}", "laptop")) for memory in ("untrained", "none")]
-        if env in Z_ALONE:
-            ablations[1] = "the score"
-        steps = statistics.fmean(row["env_steps"] for row in preset)
-        minutes = statistics.fmean(row["hours"] for row in preset) * 60
-        lines.append([_marked(env), _score(_of(rows, env, "random")), f"**{_score(preset)}**", *ablations,
-                      str(len(preset)), f"{steps / 1e6:.1f} M", f"{minutes:.0f} min"])  # fmt: skip
-    head = ["environment", "random policy", "score", "M untrained", "C on z alone", "seeds", "env steps", "training"]
-    return markdown_table(head, lines) + "".join(f"\n\\* {note}\n" for note in CHANGED.values())
+        steps = statistics.fmean(row["env_steps"] for row in best)
+        minutes = statistics.fmean(row["hours"] for row in best) * 60
+        dreamt = _score(_of(rows, env, "ppo-dream", "dream"))
+        lines.append([_marked(best[0]), _score(_of(rows, env, "random")), f"**{_score(best)}**", str(len(best)),
+                      f"{steps / 1e6:.1f} M", f"{minutes:.0f} min", dreamt])  # fmt: skip
+    head = ["environment", "random policy", "in reality", "seeds", "env steps", "training", "in the dream"]
+    shown = "".join(line[0] for line in lines)
+    return markdown_table(head, lines) + _notes(shown)
+
+
+def _notes(shown: str) -> str:
+    """The notes of the environments that `shown` marks."""
+    return "".join(f"\n\\* {note}\n" for env, note in CHANGED.items() if f"{env}\\*" in shown)
 
 
 def _spent(row: Row) -> tuple[str, str]:
@@ -116,7 +119,7 @@ def _spent(row: Row) -> tuple[str, str]:
 def page(rows: list[Row]) -> str:
     """Markdown."""
     every = [
-        [_marked(row["env"], row["agent"]), _agent(row), row["preset"] or "–",
+        [_marked(row), _agent(row), row["preset"] or "–",
          ", ".join(map(str, row["training_seeds"])) or "–", f"{row['mean']:.2f} ± {row['ci95']:.2f}",
          str(row["episodes"]), *_spent(row), f"`{row['commit']}`", f"`{row['sha256'][:12]}`"]
         for row in rows
@@ -124,7 +127,7 @@ def page(rows: list[Row]) -> str:
     targets = []
     for env, both in TARGETS.items():
         places = _best(rows, env), _of(rows, env, "ppo-dream", "dream")
-        line = [_marked(env)]
+        line = [_marked(places[0][0]) if places[0] else env]
         for measured, target in zip(places, both, strict=True):
             line += [f"{target[0]} ({target[1]})", _score(measured), _outcome(measured, target)]
         targets.append(line)
@@ -135,7 +138,7 @@ def page(rows: list[Row]) -> str:
         "interval. Test seeds are used for nothing else. Atari has frame skip 4 and sticky actions 0.25; in Breakout "
         "the agent presses FIRE automatically. A row comes from one run: `wm evaluate --env Pong --episodes 100`, then "
         "`python -m benchmarks.pages.scores add runs/Pong laptop`. A search keeps the mean with the best validation "
-        "(20 episodes; LunarLander 50, CarRacing 30).\n",
+        "(20 episodes; by CMA-ES for LunarLander 50, for CarRacing 30).\n",
         "Each row names the commit it was measured at. Those of CMA-ES are older than version 0.3.0.",
         *(f"\n\\* {note}\n" for note in CHANGED.values()),
         "Targets were set beforehand. \"Reached\" compares the mean over training seeds.\n",
@@ -149,7 +152,8 @@ def page(rows: list[Row]) -> str:
         "## Every row\n",
         "The digest is of the run's score.json, which has the return of every episode. Steps and time include all "
         "rounds. Time is that of training V, M and C, without collecting, encoding, dreams and evaluation; for "
-        "CartPole's second round both are unknown.\n",
+        "CartPole's second round both are unknown. At commit `7d1e2e324271` a run had two of 16 cores, and a GPU for V "
+        "and M, which eight runs shared; elsewhere it had two cores.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- CarRacing's C on [z, h], with a trained or an untrained M, uses V and M of seed 0. Compare it with 20 "
@@ -174,17 +178,14 @@ def page(rows: list[Row]) -> str:
 
 _NOTES = """## What the rows show
 
-- **CarRacing.** C has eight hidden units on z, so M has no part in the score. Of 100 test episodes, 4, 0 and 1 return
-  less than 400 (seeds 0, 1, 2). With seed 0's V and M, C on [z, h] returns less than C with an untrained M; one search
-  each, so the difference is within the noise between searches. A multilayer perceptron that imitates a scripted expert
-  returned 907 ± 3 on a less informative z, so V is not the limit.
-- **Pong.** PPO on [z, difference of z] wins by 16 points, one seed so far; CMA-ES, on the same V, loses by 10. PPO
-  trained for 30 minutes beside other jobs. An M of random games alone never dreams of a point that is won, so its
-  dreams say nothing of such a C. Searches by CMA-ES differ by several points between seeds.
-- **LunarLander.** The first round searches the weights of z and is restarted three times in whitened coordinates: z is
-  up to six times more sensitive to some state variables than to others. In the second round M learns from
-  1,500 episodes of that C as well. The gain of the second round is within the noise. Over 160 more episodes, C on z
-  alone returns 20 ± 32 and 2 ± 22 more than C on [z, h].
+- **CarRacing.** PPO on [z, difference of z, previous action] returns 90 more than CMA-ES did, with half of the steps.
+  Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES evolved eight hidden units on z. A
+  multilayer perceptron that imitates a scripted expert returned 907 ± 3.
+- **Pong.** PPO on [z, difference of z] wins by 16 points, one seed so far; CMA-ES, on the same V, loses by 10. An M of
+  random games alone never dreams of a point that is won, so its dreams say nothing of such a C.
+- **LunarLander.** PPO reaches with one training what CMA-ES reached with two rounds, from half of the steps; neither
+  reaches 200. CMA-ES' first round is restarted three times in whitened coordinates: z is up to six times more
+  sensitive to some state variables than to others. The gain of its second round is within the noise.
 - **Breakout.** Frames show the foreground, so V, trained on random play, gives similar latents for a good player's
   frames. With RGB frames the positions of ball and paddle could not be decoded once bricks were gone, and C stopped at
   11.2 ± 0.8.
@@ -204,7 +205,7 @@ def _rho(value: float | None, interval: list[float] | None) -> str:
 def _dream(row: Row) -> list[str]:
     report = row["dream"]
     return [
-        _marked(row["env"]),
+        _marked(row),
         _agent(row),
         ", ".join(map(str, row["training_seeds"])),
         _rho(report["rho"], report["rho_ci95"]),

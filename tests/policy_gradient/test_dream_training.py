@@ -57,7 +57,8 @@ def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) ->
     assert 18_000 <= metrics["dream_steps"] == len(lines) * 64 * 16 < 20_000
     validations = {line["generation"]: float(np.mean(line["validation"])) for line in lines if "validation" in line}
     assert len(validations) == 3
-    assert validations[metrics["best_generation"]] == max(validations.values()) == metrics["validation_return_sampled"]
+    best = validations[metrics["best_generation"]]
+    assert best == max(validations.values()) == metrics["validation_return_likeliest"]
     assert [line["generation"] for line in lines if line["env_steps"]] == list(validations)
     real = sum(line["env_steps"] for line in lines)
     assert real < metrics["env_steps"] <= 4 * 8 * 24  # of validations alone, the last one of the likeliest actions

@@ -72,8 +72,8 @@ def test_the_best_policy_by_validation_is_kept_and_acts_as_it_acts_better(traine
     lines = read_log(folder)
     scores = {line["generation"]: np.mean(line["validation"]) for line in lines if "validation" in line}
     assert len(scores) > 1
-    assert scores[metrics["best_generation"]] == max(scores.values()) == metrics["validation_return_sampled"]
-    better = metrics["validation_return_sampled"] >= metrics["validation_return_likeliest"]
+    assert scores[metrics["best_generation"]] == max(scores.values()) == metrics["validation_return_likeliest"]
+    better = metrics["validation_return_sampled"] > metrics["validation_return_likeliest"]
     assert controller.config.sampled == controller.model.sampled == metrics["sampled"] == better
     assert (controller.config.head, controller.config.layers) == ("categorical", (32, 32))
     assert controller.model.inputs == 2 * 4

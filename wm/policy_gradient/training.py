@@ -148,7 +148,7 @@ class PolicyTraining:
         if earlier is not None:
             load_into(self._network, earlier.networks, earlier.source)
             if earlier.best is not None:
-                parameters, self.history.best_score, _ = earlier.best
+                parameters, _, self.history.best_score = earlier.best
                 self._weights.best.copy_(torch.from_numpy(parameters))
         self._scale = RewardScale.of(settings.places)
         self._iterations: list[int] = []  # of the snapshots
@@ -281,7 +281,7 @@ class PolicyTraining:
         }
         reason = self._stop_reason(self._runtime.clock() - began, line)
         if reason or self._source.played([*self._unvalidated(), line]) >= self._settings.validate_steps:
-            returns, steps = self._fitness[True].validation_returns(parameters)
+            returns, steps = self._fitness[False].validation_returns(parameters)
             line["validation"] = returns.tolist()
             line["env_steps"] += steps
             if np.mean(returns) > self.history.best_score:
@@ -327,24 +327,24 @@ class PolicyTraining:
         return {"best_validation": best, "last_returns": f"{np.mean(returns):.1f}" if returns else "none yet"}
 
     def result(self) -> TrainedPolicy:
-        """The best policy, as it acts better: by samples, or likeliest. Both are validated on the same episodes."""
+        """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes."""
         best, history = self._weights.best.numpy().copy(), self.history
         earlier_is_best = history.best is None
         if earlier_is_best:
             assert self._earlier is not None
             assert self._earlier.best is not None
-            likeliest, steps = self._earlier.best[2], 0
+            by_samples, steps = self._earlier.best[1], 0
         else:
-            returns, steps = self._fitness[False].validation_returns(best)
-            likeliest = float(np.mean(returns))
+            returns, steps = self._fitness[True].validation_returns(best)
+            by_samples = float(np.mean(returns))
         figures = {
             "in": self._settings.in_,
             "generations": history.generation,
             "best_generation": history.best_generation,
             "earlier_is_best": earlier_is_best,
-            "validation_return": max(history.best_score, likeliest),
-            "validation_return_sampled": history.best_score,
-            "validation_return_likeliest": likeliest,
+            "validation_return": max(history.best_score, by_samples),
+            "validation_return_sampled": by_samples,
+            "validation_return_likeliest": history.best_score,
             "validation_episodes": self._settings.validation_episodes,
             "env_steps": history.env_steps + steps,
             "seconds": history.seconds,
@@ -352,7 +352,7 @@ class PolicyTraining:
         if self._source.place == "dream":
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
         snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
-        sampled = history.best_score >= likeliest
+        sampled = by_samples > history.best_score
         networks = {name: value.clone() for name, value in self._network.state_dict().items()}
         ended = self._stop_reason()
         latest = self._network.parameter_vector()
