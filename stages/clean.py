@@ -1,5 +1,6 @@
 """`wm clean`: removes what no command reads again, and on request what can be made again."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ import click
 
 from stages import console
 from stages.ls import default_roots
+from stages.options import PathOrAddress, mount
 from wm.units import format_size
 
 if TYPE_CHECKING:
@@ -15,23 +17,25 @@ if TYPE_CHECKING:
 
 
 @click.command(name="clean")
-@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=PathOrAddress(path_type=Path, exists=True), nargs=-1)
 @click.option("--quarantine", is_flag=True, help="Also parts that `wm verify --repair` set aside.")
 @click.option("--unfinished", is_flag=True, help="Also unfinished work.")
 @click.option("--archive", is_flag=True, help="Also archived artifacts of other recipes.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(paths: tuple[Path, ...], dry_run: bool, as_json: bool, **requested: bool) -> None:
-    """Remove files of killed processes and show the space freed  [default: data runs].
+def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **requested: bool) -> None:
+    """Remove files of killed processes and show the space freed  [default: data runs]; also at an s3:// address.
 
     Example: wm clean --dry-run
     """
-    from wm.episodes import leftovers
+    from wm.episodes import leftovers, stored
 
     kinds = {*leftovers.USELESS, *(kind for kind, asked in requested.items() if asked)}
-    everything = leftovers.find(paths or default_roots())
+    everything = leftovers.find([path for path in paths if isinstance(path, Path)] if paths else default_roots())
+    mirrors = [mount(path) for path in paths if isinstance(path, str)]
+    everything += [leftover for mirror in mirrors for leftover in stored.find_leftovers(mirror, time.time())]
     removable = [leftover for leftover in everything if leftover.kind in kinds]
-    removed, in_use = (removable, []) if dry_run else leftovers.remove(removable)
+    removed, in_use = (removable, []) if dry_run else stored.remove(removable)
     if as_json:
         listed = [{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in removed]
         lists = {"removed": [] if dry_run else listed, "would_remove": listed if dry_run else []}

@@ -5,7 +5,6 @@ from typing import Any
 
 from stages.session import Session
 from stages.stage import CREATED, RESUMED, UP_TO_DATE, Plan, Result
-from wm.artifacts import durable
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import claim, collecting_seconds, find_dataset
 from wm.episodes.dataset import Dataset
@@ -90,7 +89,7 @@ def _result(dataset: Dataset, episodes: int, status: str) -> Result:
     """The first `episodes` of the dataset, and the size of all its parts."""
     dataset.require_complete()
     subset = dataset.first(episodes)
-    size = sum(durable.folder_size(part.folder) for part in dataset.parts)
+    size = dataset.bytes
     metrics = {
         "episodes": subset.episodes,
         "rows": subset.rows,

@@ -26,7 +26,7 @@ NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
-_options: dict[str, Any] = {"quiet": False, "usage": None, "leader": False}
+_options: dict[str, Any] = {"quiet": False, "usage": None, "leader": False, "names": {}}
 
 
 def be_quiet() -> None:
@@ -44,6 +44,17 @@ def show_usage(usage: Callable[[], str] | None) -> None:
     _options["usage"] = usage
 
 
+def show_as(folder: str, address: str) -> None:
+    """Show what a folder here stands for in place of its path."""
+    _options["names"] = {**_options["names"], folder: address}
+
+
+def _named(text: str) -> str:
+    for folder, address in _options["names"].items():
+        text = text.replace(folder, address)
+    return text
+
+
 def color(text: str, kind: str, stream: TextIO | None = None) -> str:
     """`text` as a good, warning, bad or faint part of a result on `stream` (stdout unless given); plain where it is no
     terminal and under NO_COLOR."""
@@ -56,8 +67,9 @@ def _has_colours(stream: TextIO) -> bool:
 
 def visible(text: str, keep: str = "\n") -> str:
     """`text` with every character that a terminal would obey as its escape, such as \\x1b; those in `keep` stay. Names
-    in a copied folder may hold any character."""
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+    in a copied folder may hold any character. Folders are named as `show_as` says."""
+    shown = _named(text)
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in shown)
 
 
 def echo(text: str, err: bool = False) -> None:
@@ -303,7 +315,7 @@ def _wrap(cell: str, width: int) -> list[str]:
 
 def print_json(value: Any) -> None:
     """Print exactly one JSON object to stdout. What is not printable is escaped as JSON does it."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
+    text = _named(json.dumps(value, indent=1, ensure_ascii=False))
     click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
+from stages.options import DatasetPath
 from wm.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from stages.stage import Result
     from wm.episodes.new_datasets import NewDataset
 
-_dataset = click.Path(path_type=Path)
-_out = click.option("--out", type=_dataset, required=True, help="The new dataset.")
+_dataset = DatasetPath()
+_new = click.Path(path_type=Path)
+_out = click.option("--out", type=_new, required=True, help="The new dataset.")
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,8 +62,8 @@ def merge_command(datasets: tuple[Path, ...], out: Path, disk_budget: str | None
 @command.command(name="split", short_help="Write the first N episodes and the others apart.")
 @click.argument("dataset", type=_dataset)
 @click.option("--at", type=click.IntRange(min=1), required=True, metavar="N", help="Episodes in the first dataset.")
-@click.option("--out-first", type=_dataset, required=True, help="The new dataset of the first N episodes.")
-@click.option("--out-rest", type=_dataset, required=True, help="The new dataset of the others.")
+@click.option("--out-first", type=_new, required=True, help="The new dataset of the first N episodes.")
+@click.option("--out-rest", type=_new, required=True, help="The new dataset of the others.")
 @_shared
 def split_command(
     dataset: Path, at: int, out_first: Path, out_rest: Path, disk_budget: str | None, as_json: bool
@@ -94,7 +96,7 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
 
 
 @command.command(name="import", short_help="Write episodes from npz, MP4 or Minari files.")
-@click.argument("sources", nargs=-1, required=True, type=_dataset)
+@click.argument("sources", nargs=-1, required=True, type=_new)
 @click.option("--env", required=True, metavar="NAME", help="The environment in which they were recorded.")
 @click.option("--size", type=click.IntRange(16, 256), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")

@@ -6,13 +6,14 @@ from typing import Any
 import click
 
 from stages import console
+from stages.options import DatasetPath
 from wm.units import format_size
 
 DIGITS = 12  # of a fingerprint; --json has all of them
 
 
 @click.command(name="info")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=DatasetPath())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(path: Path, as_json: bool) -> None:
     """Show what a dataset or an artifact holds, and how it was made.

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stages import console
+from stages.options import PathOrAddress, mount
 from wm.errors import BadData
 from wm.units import format_size
 
@@ -14,10 +15,10 @@ KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
 
 
 @click.command(name="ls")
-@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=PathOrAddress(path_type=Path, exists=True), nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(paths: tuple[Path, ...], as_json: bool) -> None:
-    """List datasets and artifacts below folders  [default: data runs].
+def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
+    """List datasets and artifacts below folders, or datasets below s3:// addresses  [default: data runs].
 
     The main figure of a dataset or an evaluation is a mean return, n its number of episodes.
 
@@ -25,7 +26,8 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
     """
     from wm.report.inventory import find
 
-    entries = find(paths or default_roots())
+    roots = [path for path in paths if isinstance(path, Path)] if paths else default_roots()
+    entries = find(roots) + [entry for path in paths if isinstance(path, str) for entry in _stored(path)]
     if as_json:
         console.print_json({"entries": entries})
     elif entries:
@@ -35,6 +37,19 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
     unreadable = [entry for entry in entries if entry["kind"] == "unreadable"]
     if unreadable:
         raise BadData(f"{unreadable[0]['problem']} `wm verify {unreadable[0]['path']}` says what is left of it.")
+
+
+def _stored(address: str) -> list[dict[str, Any]]:
+    """The datasets at or below an address."""
+    from wm.artifacts.object_store import ObjectStore
+    from wm.episodes.stored import find_datasets
+    from wm.report.inventory import describe_dataset
+
+    entries = []
+    for found in find_datasets(ObjectStore.open(address)):
+        mirror = mount(found)
+        entries.append(describe_dataset(mirror.folder, mirror.refresh) | {"path": found})
+    return entries
 
 
 def default_roots() -> tuple[Path, ...]:
@@ -47,12 +62,21 @@ def table_of(entries: Sequence[dict[str, Any]]) -> str:
     rows: list[list[str]] = []
     group = ""
     for entry in entries:
-        path = Path(entry["path"])
-        # evaluation/<name> and archive/<name> are named from their run on
-        parent = path.parent.parent if path.parent.name in ("evaluation", "archive") else path.parent
-        if str(parent) != group:
-            group = str(parent)
+        parent, name = _split(entry["path"])
+        if parent != group:
+            group = parent
             rows.append([group])
-        name = f"  {path.relative_to(parent).as_posix()}"
+        name = f"  {name}"
         rows.append([name, entry["kind"], entry["figure"], entry["finished"][:10], format_size(entry["bytes"])])
     return console.table(["name", "kind", "main figure", "date", "size"], rows, KINDS)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The folder under which an entry is listed, and its name there: evaluation/<name> and archive/<name> are named
+    from their run on."""
+    if "://" in path:
+        folder, _, name = path.rpartition("/")
+        return folder, name
+    parent = Path(path).parent
+    parent = parent.parent if parent.name in ("evaluation", "archive") else parent
+    return str(parent), Path(path).relative_to(parent).as_posix()

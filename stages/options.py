@@ -25,6 +25,7 @@ from wm.units import parse_size
 
 if TYPE_CHECKING:
     from stages.session import Session
+    from wm.episodes.mirror import Mirror
 
 PRESETS = Path(__file__).parent / "presets"
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
@@ -60,6 +61,42 @@ class SectionCommand(click.Command):
         line = f"{COMMON}: {' '.join(common)}; see `wm help options`. " if common else ""
         line += "Words are explained in docs/glossary.md."
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
+
+
+class DatasetPath(click.Path):
+    """A path, or the s3:// address of a dataset, in place of which a command is given the folder that mirrors it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Ask the store for what is new in a dataset there."""
+        if not _is_address(value) or (ctx and ctx.resilient_parsing):
+            return super().convert(value, param, ctx)
+        mirror = mount(value)
+        mirror.refresh()
+        return mirror.folder
+
+
+class PathOrAddress(click.Path):
+    """A path that exists, or an s3:// address, which stays a text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A text for an address, a Path for anything else."""
+        return value if _is_address(value) else super().convert(value, param, ctx)
+
+
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("s3:/")
+
+
+def mount(address: str) -> "Mirror":
+    """The mirror of a dataset in an object store, in data/.s3; messages name its address."""
+    from wm.episodes import mirror
+
+    mounted = mirror.mount(address, Path("data"))
+    console.show_as(str(mounted.folder), mounted.store.address)
+    return mounted
 
 
 strict_option = click.option("--strict", is_flag=True, help="Exit with 65 if something damaged was left out.")
@@ -173,8 +210,8 @@ SHARED: dict[str, Any] = {
         help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, Catch, or any gymnasium id.",
     ),
     "data": SectionOption(
-        ["--data"], WHERE, type=click.Path(path_type=Path), multiple=True,
-        help="Dataset; V and M take several, each with its own --data. [data/<Env>.zarr]",
+        ["--data"], WHERE, type=DatasetPath(), multiple=True,
+        help="Dataset, or s3://BUCKET/PREFIX; V and M take several, each with its own --data. [data/<Env>.zarr]",
     ),
     "run": SectionOption(
         ["--run"], WHERE, type=click.Path(path_type=Path), default=None,
@@ -283,10 +320,16 @@ def session_of(options: Mapping[str, Any]) -> "Session":
     """The Session that the shared options describe."""
     from stages.session import Session
 
+    disk_limit = _bytes(options["disk_budget"])
+    if options.get("data"):
+        from wm.episodes import mirror
+
+        for mirrored in filter(None, map(mirror.of, options["data"])):
+            mirrored.limit = disk_limit
     names = ("data", "run", "name", "seed", "device", "workers", "worker_timeout", "snapshot", "keep_current")
     return Session(
         env=options.get("env", ""),
-        disk_limit=_bytes(options["disk_budget"]),
+        disk_limit=disk_limit,
         memory_limit=_bytes(options.get("memory_limit")),
         track=_trackers(options.get("track")),
         **{name: options[name] for name in names if name in options},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--max-size", default="200MB", metavar="SIZE", show_default=True, help="Refuse a run that is larger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(source: str, run: Path | None, data: Path | None, max_size: str, as_json: bool) -> None:
-    """Bring a run here that `wm push` published: a folder, a .zip file or its address, hf://USER/NAME.
+    """Bring a run here that `wm push` published: a folder, a .zip file or its address, hf://USER/NAME, s3://BUCKET/PREFIX.
 
     Every file is checked against the list of contents, and everything is opened, before a command can see it.
 

@@ -1,4 +1,4 @@
-"""`wm push`: a run for others, with a card, in a folder, in a zip file or on the Hugging Face Hub."""
+"""`wm push`: a run for others, with a card, in a folder, a zip file, an object store or on the Hugging Face Hub."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from stages import console
+from stages.options import DatasetPath
 from wm.units import format_size, parse_size
 
 
@@ -14,7 +15,7 @@ from wm.units import format_size, parse_size
 @click.argument("target")
 @click.option("--agent", default=None, metavar="NAME", help="The controller or Dreamer.  [default: controller]")
 @click.option("--episodes", default="4", metavar="N|all", show_default=True, help="Of the dataset, for a look at it.")
-@click.option("--data", type=click.Path(path_type=Path), default=None, help="V's dataset.  [default: data/<Env>.zarr]")
+@click.option("--data", type=DatasetPath(), default=None, help="V's dataset.  [default: data/<Env>.zarr]")
 @click.option("--without", multiple=True, metavar="NAME", help="Leave an artifact out, such as latents or dream.")
 @click.option("--private", is_flag=True, help="Create the repository on the Hub as a private one.")
 @click.option("--max-size", default="200MB", metavar="SIZE", show_default=True, help="Refuse to publish more.")
@@ -23,7 +24,8 @@ def command(
     run: Path, target: str, agent: str | None, episodes: str, data: Path | None, without: tuple[str, ...],
     private: bool, max_size: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Publish V, M, C, their scores and pictures, and a few episodes, in a folder, a .zip file or at hf://USER/NAME.
+    """Publish V, M, C, their scores and pictures, and a few episodes, in a folder, a .zip file, at hf://USER/NAME or
+    s3://BUCKET/PREFIX.
 
     A card tells what the agent reached and at what cost. Only files that a manifest lists travel, without the paths of
     this machine. The Hub needs the extra of this name, and a login with `hf auth login`.

@@ -1,25 +1,30 @@
 """`wm verify`: every checksum of a dataset, an artifact, or everything below a folder."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stages import console
-from wm.errors import BadData
+from stages.options import PathOrAddress, mount
+from wm.errors import BadData, UsageProblem
+
+if TYPE_CHECKING:
+    from wm.episodes.integrity import Report
 
 
 @click.command(name="verify")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PathOrAddress(path_type=Path))
 @click.option("--repair", is_flag=True, help="Set broken parts of datasets aside, so that the rest is usable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-def command(path: Path, repair: bool, as_json: bool) -> None:
-    """Check every checksum of a dataset, an artifact, or everything below a folder.
+def command(path: Path | str, repair: bool, as_json: bool) -> None:
+    """Check every checksum of a dataset, an artifact, or everything below a folder; or of a dataset at s3://.
 
     Example: wm verify data/Pong.zarr
     """
     from wm.episodes.integrity import verify
 
-    report = verify(path, repair)
+    report = _verify_stored(path, repair) if isinstance(path, str) else verify(path, repair)
     if as_json:
         checked = [{"path": str(c.folder), "files": c.files, "problem": c.problem} for c in report.checked]
         console.print_json({"checked": checked, "repaired": report.repaired})
@@ -31,8 +36,22 @@ def command(path: Path, repair: bool, as_json: bool) -> None:
             console.echo(console.color(text, "bad") if result.problem else text)
     if report.damaged:
         hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
+        if isinstance(path, str):
+            hint = " Without the manifest of a broken part, `wm collect` plays its episodes again."
         count = f"{len(report.damaged)} of {len(report.checked)}"
         raise BadData(f"{count} are damaged, first: {report.damaged[0].problem}{hint}")
+
+
+def _verify_stored(address: str, repair: bool) -> "Report":
+    from wm.episodes.integrity import Report
+    from wm.episodes.stored import check
+
+    if repair:
+        raise UsageProblem(
+            f"{address} is in an object store, where nothing is set aside; remove the manifest of a broken part, and "
+            f"run `wm clean {address} --unfinished` and `wm collect`."
+        )
+    return Report(check(mount(address)), [])
 
 
 def _agreement(files: int) -> str:

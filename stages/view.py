@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stages import console
+from stages.options import DatasetPath
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -12,7 +13,7 @@ MOST = 500  # episodes of a page
 
 
 @click.command(name="view")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=DatasetPath())
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: beside the dataset].")
 def command(path: Path, episodes: str | None, out: Path | None) -> None:

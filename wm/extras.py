@@ -30,6 +30,7 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "metrics in Weights & Biases"),
     "trackio": Extra(("trackio",), "metrics in Trackio"),
     "mlflow": Extra(("mlflow",), "metrics in MLflow"),
+    "s3": Extra(("obstore",), "datasets and runs in object stores"),
     "hub": Extra(("huggingface_hub",), "runs on the Hugging Face Hub"),
 }
 

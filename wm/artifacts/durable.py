@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from wm.artifacts import links
-from wm.errors import BadData
+from wm.errors import BadData, UsageProblem
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
 
@@ -147,7 +147,12 @@ def publish(staged: Path, final: Path) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create `folder` with its parents, durably."""
+    """Create `folder` with its parents, durably. Raises UsageProblem for an address in place of a path."""
+    if folder.parts[:1] == ("s3:",):
+        raise UsageProblem(
+            f"s3://{'/'.join(folder.parts[1:])} is no place for this; expected a folder on this machine. Datasets "
+            "given with --data, and `wm push`, may be in an object store."
+        )
     missing = []
     parent = folder
     while not parent.exists():

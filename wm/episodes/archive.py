@@ -12,13 +12,14 @@ from wm.artifacts import durable, json_reader, links, locks, manifest
 from wm.artifacts.json_reader import ANYTHING, COUNT, NUMBER, TEXT, table
 from wm.artifacts.recipe import differences
 from wm.artifacts.runs import ARCHIVE, free_name
+from wm.episodes import mirror as mirrors
 from wm.episodes.committed_parts import committed_parts
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
+from wm.episodes.mirror import PROVENANCE
 from wm.episodes.schema import describe_origin
 from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 
-PROVENANCE = "provenance.jsonl"
 RECORD = table({"episodes": COUNT}, {"finished": TEXT, "command": TEXT, "wall_seconds": NUMBER}, others=ANYTHING)
 
 
@@ -81,7 +82,10 @@ class Claim:
 
 def record(path: Path, provenance: dict[str, Any]) -> None:
     """Append to the provenance of the dataset at `path`."""
-    durable.append(path / PROVENANCE, json.dumps(provenance).encode() + b"\n")
+    line = json.dumps(provenance).encode() + b"\n"
+    if (mirror := mirrors.of(path)) is not None:
+        mirror.record(line)
+    durable.append(path / PROVENANCE, line)
 
 
 @contextmanager
@@ -93,7 +97,14 @@ def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[
     """
     _refuse_other_folder(path)  # before a lock file is created next to it
     with locks.exclusive(path):
+        if (mirror := mirrors.of(path)) is not None:
+            mirror.refresh()
         dataset = find_dataset(path, recipe)
+        if mirror is not None and dataset is None and path.exists():
+            raise RecipeMismatch(
+                f"{path} was collected by another recipe ({_changes(path, recipe)}), and an object store has no "
+                "archive; name another address with --data."
+            )
         if dataset is None and path.exists() and keep_current:
             raise RecipeMismatch(
                 f"{path} was collected by another recipe ({_changes(path, recipe)}) and --keep-current is given; "

@@ -16,6 +16,7 @@ from typing import Any
 from wm.artifacts import durable, json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
+from wm.episodes import mirror as mirrors
 from wm.episodes.parts import KIND as PART
 from wm.episodes.schema import STEPS, TABLE_COLUMNS, part_range
 from wm.episodes.shards import METADATA
@@ -100,8 +101,8 @@ def read_table(folder: Path) -> dict[str, list[Any]]:
 
 
 def _read_metadata(folder: Path) -> bytes:
-    """The bytes of a part's metadata, checked against the manifest."""
-    listed = manifest.read(folder, PART)
+    """The bytes of a part's metadata, checked against the manifest. The arrays of a mirrored part may be elsewhere."""
+    listed = manifest.read(folder, PART, only=None if mirrors.of(folder.parent) is None else METADATA)
     if listed.get("name") != folder.name or part_range(folder.name) is None:
         raise BadData(f"{folder} was {listed.get('name')}; parts must not be renamed.")
     path = folder / METADATA

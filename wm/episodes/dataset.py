@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
-from wm.artifacts import json_reader, manifest, schemas
+from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.manifest import sha256_json
+from wm.episodes import mirror as mirrors
 from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
@@ -121,9 +122,18 @@ class Dataset:
         """Rows of the episodes in use."""
         return int(self.ends[-1]) if self.episodes else 0
 
+    @property
+    def bytes(self) -> int:
+        """The size of all parts; of a mirrored dataset, in the object store."""
+        mirror = mirrors.of(self.path)
+        size = durable.folder_size if mirror is None else mirror.part_bytes
+        return sum(size(part.folder) for part in self.parts)
+
     def shard(self, part: Part, name: str) -> Shard:
         """An array of a part. Raises BadData unless its shape and type are those of the recipe."""
-        return Shard(manifest.locate(part.folder, name), array_specs(self.recipe, part.rows)[name])
+        folder, spec = manifest.locate(part.folder, name), array_specs(self.recipe, part.rows)[name]
+        mirror = mirrors.of(self.path)
+        return Shard(folder, spec) if mirror is None else mirror.shard(folder, spec)
 
     def column(self, name: str) -> NDArray[Any]:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest
+from wm.episodes import mirror as mirrors
 from wm.episodes.schema import (
     CHUNK_ROWS,
     FORMAT,
@@ -123,7 +124,8 @@ class PartBuilder:
     def commit(self, allow: Callable[[int], None] | None = None) -> Path:
         """Write the part and rename it to its name. Returns its folder. `allow` takes its bytes and may raise.
 
-        It exists from the rename on; a kill or an error before that leaves only staging, which is swept.
+        It exists from the rename on; a kill or an error before that leaves only staging, which is swept. In an object
+        store it exists from its manifest on.
         """
         files = self.files()
         if allow is not None:
@@ -131,5 +133,7 @@ class PartBuilder:
         staged = self.root / STAGING / uuid.uuid4().hex[:12]
         final = self.root / part_name(self.first, self.last)
         durable.write_folder(staged, files)
+        if (mirror := mirrors.of(self.root)) is not None:
+            mirror.put_part(final.name, files)
         durable.publish(staged, final)
         return final

@@ -38,7 +38,7 @@ def check(path: Path) -> list[CheckResult]:
         recipe, results = None, [CheckResult(path, 0, str(error))]
     foreign = [link for link in links.directly_in(path) if link.name not in (*names, *root_files({}))]
     results += [CheckResult(link, 0, links.problem(link)) for link in foreign]
-    results += [_check_part(path / name, recipe) for name in names]
+    results += [check_part(path / name, recipe) for name in names]
     if recipe is not None and not any(result.problem for result in results):
         try:
             parts = committed_parts(path)
@@ -50,7 +50,8 @@ def check(path: Path) -> list[CheckResult]:
     return results
 
 
-def _check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
+def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
+    """Check a part against its checksums and, with the dataset's recipe, every chunk."""
     try:
         links.refuse(folder)
         files = manifest.verify(folder, PART)
@@ -104,7 +105,7 @@ def _quarantine(path: Path, folder: Path) -> Path:
 def _restore_root(path: Path) -> str:
     """Write the root's files from the recipe that every part contains."""
     for name in sorted(os.listdir(path)):
-        if part_range(name) is None or _check_part(path / name, None).problem:
+        if part_range(name) is None or check_part(path / name, None).problem:
             continue
         recipe = manifest.read_json(path / name / METADATA)["attributes"]["recipe"]
         for file, data in root_files(recipe).items():

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import describe_origin
 from wm.units import format_size
@@ -76,7 +75,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
     """The statistics of the dataset at `path`, and the dataset."""
     dataset = Dataset.open(path)
     recipe, table, shape = dataset.recipe, dataset.table, dataset.frame_shape
-    size = sum(durable.folder_size(part.folder) for part in dataset.parts)
+    size = dataset.bytes
     returns, lengths, has_episodes = table["return"], lengths_of(dataset), dataset.episodes > 0
     frames = dataset.rows
     evicted = [(first, last) for first, last in dataset.missing if first == 0 and recipe.get("evicts")]

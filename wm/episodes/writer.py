@@ -7,11 +7,12 @@ from types import TracebackType
 from typing import Any
 
 from wm.artifacts import durable
+from wm.episodes import mirror as mirrors
 from wm.episodes.committed_parts import Part
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, PartBuilder, frame_block, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
-from wm.errors import DiskProblem
+from wm.errors import DiskProblem, Locked
 
 
 def create(path: Path, recipe: dict[str, Any]) -> Dataset:
@@ -19,7 +20,9 @@ def create(path: Path, recipe: dict[str, Any]) -> Dataset:
     durable.make_folder(path.parent)
     durable.sweep(path.parent, path.name)
     staged = durable.staging_path(path)
-    durable.write_folder(staged, root_files(recipe))
+    durable.write_folder(staged, files := root_files(recipe))
+    if (mirror := mirrors.of(path)) is not None:
+        mirror.put_root(files)
     durable.publish(staged, path)
     return Dataset(path, recipe, [])
 
@@ -82,6 +85,8 @@ class Writer:
     def _remove_shorter(self, first: int, last: int) -> None:
         for folder in self.path.glob(f"part-{first:06d}-*"):
             if (episodes := part_range(folder.name)) is not None and episodes[1] < last:
+                if (mirror := mirrors.of(self.path)) is not None:
+                    mirror.remove_part(folder.name)
                 durable.remove(folder)
 
     def add(self, episode: PackedEpisode) -> Path | None:
@@ -118,6 +123,6 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Commit the finished episodes, unless the disk was the problem."""
-        if not isinstance(error, OSError | DiskProblem):
+        """Commit the finished episodes, unless the disk was the problem, or another writer."""
+        if not isinstance(error, OSError | DiskProblem | Locked):
             self.seal()

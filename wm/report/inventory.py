@@ -1,6 +1,6 @@
 """Datasets and artifacts below folders: kind, main figure, date and size of each, and everything known of one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
+from wm.episodes.dataset import Dataset
 from wm.episodes.integrity import find_datasets
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
@@ -53,6 +54,20 @@ def _position(below: Path) -> tuple[Any, ...]:
     """Sorts runs by name, and a run's artifacts by stage: `controller-untrained` next to `controller`."""
     ranks = {piece: [k for k, name in enumerate(ORDER) if piece.startswith(name)] for piece in below.parts}
     return tuple((max(ranks[piece], default=len(ORDER)), piece) for piece in below.parts)
+
+
+def describe_dataset(mirrored: Path, refresh: Callable[[], None]) -> dict[str, Any]:
+    """The entry of a dataset in an object store, by the folder that mirrors it; damage is found when it is brought up
+    to date."""
+    try:
+        refresh()
+    except BadData as error:
+        damaged = {"kind": "unreadable", "figure": "wm verify names it", "finished": "", "problem": str(error)}
+        return {"path": str(mirrored), "bytes": 0, **damaged}
+    entry = _entry(mirrored)
+    if entry["kind"] != EPISODES:
+        return entry | {"kind": "unreadable"}
+    return entry | {"bytes": Dataset.open(mirrored).bytes}
 
 
 def _entry(folder: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig, require_choice_of_frames, require_same_observation
+from wm.episodes import mirror as mirrors
 from wm.episodes.archive import Claim
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
@@ -270,7 +271,10 @@ class _IndexOrder:
 
 
 def open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, budget: DiskBudget, env: str) -> Writer:
-    """Open the claimed dataset for writing. Raises DiskProblem if the budget is too small for `episodes` more."""
+    """Open the claimed dataset for writing. Raises DiskProblem if the budget is too small for `episodes` more; of those
+    in an object store, only one part at a time must fit here."""
+    if (mirror := mirrors.of(claim.path)) is not None:
+        return claim.open_writer(mirror.make_room)
     need = estimate_size(claim.recipe, sample, episodes)
     used = durable.folder_size(claim.path) if claim.dataset else 0
     budget.require(need.bytes, used, f"collecting {episodes} episodes of {env}", need.files)

@@ -1,16 +1,19 @@
-"""Where shared runs are: a folder, a zip file, or a repository of the Hugging Face Hub, by its address."""
+"""Where shared runs are: a folder, a zip file, a repository of the Hugging Face Hub or a prefix of an object store."""
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from wm.artifacts.object_store import is_address
 from wm.errors import UsageProblem
 from wm.sharing.contents import MAX_BYTES
 
 _HUB = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?/?")
 _WEB = re.compile(r"https?://[^/\s]+/\S+\.zip", re.I)
-_EXPECTED = "expected a folder, such as shared/Pong, a .zip file, its https:// address, or hf://USER/NAME"
+_EXPECTED = (
+    "expected a folder, such as shared/Pong, a .zip file, its https:// address, hf://USER/NAME, or s3://BUCKET/PREFIX"
+)
 
 
 class Place(Protocol):
@@ -36,13 +39,17 @@ class Place(Protocol):
 
 def open_place(text: str, private: bool = False, max_size: int = MAX_BYTES) -> Place:
     """The place at an address: a folder or a zip file, also after `file:`, the web address of a zip file of at most
-    `max_size` bytes, or `hf://USER/NAME` with an optional `@REVISION`.
+    `max_size` bytes, `hf://USER/NAME` with an optional `@REVISION`, or `s3://BUCKET/PREFIX`.
 
-    Raises UsageProblem for another address, MissingPackage without the extra of the Hub."""
+    Raises UsageProblem for another address, MissingPackage without the extra of the Hub or of object stores."""
     if match := _HUB.fullmatch(text):
         from wm.sharing.hub import HubPlace
 
         return HubPlace.open(match["repository"], match["revision"], private)
+    if is_address(text):
+        from wm.sharing.s3 import StorePlace
+
+        return StorePlace.open(text)
     if _WEB.fullmatch(text):
         from wm.sharing.archive import DownloadPlace
 
@@ -50,8 +57,7 @@ def open_place(text: str, private: bool = False, max_size: int = MAX_BYTES) -> P
     path = re.sub(r"^file:(//(?=/))?", "", text)
     scheme = re.match(r"([a-z][a-z0-9+.-]+)://", text)
     if not path or (scheme and path == text) or path.startswith("//"):
-        reason = "object stores are not supported yet" if scheme and scheme[1] == "s3" else "that is no address"
-        raise UsageProblem(f"{text!r}: {reason}; {_EXPECTED}.")
+        raise UsageProblem(f"{text!r}: that is no address; {_EXPECTED}.")
     if path.lower().endswith(".zip") and not Path(path).is_dir():
         from wm.sharing.archive import ArchivePlace
 

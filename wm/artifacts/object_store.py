@@ -1,0 +1,225 @@
+"""Objects below a prefix of an S3 bucket, through obstore (the extra `s3`).
+
+obstore reads credentials, region and endpoint from the usual environment variables (AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL). Nothing of them is printed or stored: what an
+error says is an HTTP status or the code of S3, never the request.
+"""
+
+import hashlib
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from wm import extras
+from wm.errors import BadData, MissingInput, NotPermitted, Unreachable, UsageProblem
+
+SCHEME = "s3://"
+TIMEOUT, CONNECT_TIMEOUT = "60s", "10s"  # for an answer, and for a connection
+RETRIES = 4  # of a request, by obstore, each after twice the time of the one before: 2 seconds in all
+TRIES = 3  # of an object whose bytes did not arrive whole
+PARALLEL = 8  # requests at a time: an answer takes longer than its bytes
+PIECE = 1 << 20  # bytes that are read at once
+_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*)/?")
+_WRITER = "writer"  # a field of an object's metadata, by which a writer knows its own objects
+_REASON = re.compile(r"<Code>(\w+)</Code>|status code: (\d{3}[ \w]*)|HTTP error: ([a-z ]+)|(timed? ?out)")
+_NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|credential", re.I)  # where machines of AWS ask for theirs
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Taken(Exception):
+    """An object that was to be new exists, or one that was to be replaced has changed; somebody else put it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object in a listing: bytes, a stamp that changes with its contents, and when it was put, in seconds."""
+
+    size: int
+    stamp: str
+    modified: float
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is meant as an address in an object store."""
+    return text.startswith(SCHEME)
+
+
+def parse_address(text: str) -> tuple[str, str]:
+    """Bucket and prefix; the prefix may be empty. Raises UsageProblem for another text."""
+    if (match := _ADDRESS.fullmatch(text)) is None:
+        raise UsageProblem(
+            f"{text!r} is no address of an object store; expected s3://BUCKET/PREFIX of letters, digits, '-', '_', "
+            "'.', '=' and '@', as in s3://lab/data/Pong."
+        )
+    return match[1], match[2].strip("/")
+
+
+def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """`function` of every item, several at a time. Raises the error of the first item that has one."""
+    with ThreadPoolExecutor(PARALLEL) as threads:
+        return list(threads.map(function, items))
+
+
+class ObjectStore:
+    """The objects whose names begin with a prefix; they are named without it. `address` is shown to people."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client, self.address = client, address
+
+    @classmethod
+    def open(cls, text: str) -> "ObjectStore":
+        """The store at an address; nothing is sent yet. Raises UsageProblem, and MissingPackage without obstore."""
+        bucket, prefix = parse_address(text)
+        extras.require("s3", text)
+        from obstore.store import S3Store
+
+        # Plain HTTP only where AWS_ENDPOINT_URL asks for it, as a store of one's own may.
+        options = {"allow_http": True, "timeout": TIMEOUT, "connect_timeout": CONNECT_TIMEOUT}
+        address = f"{SCHEME}{bucket}/{prefix}".rstrip("/")
+        with _explained(address):
+            client = S3Store(
+                bucket, prefix=prefix or None, client_options=options, retry_config={"max_retries": RETRIES}
+            )  # fmt: skip
+        return cls(client, address)
+
+    def entries(self, below: str = "") -> dict[str, Entry]:
+        """Every object, or those below a folder, by name in alphabetical order."""
+        import obstore
+
+        with _explained(self.address):
+            batches = list(obstore.list(self._client, prefix=below or None))
+        listed = [item for batch in batches for item in batch]
+        return {
+            item["path"]: Entry(item["size"], item["e_tag"] or "", item["last_modified"].timestamp())
+            for item in sorted(listed, key=lambda item: str(item["path"]))
+        }
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            self._head(name)
+        except MissingInput:
+            return False
+        return True
+
+    def _head(self, name: str) -> Any:
+        import obstore
+
+        with _explained(f"{self.address}/{name}"):
+            return obstore.head(self._client, name)
+
+    def read(self, name: str, size: int, sha256: str = "") -> bytes:
+        """The bytes of an object, which are `size`, with this digest if one is given; asked for again if the answer was
+        cut or changed. Raises MissingInput where there is none, BadData for other bytes."""
+        import obstore
+
+        where, problem = f"{self.address}/{name}", ""
+        for _ in range(TRIES):
+            try:
+                with _explained(where):
+                    answer = obstore.get(self._client, name)
+                    if answer.meta["size"] != size:
+                        raise BadData(f"{where} has {answer.meta['size']} bytes; expected {size}.")
+                    data = bytes(answer.bytes())
+            except Unreachable as error:
+                unreachable, problem = error, ""
+                continue
+            if len(data) == size and (not sha256 or hashlib.sha256(data).hexdigest() == sha256):
+                return data
+            problem = f"{where} does not match its checksum; run `wm verify` on its dataset."
+        if problem:
+            raise BadData(problem)
+        raise unreachable
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of an object in pieces."""
+        import obstore
+
+        with _explained(f"{self.address}/{name}"):
+            for piece in obstore.get(self._client, name).stream(min_chunk_size=PIECE):
+                yield bytes(piece)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object, in place of another one of that name."""
+        self._put(name, data, "overwrite")
+
+    def put_new(self, name: str, data: bytes, replaces: str = "") -> None:
+        """Put an object that does not exist, or in place of the one with the stamp `replaces`. Raises Taken if somebody
+        else was first. An answer may be lost and the request sent twice: so what is there is asked who put it."""
+        token = uuid.uuid4().hex
+        try:
+            self._put(name, data, {"e_tag": replaces, "version": None} if replaces else "create", token)
+        except Taken:
+            if self._writer(name) != token:
+                raise
+
+    def _put(self, name: str, data: bytes, mode: Any, token: str = "") -> None:
+        import obstore
+
+        attributes = {_WRITER: token} if token else None
+        with _explained(f"{self.address}/{name}"):
+            # In one request: the parts of a larger upload would not be conditional.
+            obstore.put(self._client, name, data, mode=mode, attributes=attributes, use_multipart=False)
+
+    def _writer(self, name: str) -> str:
+        import obstore
+
+        try:
+            with _explained(f"{self.address}/{name}"):
+                return str(obstore.get(self._client, name).attributes.get(_WRITER, ""))
+        except MissingInput:
+            return ""
+
+    def holds(self, name: str, data: bytes) -> bool:
+        """Whether the object has exactly these bytes."""
+        try:
+            return bool(self._head(name)["size"] == len(data)) and self.read(name, len(data)) == data
+        except (MissingInput, BadData):
+            return False
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects, as far as they exist."""
+        import obstore
+
+        def remove(name: str) -> None:
+            with _explained(f"{self.address}/{name}"):
+                obstore.delete(self._client, name)
+
+        in_parallel(remove, names)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Errors of obstore as ours."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise MissingInput(f"{where} was not found; check the address.") from None
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+        raise Taken(where) from None
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
+        raise NotPermitted(f"{where} is not allowed with these credentials; check the AWS_* variables.") from None
+    except (exceptions.BaseError, ValueError) as error:
+        raise _problem(where, str(error)) from None
+
+
+def _problem(where: str, text: str) -> MissingInput | NotPermitted | Unreachable:
+    """What went wrong, by the words of obstore, of which no more is repeated than a status or a code."""
+    if "NoSuchBucket" in text:
+        return MissingInput(f"{where} has no such bucket; create it, or check AWS_ENDPOINT_URL and AWS_REGION.")
+    if _NO_CREDENTIALS.search(text.splitlines()[0] if text else ""):
+        return NotPermitted(
+            f"{where} needs credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "AWS_SKIP_SIGNATURE=true for a public bucket."
+        )
+    found = _REASON.search(text)
+    why = next(filter(None, found.groups()), "").strip() if found else ""
+    reason = f" ({why})" if why else ""
+    return Unreachable(f"{where} cannot be reached{reason}; check AWS_ENDPOINT_URL, or try again later.")

@@ -1,0 +1,128 @@
+"""Datasets in an object store: finding them, checking every byte of one, and what killed writers left in it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from wm.artifacts import durable, manifest
+from wm.artifacts.object_store import Entry, ObjectStore
+from wm.episodes import leftovers, mirror
+from wm.episodes.dataset import Dataset, read_root
+from wm.episodes.leftovers import Leftover
+from wm.episodes.mirror import Mirror
+from wm.episodes.parts import ROOT_KIND
+from wm.episodes.repair import CheckResult, check_part
+from wm.episodes.schema import part_range
+from wm.episodes.shards import METADATA
+from wm.errors import BadData, MissingInput
+
+AGE = 86_400  # seconds after which a part without a manifest is nobody's: to put one takes seconds
+MAX_PART_BYTES = 1 << 30  # of a part that is checked; ours have 10 MB
+
+
+def find_datasets(store: ObjectStore) -> list[str]:
+    """The addresses of the datasets at or below the address of a store."""
+    entries = store.entries()
+    folders = [name.removesuffix(manifest.NAME).rstrip("/") for name in entries if name.endswith(manifest.NAME)]
+    roots = [folder for folder in folders if part_range(folder.rpartition("/")[2]) is None]
+    return [f"{store.address}/{root}".rstrip("/") for root in roots if f"{root}/{METADATA}".lstrip("/") in entries]
+
+
+def check(mirrored: Mirror) -> list[CheckResult]:
+    """Check the root, every part against its checksums and the schema, and whether the dataset can be opened. All of it
+    is read from the store, a part at a time, not from what lies here."""
+    entries, results = mirrored.store.entries(), []
+    scratch = durable.staging_path(mirrored.folder)
+    folder = scratch / mirrored.folder.name
+    try:
+        root = _check_root(mirrored, entries, folder)
+        recipe = None if root.problem else read_root(folder)
+        results.append(root)
+        for name in sorted({name.partition("/")[0] for name in entries}):
+            if part_range(name) is not None and f"{name}/{manifest.NAME}" in entries:
+                problem = _copy(mirrored, name, entries, folder / name)
+                results.append(CheckResult(folder / name, 0, problem) if problem else check_part(folder / name, recipe))
+                durable.remove(folder / name)
+    finally:
+        durable.remove(scratch)
+    named = [_as_of(mirrored.folder, folder, result) for result in results]
+    return named if any(result.problem for result in named) else named + _check_whole(mirrored)
+
+
+def _as_of(folder: Path, copied: Path, result: CheckResult) -> CheckResult:
+    """The result for a copy, as one of what was copied."""
+    problem = result.problem.replace(str(copied), str(folder))
+    return CheckResult(folder / result.folder.relative_to(copied), result.files, problem)
+
+
+def _check_root(mirrored: Mirror, entries: dict[str, Entry], folder: Path) -> CheckResult:
+    if manifest.NAME not in entries:
+        raise MissingInput(f"{mirrored.store.address} is no dataset; expected a {manifest.NAME} there.")
+    durable.make_folder(folder.parent)
+    if problem := _copy(mirrored, "", {name: entries[name] for name in entries if "/" not in name}, folder):
+        return CheckResult(folder, 0, problem)
+    try:
+        read_root(folder)
+        return CheckResult(folder, manifest.verify(folder, ROOT_KIND))
+    except (BadData, MissingInput) as error:
+        return CheckResult(folder, 0, str(error))
+
+
+def _copy(mirrored: Mirror, part: str, entries: dict[str, Entry], folder: Path) -> str:
+    """Copy a part, or the root. Returns what prevents it."""
+    below = f"{part}/" if part else ""
+    names = [name for name in entries if name.startswith(below)]
+    size = sum(entries[name].size for name in names)
+    if size > MAX_PART_BYTES:
+        return f"{folder} has {size} bytes; expected less than {MAX_PART_BYTES}."
+    mirrored.make_room(size)
+    try:
+        for name in names:
+            manifest.locate(folder, name.removeprefix(below))
+        files = {name.removeprefix(below): mirrored.store.read(name, entries[name].size) for name in names}
+    except (BadData, MissingInput) as error:
+        return str(error)
+    durable.write_folder(folder, files)
+    return ""
+
+
+def _check_whole(mirrored: Mirror) -> list[CheckResult]:
+    try:
+        mirrored.refresh()
+        Dataset.open(mirrored.folder)
+    except (BadData, MissingInput) as error:
+        return [CheckResult(mirrored.folder, 0, str(error))]
+    return []
+
+
+def find_leftovers(mirrored: Mirror, now: float) -> list[Leftover]:
+    """What has no manifest: left by a killed process or, where it is younger than a day, perhaps being written."""
+    entries = mirrored.store.entries()
+    found = []
+    for name in sorted({name.partition("/")[0] for name in entries}):
+        below = [entry for key, entry in entries.items() if key == name or key.startswith(f"{name}/")]
+        unlisted = part_range(name) is not None and f"{name}/{manifest.NAME}" not in entries
+        if unlisted or (name == METADATA and manifest.NAME not in entries):
+            old = max(entry.modified for entry in below) < now - AGE
+            path, size = mirrored.folder / name, sum(entry.size for entry in below)
+            found.append(Leftover(path, "orphans" if old else "unfinished", size, mirrored.folder))
+    return found
+
+
+def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
+    """Remove leftovers, in object stores and here, except what a running process holds. Returns (removed, in use)."""
+    here = []
+    for leftover in found:
+        mirrored = mirror.of(leftover.owner)
+        if mirrored is None or leftover.path.name.startswith("."):  # hidden names are only used here
+            here.append(leftover)
+        else:
+            _remove_stored(mirrored.store, leftover.path.name)
+    _, in_use = leftovers.remove(here)
+    return [leftover for leftover in found if leftover not in in_use], in_use
+
+
+def _remove_stored(store: ObjectStore, name: str) -> None:
+    """Remove a part, or the root's metadata, unless it has got its manifest since it was found."""
+    folder = "" if name == METADATA else f"{name}/"
+    if not store.exists(f"{folder}{manifest.NAME}"):
+        store.remove(store.entries(name) if folder else [name])
