@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from stages import cli, console
 from stages.session import Session
+from tests import object_store
 from wm import extras
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
@@ -198,6 +199,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("extra"):
         if not extras.is_installed(mark.args[0]):
             pytest.skip(f"the extra {mark.args[0]} is not installed; `make test-extras` runs it")
+
+
+@pytest.fixture(scope="session")
+def _store_server() -> Iterator[object_store.Server]:
+    with object_store.serve() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(_store_server: object_store.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_store.Server]:
+    """An S3 server, whose answers are sound and at once, and a client that does not wait long."""
+    monkeypatch.setattr("wm.artifacts.object_store.TIMEOUT", "1s")
+    monkeypatch.setattr("wm.artifacts.object_store.RETRIES", 1)
+    yield _store_server
+    _store_server.spoil = object_store.sound
 
 
 @pytest.fixture(autouse=True)

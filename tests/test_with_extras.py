@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT
 from wm.extras import EXTRAS
 
-READERS = ("av",)  # PyAV opens our videos in the tests, and no extra needs it
+READERS = ("av", "moto[server]")  # for the tests alone: PyAV opens our videos, moto is an object store
 
 
 def beside_this_environment(folder: Path) -> Path:

@@ -25,8 +25,8 @@ PARALLEL = 8  # requests at a time: an answer takes longer than its bytes
 PIECE = 1 << 20  # bytes that are read at once
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*)/?")
 _WRITER = "writer"  # a field of an object's metadata, by which a writer knows its own objects
-_REASON = re.compile(r"<Code>(\w+)</Code>|status code: (\d{3}[ \w]*)|HTTP error: ([a-z ]+)|(timed? ?out)")
-_NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|credential", re.I)  # where machines of AWS ask for theirs
+_REASON = re.compile(r"<Code>(\w+)</Code>|status code: (\d{3}[ \w]*)|HTTP error: ([a-z ]+)|(timed out)")
+_NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|Missing ?(Access|Secret)")  # where machines of AWS ask for theirs
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -153,7 +153,7 @@ class ObjectStore:
         else was first. An answer may be lost and the request sent twice: so what is there is asked who put it."""
         token = uuid.uuid4().hex
         try:
-            self._put(name, data, {"e_tag": replaces, "version": None} if replaces else "create", token)
+            self._put(name, data, {"e_tag": replaces} if replaces else "create", token)
         except Taken:
             if self._writer(name) != token:
                 raise
@@ -214,7 +214,7 @@ def _problem(where: str, text: str) -> MissingInput | NotPermitted | Unreachable
     """What went wrong, by the words of obstore, of which no more is repeated than a status or a code."""
     if "NoSuchBucket" in text:
         return MissingInput(f"{where} has no such bucket; create it, or check AWS_ENDPOINT_URL and AWS_REGION.")
-    if _NO_CREDENTIALS.search(text.splitlines()[0] if text else ""):
+    if _NO_CREDENTIALS.search(text):
         return NotPermitted(
             f"{where} needs credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
             "AWS_SKIP_SIGNATURE=true for a public bucket."

@@ -207,26 +207,32 @@ class Mirror:
             self._known_arrays()[self.folder / name / array] = size
 
     def _put(self, below: str, files: dict[str, bytes]) -> None:
-        in_parallel(lambda name: self._put_file(below + name, files[name]), [n for n in files if n != manifest.NAME])
+        in_parallel(lambda name: self._put_file(below, name, files[name]), [n for n in files if n != manifest.NAME])
         try:
             self.store.put_new(below + manifest.NAME, files[manifest.NAME])
         except Taken:
-            what = f"has put {below.rstrip('/')} first" if below else "has created it first"
-            raise Locked(
-                f"{self.store.address} is being written by another process, which {what}; wait for it, and run the "
-                "same command again."
-            ) from None
+            raise self._locked(below) from None
 
-    def _put_file(self, name: str, data: bytes) -> None:
+    def _put_file(self, below: str, name: str, data: bytes) -> None:
         """Put a file that no manifest lists yet. The same bytes may be there, from a process that was killed."""
         try:
-            self.store.put_new(name, data)
+            self.store.put_new(below + name, data)
         except Taken:
-            if not self.store.holds(name, data):
-                raise Locked(
-                    f"{self.store.address}/{name} has other bytes than this command writes, so another process is "
-                    f"writing there; wait for it or, if none is, run `wm clean {self.store.address} --unfinished`."
-                ) from None
+            if self.store.holds(below + name, data):
+                return
+            if self.store.exists(below + manifest.NAME):
+                raise self._locked(below) from None
+            raise Locked(
+                f"{self.store.address}/{below}{name} has other bytes than this command writes, so another process is "
+                f"writing there; wait for it or, if none is, run `wm clean {self.store.address} --unfinished`."
+            ) from None
+
+    def _locked(self, below: str) -> Locked:
+        what = f"has put {below.rstrip('/')} first" if below else "has created it first"
+        return Locked(
+            f"{self.store.address} is being written by another process, which {what}; wait for it, and run the same "
+            "command again."
+        )
 
     def remove_part(self, name: str) -> None:
         """Remove a part from the store, the manifest first, so that no reader sees a piece of it."""

@@ -65,7 +65,7 @@ def _score(metrics: dict[str, Any] | None) -> Iterator[Block]:
 
 def _use(contents: Contents, address: str) -> Iterator[Block]:
     yield Heading(2, "Use")
-    extra = "[hub]" if address.startswith("hf://") else ""
+    extra = {"hf": "[hub]", "s3": "[s3]"}.get(address.partition("://")[0], "")
     run = f"runs/{env_slug(contents.env)}"
     lines = [f"pip install '{wm.DISTRIBUTION}{extra}'", f"wm pull {address or 'path/to/this/folder'}"]
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
