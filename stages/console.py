@@ -51,7 +51,7 @@ def show_as(folder: str, address: str) -> None:
 
 def _named(text: str) -> str:
     for folder, address in _options["names"].items():
-        text = text.replace(folder, address)
+        text = re.sub(re.escape(folder) + r"(?![\w+-]|\.\w)", address, text)  # not within a longer name
     return text
 
 

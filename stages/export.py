@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath
+from stages.options import DatasetPath, place_of
 from wm import extras
 from wm.errors import UsageProblem
 
@@ -31,7 +31,8 @@ def command(path: Path, kind: str, episodes: str | None, agent: str | None, out:
         raise UsageProblem(f"--agent is given but --to {kind} writes episodes; leave it out.")
     if kind in EXTRA:
         extras.require(EXTRA[kind], f"--to {kind}")
-    target = out or path.parent / "exports" / f"{path.stem}-{kind}"
+    place = place_of(path)
+    target = out or place.parent / "exports" / f"{place.stem}-{kind}"
     _require_free(target)
     if kind == "onnx":
         export_models(path, agent or "controller", target)

@@ -99,6 +99,13 @@ def mount(address: str) -> "Mirror":
     return mounted
 
 
+def place_of(path: Path) -> Path:
+    """The path beside which files about a dataset are written: its own, or for s3://lab/x/Pong data/Pong."""
+    if len(path.parts) < 2 or path.parts[:2] != ("data", ".s3"):
+        return path
+    return Path("data", path.name.rpartition("+")[2])
+
+
 strict_option = click.option("--strict", is_flag=True, help="Exit with 65 if something damaged was left out.")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath
+from stages.options import DatasetPath, place_of
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -39,9 +39,10 @@ def view(path: Path, asked: str | None, out: Path | None) -> Path:
         raise UsageProblem(f"{len(rows)} episodes are too many for a page; ask for at most {MOST} with --episodes.")
     cards = [EpisodeCard.of(episode) for batch in selection.read(dataset, rows) for episode in batch]
     space, labels = ActionSpace.from_json(dataset.recipe["action_space"]), dataset.recipe["labels"]
-    title = f"{summary.env}: {path.name}"
+    place = place_of(path)
+    title = f"{summary.env}: {place.name}"
     page = DatasetPage(title, summary.facts(), summary.env, space, labels, summary.episodes).render(cards)
-    target = out or path.with_suffix(".html")
+    target = out or place.with_suffix(".html")
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)

@@ -209,8 +209,7 @@ def _store_server() -> Iterator[object_store.Server]:
 
 @pytest.fixture
 def s3(_store_server: object_store.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_store.Server]:
-    """An S3 server, whose answers are sound and at once, and a client that does not wait long."""
-    monkeypatch.setattr("wm.artifacts.object_store.TIMEOUT", "1s")
+    """An S3 server, whose answers are sound and at once, and a client that does not try often."""
     monkeypatch.setattr("wm.artifacts.object_store.RETRIES", 1)
     yield _store_server
     _store_server.spoil = object_store.sound

@@ -1,5 +1,6 @@
 """Single objects in a store whose answers are lost, cut, changed, late or errors."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,9 +101,12 @@ def test_a_new_object_whose_answer_was_lost_is_known_again(store: ObjectStore, s
 
 @pytest.mark.extra("s3")
 @pytest.mark.parametrize("how", ["refuse", "cut", "flip", "slow"])
-def test_a_spoilt_answer_is_asked_for_again(store: ObjectStore, s3: Server, how: str) -> None:
-    import hashlib
-
+def test_a_spoilt_answer_is_asked_for_again(
+    store: ObjectStore, s3: Server, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "slow":
+        monkeypatch.setattr("wm.artifacts.object_store.TIMEOUT", "1s")
+        store = ObjectStore.open(store.address)
     data = bytes(range(256)) * 100
     store.put("a", data)
     s3.spoil = once(how, "GET")

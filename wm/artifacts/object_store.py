@@ -19,10 +19,11 @@ from wm.errors import BadData, MissingInput, NotPermitted, Unreachable, UsagePro
 
 SCHEME = "s3://"
 TIMEOUT, CONNECT_TIMEOUT = "60s", "10s"  # for an answer, and for a connection
-RETRIES = 4  # of a request, by obstore, each after twice the time of the one before: 2 seconds in all
+RETRIES = 6  # of a request, by obstore, each after twice the time of the one before: 6 seconds in all
 TRIES = 3  # of an object whose bytes did not arrive whole
 PARALLEL = 8  # requests at a time: an answer takes longer than its bytes
 PIECE = 1 << 20  # bytes that are read at once
+MAX_OBJECTS = 1_000_000  # in a listing: 100,000 parts. A stranger's bucket must not fill the memory
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*)/?")
 _WRITER = "writer"  # a field of an object's metadata, by which a writer knows its own objects
 _REASON = re.compile(r"<Code>(\w+)</Code>|status code: (\d{3}[ \w]*)|HTTP error: ([a-z ]+)|(timed out)")
@@ -88,12 +89,15 @@ class ObjectStore:
         return cls(client, address)
 
     def entries(self, below: str = "") -> dict[str, Entry]:
-        """Every object, or those below a folder, by name in alphabetical order."""
+        """Every object, or those below a folder, by name in alphabetical order. Raises BadData for too many."""
         import obstore
 
+        listed: list[Any] = []
         with _explained(self.address):
-            batches = list(obstore.list(self._client, prefix=below or None))
-        listed = [item for batch in batches for item in batch]
+            for batch in obstore.list(self._client, prefix=below or None):
+                listed += batch
+                if len(listed) > MAX_OBJECTS:
+                    raise BadData(f"{self.address} has more than {MAX_OBJECTS:,} objects; give a longer prefix.")
         return {
             item["path"]: Entry(item["size"], item["e_tag"] or "", item["last_modified"].timestamp())
             for item in sorted(listed, key=lambda item: str(item["path"]))
