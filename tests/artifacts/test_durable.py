@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,27 @@ def test_everything_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pyt
     (staged / "file").write_bytes(b"1")
     durable.commit_folder(staged, tmp_path / "final")
     assert story == ["fsync", "fsync", "rename", "fsync"]  # file, folder, commit, parent
+
+
+def test_a_folder_of_many_files_has_them_all_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, synced = os.fsync, set[int]()
+    monkeypatch.setattr(durable.os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), real(file)))
+    files = {f"deep/{number % 3}/{number}": b"%d" % number for number in range(50)}
+    durable.write_folder(tmp_path / "folder", files)
+    written = {path.stat().st_ino for path in (tmp_path / "folder").rglob("*") if path.is_file()}
+    assert len(written) == 50
+    assert written < synced
+    assert {name: (tmp_path / "folder" / name).read_bytes() for name in files} == files
+
+
+def test_a_file_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        if os.fstat(file).st_size == 3:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*c'"):
+        durable.write_folder(tmp_path / "folder", {"a": b"1", "b": b"22", "c": b"333", "d": b"4444"})
 
 
 def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:

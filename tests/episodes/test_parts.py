@@ -1,6 +1,7 @@
+import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +76,10 @@ def test_a_commit_that_fails_at_any_call_leaves_the_other_parts_as_they_were(
     before = bytes_of(path)
     real = getattr(durable.os, call)
     for nth in range(1, 40):
-        calls = 0
+        calls = itertools.count(1)  # one number a call, in whichever thread
 
-        def failing(*arguments: object, nth: int = nth) -> object:
-            nonlocal calls
-            calls += 1
-            if calls == nth:
+        def failing(*arguments: object, nth: int = nth, calls: Iterator[int] = calls) -> object:
+            if next(calls) == nth:
                 raise OSError(5, "Input/output error")
             return real(*arguments)
 

@@ -22,14 +22,13 @@ class Faults:
     """Counts the calls and raises at the n-th."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
-        self.calls, self.at, self.number, self.hit = 0, at, number, ""
+        self.calls, self.at, self.number, self.hit = itertools.count(1), at, number, ""
         for name in ("fsync", "rename", "replace", "mkdir"):
             monkeypatch.setattr(os, name, self.failing(name, getattr(os, name)))
         monkeypatch.setattr(durable, "open", self.open, raising=False)
 
     def count(self, name: str) -> None:
-        self.calls += 1
-        if self.calls == self.at:
+        if next(self.calls) == self.at:  # one number a call, in whichever thread
             self.hit = name
             raise OSError(self.number, os.strerror(self.number), name)
 
