@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -279,6 +280,9 @@ def test_environments_in_parallel_end_as_they_do_alone(tmp_path: Path) -> None:
     assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: created", parallel.stderr, re.M)
     assert parallel.stdout.count("4 (preview)") == 2
     assert (tmp_path / "runs" / "report.html").exists()
+    typed = shlex.join(["wm", *words, "--jobs", "2"])  # not what the process of one environment was given
+    vae = json.loads((tmp_path / "runs" / SLUG / "vae" / "manifest.json").read_text())
+    assert vae["provenance"]["command"] == typed
     alone = run(tmp_path, *words, TINY_BREAK="raise:none:")
     assert alone.stderr.count(": up to date: ") == 12
 

@@ -16,8 +16,10 @@ from tests.conftest import SLUG, TINY
 from tests.conftest import run as wm
 from tests.faults.test_edited_work import unfinish
 from wm.artifacts import manifest
+from wm.report.agent_film import FILM
 from wm.report.document import Table
-from wm.report.run_summary import RunSummary
+from wm.report.run_summary import RunSummary, overview
+from wm.units import format_duration
 
 WITHOUT_DREAM = shutil.ignore_patterns("dream")  # whose charts take long to draw
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -81,6 +83,20 @@ def test_the_verdicts_come_first(chain: Path) -> None:
     assert next(iter(rows)) == "score"
     assert re.search(r"; the random policy -?\d.*: .* than random", rows["score"])
     assert "dream's events" in rows
+
+
+def test_the_cost_is_in_the_order_of_making_and_adds_up_to_the_wall_time_shown(chain: Path) -> None:
+    summary = RunSummary.of(chain / "runs" / SLUG)
+    blocks = list(summary.blocks())
+    cost = next(block for block in blocks if isinstance(block, Table) and block.header[0] == "artifact")
+    made = [row[0] for row in cost.rows]
+    order = ["episodes", "vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller"]
+    assert [name for name in made if name in order] == order
+    assert summary.collecting_seconds > 0
+    finished = [artifact.wall_seconds for artifact in summary.artifacts.values() if artifact.folder.name != FILM]
+    total = summary.collecting_seconds + sum(finished)
+    assert summary.wall_seconds("controller") == pytest.approx(total)
+    assert overview([summary]).rows[0][-1] == format_duration(total)
 
 
 def test_a_live_page_ends_when_the_run_is_evaluated_and_on_a_signal(
