@@ -18,8 +18,8 @@ from click.shell_completion import CompletionItem
 from stages import console
 from wm.errors import BadData, UsageProblem
 from wm.runtime import WORKER_TIMEOUT
-from wm.settings import CURRICULA, Settings
-from wm.settings.base import Field, default_text, option_name, suggestion, value_type
+from wm.settings import COMMANDS, CURRICULA, Settings
+from wm.settings.base import Field, default_text, option_name, public_name, suggestion, value_type
 from wm.settings.sources import Sources, check_variables, parse_assignment, read_tables
 from wm.units import parse_size
 
@@ -43,6 +43,17 @@ class SectionOption(click.Option):
 
 class SectionCommand(click.Command):
     """Help in sections: the command's own options, where things are, and the names of the common options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words. An unknown option with the name of a setting is told how that is set."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            setting = error.option_name.removeprefix("--").replace("-", "_")
+            if setting not in map(public_name, dataclasses.fields(COMMANDS.get(ctx.info_name or "", Settings))):
+                raise
+            message = f"{error.option_name} is no option; {setting} is a setting, so give --set {setting}=VALUE"
+            raise click.UsageError(message, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one definition list a section, and one line for the common options."""

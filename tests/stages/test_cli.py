@@ -53,6 +53,8 @@ def dataset(path: Path, size: int = 32) -> Path:
         (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "'lots'"),
         (("collect", "--env", "Pong", "--set", "episode=3"), 64, "did you mean episodes?"),
         (("collect", "--env", "Pong", "--set", "episodes=many"), 64, "expected int"),
+        (("collect", "--env", "Pong", "--action-repeat", "3"), 64, "give --set action_repeat=VALUE (see `wm collect"),
+        (("collect", "--env", "Pong", "--episode", "3"), 64, "Did you mean '--episodes'?"),
         (("collect", "--env", "Pong", "--set", "episodes"), 64, "--set is 'episodes'; expected NAME=VALUE"),
         (("collect", "--env", "Pong", "--set", "train-vae.latent=2"), 64, "is a setting of wm train-vae"),
         (("curriculum", "--set", "train-vea.latent=2"), 64, "there is no stage 'train-vea'; did you mean train-vae?"),
