@@ -6,6 +6,7 @@ import pytest
 
 from stages.session import Session
 from tests.conftest import SLUG, TINY
+from wm.dreams import initial_states
 from wm.dreams.initial_states import CONTEXT, early_initial_states, load_latents, sample_initial_states
 from wm.episodes.latents import Latents
 from wm.errors import MissingInput
@@ -25,8 +26,15 @@ def test_early_initial_states_follow_the_context_of_every_episode(chain: Path) -
     folder = chain / "runs" / SLUG
     latents = Latents.load(folder / "latents")
     initial = early_initial_states(latents, load_mdnrnn(folder / "mdnrnn", ""))
-    context = min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
+    context = initial_states.longest_context(latents)
     assert np.array_equal(initial.z.numpy(), latents.means[latents.starts + context])
+
+
+@pytest.mark.parametrize(("rows", "context"), [(2, 0), (3, 1), (8, 6), (10, CONTEXT), (30, CONTEXT)])
+def test_the_context_is_within_the_shortest_episode(rows: int, context: int) -> None:
+    ends = np.array([40, 40 + rows, 80 + rows])
+    latents = Latents(np.zeros((ends[-1], 2)), None, None, None, ends, ends, ends, None)  # type: ignore[arg-type]
+    assert initial_states.longest_context(latents) == context
 
 
 def test_missing_latents_name_the_command_that_makes_them(chain: Path, tmp_path: Path) -> None:

@@ -279,6 +279,11 @@ WALLS = {
         lambda extra: f"pip install 'wm[{extra}]'",
         "stages/test_export.py::test_a_missing_extra_gets_its_pip_line",
     ),
+    "dreams of short episodes": Wall(
+        "wm.dreams.initial_states.longest_context",
+        lambda latents: 8,
+        "dreams/test_initial_states.py::test_the_context_is_within_the_shortest_episode",
+    ),
     "variables that nothing reads": Wall(
         "stages.options.check_variables",
         _nothing,

@@ -68,7 +68,7 @@ def sample_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn, seed: int, co
     lengths = latents.ends - latents.starts
     random = generator(seed, "starts")
     episodes = random.choice(len(lengths), count, p=lengths / lengths.sum())
-    context = min(CONTEXT, int(lengths.min()) - 2)
+    context = longest_context(latents)
     first = latents.starts[episodes] + random.integers(0, lengths[episodes] - context - 1)
     return initial_states_at(latents, mdnrnn, first + context, context)
 
@@ -76,8 +76,14 @@ def sample_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn, seed: int, co
 def early_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn) -> InitialStates:
     """The rows a few steps into every episode. Not the first one: Pong's first frame has other colours, and M was
     trained on it once per episode."""
-    context = min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
+    context = longest_context(latents)
     return initial_states_at(latents, mdnrnn, latents.starts + context, context)
+
+
+def longest_context(latents: Latents) -> int:
+    """Steps before a dream that every episode has: `CONTEXT`, or fewer where one is short. A step after them is real
+    too."""
+    return min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
 
 
 def initial_states_anywhere(
