@@ -23,6 +23,11 @@ def format_size(size: float) -> str:
     return f"{int(size)} B"
 
 
+def format_rate(count: float) -> str:
+    """Events in 1,000 steps, with three digits: 0.123, 45.6, 1,000."""
+    return f"{count:.3g}" if count < 999.5 else f"{count:,.0f}"
+
+
 def format_duration(seconds: float) -> str:
     """Seconds for people: 42 s, 3 min 5 s, 2 h 10 min."""
     whole = round(seconds)

@@ -18,7 +18,7 @@ def test_dreams_that_end_at_once_are_warned_of() -> None:
     with torch.no_grad():
         network.heads.bias[-1] = 60.0
     warning = event_warning(event_rates(network, world(), np.ones(8, bool)))
-    assert "ends 1e+03 instead of " in warning
+    assert "ends 1,000 instead of " in warning
     assert warning.endswith("train M longer, or on more episodes, before a policy learns in them.")
 
 

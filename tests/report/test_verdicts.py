@@ -75,6 +75,14 @@ def test_without_an_interval_there_is_a_ratio_and_no_verdict() -> None:
     assert prediction_ratio({"M": 0.0, "linear": 0.0, "mean": 0.0, "persistence": 0.0}) == 1.0  # a constant z
 
 
+@pytest.mark.parametrize(("linear", "ratio"), [(0.0, "over 1,000"), (1e-9, "over 1,000"), (0.001, "85.00")])
+def test_m_is_not_said_to_equal_a_baseline_without_an_error(linear: float, ratio: str) -> None:
+    errors = {"M": 0.085, "linear": linear, "mean": 0.1, "persistence": 0.1, "difference_ci95": {"linear": 0.014}}
+    said = prediction_verdict({"1": errors}, "here")
+    assert said.startswith(f"M is worse than a linear prediction 1 step ahead here: {ratio} times its squared error")
+    assert prediction_summary({"1": errors}) == f"{ratio} (1 step), worse"
+
+
 def test_the_page_of_scores_judges_m_by_its_best_baseline() -> None:
     metrics = {
         **dict.fromkeys(("rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95")),

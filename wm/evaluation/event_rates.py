@@ -15,6 +15,7 @@ from wm.episodes.windows import Windows
 from wm.evaluation.baselines import MIN_EVENTS
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
+from wm.units import format_rate
 
 STARTS, STEPS = 512, 50  # dreams, and their steps
 FACTOR = 2.0  # between the rates, above which dreams are another game
@@ -70,7 +71,7 @@ def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_])
 def format_event_rates(rates: dict[str, dict[str, float]]) -> str:
     """The rates in one line; events that neither happened nor were dreamt are left out."""
     parts = [
-        f"{EVENTS[name]} {rate['dream']:.3g} (real {rate['real']:.3g})"
+        f"{EVENTS[name]} {format_rate(rate['dream'])} (real {format_rate(rate['real'])})"
         for name, rate in rates.items()
         if max(rate["dream"], rate["real"]) > 0.05
     ]
@@ -81,7 +82,7 @@ def event_warning(rates: dict[str, Any]) -> str:
     """A sentence about the events whose rate in dreams is not within a factor of two of the real one; empty without
     any. Fewer than ten events say nothing."""
     wrong = [
-        f"{EVENTS[name]} {rate['dream']:.3g} instead of {rate['real']:.3g}"
+        f"{EVENTS[name]} {format_rate(rate['dream'])} instead of {format_rate(rate['real'])}"
         for name, rate in rates.items()
         if rate["events"] >= MIN_EVENTS and not 1 / FACTOR <= rate["dream"] / max(rate["real"], 1e-9) <= FACTOR
     ]

@@ -17,7 +17,7 @@ from wm.report.verdicts import (
     OWN_PLAY,
     PREDICTORS,
     event_verdict,
-    prediction_ratio,
+    format_ratio,
     prediction_verdict,
     prediction_word,
     ranking_verdict,
@@ -234,7 +234,7 @@ def _open_loop(errors: dict[str, Any], where: str) -> Iterator[Block]:
         [
             step,
             *(_number(e[name], ".3g") for name in PREDICTORS),
-            f"{prediction_ratio(e):.2f}",
+            format_ratio(e),
             prediction_word(e) or "–",
         ]
         for step, e in sorted(errors.items(), key=lambda pair: int(pair[0]))

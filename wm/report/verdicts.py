@@ -5,9 +5,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from wm.units import format_rate
+
 PREDICTORS = ("M", "linear", "persistence", "mean")  # of z, as every table and plot orders them
 BASELINES = {"linear": "a linear prediction", "persistence": "the unchanged z", "mean": "the mean z"}
 HEADLINE = 15  # steps ahead
+LARGE_RATIO = 1000  # of errors; M is then compared with next to nothing
 HELD_OUT, OWN_PLAY = "on held-out episodes", "on the controller's episodes"  # where M predicts
 EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
 Errors = Mapping[str, Any]  # squared errors by predictor, of one number of steps
@@ -36,7 +39,15 @@ def best_baseline(errors: Errors) -> str:
 def prediction_ratio(errors: Errors) -> float:
     """M's error as a share of the best baseline's; 1 and more: no better."""
     reference = errors[best_baseline(errors)]
-    return errors["M"] / reference if reference > 0 else 1.0
+    if reference > 0:
+        return float(errors["M"] / reference)
+    return math.inf if errors["M"] > 0 else 1.0  # of a constant z, baselines have no error
+
+
+def format_ratio(errors: Errors) -> str:
+    """The ratio with two digits, as far as they tell anything."""
+    ratio = prediction_ratio(errors)
+    return f"{ratio:.2f}" if ratio < LARGE_RATIO else f"over {LARGE_RATIO:,}"
 
 
 def prediction_word(errors: Errors) -> str:
@@ -63,7 +74,7 @@ def prediction_summary(open_loop: Mapping[str, Errors | None]) -> str:
         return "–"
     step, errors = judged
     ahead = "" if step == HEADLINE else f" ({_steps(step)})"
-    return ", ".join(filter(None, [f"{prediction_ratio(errors):.2f}{ahead}", prediction_word(errors)]))
+    return ", ".join(filter(None, [f"{format_ratio(errors)}{ahead}", prediction_word(errors)]))
 
 
 def prediction_verdict(open_loop: Mapping[str, Errors | None], where: str) -> str:
@@ -71,7 +82,7 @@ def prediction_verdict(open_loop: Mapping[str, Errors | None], where: str) -> st
     if (judged := headline(open_loop)) is None:
         return ""
     step, errors = judged
-    best, word, ratio = best_baseline(errors), prediction_word(errors), f"{prediction_ratio(errors):.2f}"
+    best, word, ratio = best_baseline(errors), prediction_word(errors), format_ratio(errors)
     ahead = f"{BASELINES[best]} {_steps(step)} ahead {where}"
     if not word:
         return f"M has {ratio} times the squared error of {ahead}; without an interval."
@@ -101,7 +112,7 @@ def event_rates(metrics: Mapping[str, Any]) -> str:
     """How often dreams and real episodes pay and end, in a sentence; empty in artifacts of earlier versions."""
     rates = metrics.get("events", {}).get("rates", {})
     parts = [
-        f"{name} {rates[key]['dream']:.3g} against {rates[key]['real']:.3g}"
+        f"{name} {format_rate(rates[key]['dream'])} against {format_rate(rates[key]['real'])}"
         for key, name in EVENTS.items()
         if key in rates
     ]
