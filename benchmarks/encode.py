@@ -10,8 +10,8 @@ import torch
 from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import LATENT, PlainVae
-from stages.encode import encode_frames
 from wm.models.vae.networks import build
+from wm.pipeline.encode import encode_frames
 
 
 def main() -> None:

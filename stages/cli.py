@@ -233,7 +233,7 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
         return
     session.stop.install()
     result = getattr(module, name.replace("-", "_"))(session, settings)
-    _print(result.as_json() if options["as_json"] else str(result))
+    _print(result.as_json() if options["as_json"] else result.text(console.wrap))
 
 
 def _print(result: dict[str, Any] | str) -> None:

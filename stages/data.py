@@ -13,8 +13,8 @@ from stages.options import DatasetPath
 from wm.units import format_size, parse_size
 
 if TYPE_CHECKING:
-    from stages.stage import Result
     from wm.episodes.new_datasets import NewDataset
+    from wm.pipeline.stage import Result
 
 _dataset = DatasetPath()
 _new = click.Path(path_type=Path)
@@ -162,13 +162,13 @@ def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None
     if as_json:
         console.print_json({"datasets": [result.as_json() for result in results]})
     else:
-        console.echo("\n".join(map(str, results)))
+        console.echo("\n".join(result.text(console.wrap) for result in results))
 
 
 def _result(path: Path, current: bool, seconds: float) -> "Result":
     """What became of a dataset."""
-    from stages.stage import CREATED, UP_TO_DATE, Result
     from wm.episodes.summary import summarize
+    from wm.pipeline.stage import CREATED, UP_TO_DATE, Result
 
     summary, dataset = summarize(path)
     metrics = {"episodes": summary.episodes, "rows": summary.frames, "mean_return": summary.mean_return,
@@ -177,4 +177,6 @@ def _result(path: Path, current: bool, seconds: float) -> "Result":
         f"{summary.episodes} episodes, {summary.frames:,} frames, mean return {summary.mean_return:.1f}, "
         f"{format_size(summary.bytes)}; {summary.origin}"
     )
-    return Result("data", UP_TO_DATE if current else CREATED, path, dataset.fingerprint, metrics, text, seconds)
+    return Result(
+        "data", UP_TO_DATE if current else CREATED, path, path.parent, dataset.fingerprint, metrics, text, seconds
+    )

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stages import console
-from stages.session import Session, stage_name
-from stages.stage import Plan, Result, plan_stage, run_stage
+from stages.session import Session
+from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
@@ -13,6 +12,8 @@ from wm.dreams.initial_states import load_latents, require_episodes
 from wm.episodes.dataset import Dataset
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
+from wm.pipeline.session import stage_name
+from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import (
     TrainedController,
     TrainedDreamer,
@@ -104,9 +105,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
 
     run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
     result = run_stage(session, "dream", run, need, _summary, work, vae.env)
-    return replace(
-        result, table=f"{format_fidelity(result.metrics)}\n{console.wrap(dream_verdicts(result.metrics))}".rstrip()
-    )
+    return replace(result, table=format_fidelity(result.metrics), verdict=dream_verdicts(result.metrics))
 
 
 def _summary(artifact: Artifact) -> str:

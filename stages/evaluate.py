@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from stages import console
-from stages.session import Session, check_name
-from stages.stage import Plan, Result, plan_stage, run_stage
+from stages.session import Session
+from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
+from wm.pipeline.session import check_name
+from wm.pipeline.stage import Result, run_stage
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode
 from wm.report.verdicts import score_verdict
 from wm.rollouts.players import RandomSpec, evaluation_jobs

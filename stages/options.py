@@ -20,14 +20,21 @@ from wm.errors import BadData, UsageProblem
 from wm.runtime import WORKER_TIMEOUT
 from wm.settings import COMMANDS, CURRICULA, Settings
 from wm.settings.base import Field, default_text, option_name, public_name, suggestion, value_type
-from wm.settings.sources import Sources, check_variables, parse_assignment, read_tables
+from wm.settings.sources import (
+    PRESETS,
+    Sources,
+    check_variables,
+    find_preset,
+    parse_assignment,
+    preset_names,
+    read_tables,
+)
 from wm.units import parse_size
 
 if TYPE_CHECKING:
     from stages.session import Session
     from wm.episodes.mirror import Mirror
 
-PRESETS = Path(__file__).parent / "presets"
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
 INTERNAL = ("WM_LEADER", "WM_BIN")
 WHERE, COMMON = "Where", "Common options"
@@ -128,19 +135,11 @@ def tell_damaged(damaged: Sequence[str], strict: bool) -> None:
         raise BadData(f"{len(damaged)} damaged {'file was' if len(damaged) == 1 else 'files were'} left out.")
 
 
-def preset_names(command: str = "") -> list[str]:
-    """The presets for all commands, and those of `command` alone."""
-    own = (PRESETS / command).glob("*.toml") if command else ()
-    return sorted(path.stem for path in PRESETS.glob("*.toml")) + sorted(path.stem for path in own)
-
-
 def read_sources(
     preset: str | None = None, config: Path | None = None, assignments: Iterable[str] = (), command: str = ""
 ) -> Sources:
     """What gives the settings of `command` besides flags: these, and this process's WM_* variables."""
-    path = None
-    if preset is not None and (path := next(PRESETS.rglob(f"{preset}.toml"), None)) is None:
-        raise UsageProblem(f"--preset is {preset!r}; {suggestion(preset, preset_names())}")
+    path = None if preset is None else find_preset(preset)
     variables = {name: value for name, value in os.environ.items() if name.startswith("WM_")}
     return Sources(path, config, variables, tuple(parse_assignment(text, command) for text in assignments))
 

@@ -91,9 +91,9 @@ def play(session: "Session", agent: str, temperature: float, out: Path | None) -
 
 def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     """V, M, and C if the run has one, and the episodes they were trained on."""
-    from stages.session import check_name
     from wm.dreams.initial_states import load_latents, require_episodes
     from wm.episodes.dataset import Dataset
+    from wm.pipeline.session import check_name
     from wm.pretrained import is_dreamer, load_dreaming
     from wm.report.play.controls import measure_pace
     from wm.report.play.page import Game

@@ -127,10 +127,10 @@ def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) 
     """Play the test episodes with the median and the worst return again, and keep films of them in the run. Raises
     RecipeMismatch if they are not those that were scored."""
     from stages.session import Session
-    from stages.stage import run_stage
     from wm.artifacts.runs import Builder
     from wm.errors import RecipeMismatch
     from wm.evaluation.score import open_agent
+    from wm.pipeline.stage import run_stage
     from wm.report.agent_film import FILM, choose_episodes, difference, save_films, scored_episodes
     from wm.report.filming import film_episodes
     from wm.rollouts.players import RandomSpec, evaluation_jobs

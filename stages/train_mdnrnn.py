@@ -1,52 +1,23 @@
 """`wm train-mdnrnn`: latents -> M."""
 
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from stages import console
-from stages.encode import encode, latents_run
-from stages.session import Session, stage_name
-from stages.stage import Plan, Result, plan_stage, run_stage
+from stages.session import Session
+from stages.stage import Plan, plan_stage
 from wm.actions import ActionSpace
-from wm.artifacts.runs import Artifact, Builder, Run
-from wm.episodes.archive import collecting_seconds
-from wm.episodes.dataset import Dataset
-from wm.episodes.latents import join, read_latents
-from wm.episodes.mixture import batch_sizes, open_datasets
-from wm.episodes.split import validation_mask
-from wm.evaluation.linear_probe import velocities
-from wm.evaluation.position_probe import visible_positions
-from wm.evaluation.prediction import evaluate_predictions, format_predictions
-from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
-from wm.report.training_pictures import save_mdnrnn_picture
-from wm.report.verdicts import HELD_OUT, event_verdict, prediction_verdict
+from wm.pipeline.encode import latents_run
+from wm.pipeline.session import stage_name
+from wm.pipeline.train_mdnrnn import RECIPE, mdnrnn_run, open_inputs, train_mdnrnn
 from wm.settings import MdnRnnSettings
-from wm.training.cost import mdnrnn_cost, publishing_bytes
+from wm.training.cost import mdnrnn_cost
 from wm.training.device import pick_device
-from wm.training.fit import pick_precision
-from wm.training.mdnrnn import (
-    fit_mdnrnn,
-    fit_normalization,
-    fit_residuals,
-    mdnrnn_config,
-    new_mdnrnn,
-    training_windows,
-    validation_count,
-    validation_windows,
-    window_length,
-)
-from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
+from wm.training.mdnrnn import window_length
 
-RECIPE = 7
+__all__ = ["RECIPE", "estimate", "plan", "train_mdnrnn"]
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:
     """What `train_mdnrnn` would do, with the time of a few real steps."""
-    datasets, vae = _open(session, settings)
-    run = _run(session, settings, [latents_run(session, dataset, vae) for dataset in datasets], vae)
+    datasets, vae = open_inputs(session, settings)
+    run = mdnrnn_run(session, settings, [latents_run(session, dataset, vae) for dataset in datasets], vae)
     rows, space = sum(dataset.rows for dataset in datasets), datasets[0].actions
     return plan_stage("train-mdnrnn", run, lambda: estimate(session, settings, vae.model.latent, space, rows))
 
@@ -66,84 +37,3 @@ def estimate(session: Session, settings: MdnRnnSettings, latent: int, space: Act
         cost.scratch,
         cost.latents,
     )
-
-
-def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
-    """Encode the episodes where latents are missing, train M, and publish the best weights by validation loss with a
-    comparison to baselines."""
-    datasets, vae = _open(session, settings)
-    runs = [latents_run(session, dataset, vae) for dataset in datasets]
-    label, seed, runtime = f"train-mdnrnn {session.env}", session.seed, session.runtime
-    if settings.init_from:
-        copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
-    encoded = [encode(session, dataset, vae) for dataset in datasets]
-    folders = [result.path for result in encoded]
-    # V has the time of the first dataset.
-    times = {"collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets[1:])}
-    config = mdnrnn_config(settings, vae.model.latent, datasets[0].actions)
-
-    def work(builder: Builder) -> dict[str, Any]:
-        parts, device = [read_latents(path) for path in folders], pick_device(session.device)
-        latents = join(parts)
-        model = new_mdnrnn(config, seed)
-        fit_normalization(model, latents)
-        load_initial_weights(settings, "mdnrnn", model)
-        model.to(device)
-        precision = pick_precision(settings, device)
-        counts = settings.batch, validation_count(settings)
-        sizes, held_out = (batch_sizes(n, settings.mixture, datasets, settings.later_weight) for n in counts)
-        windows = training_windows(settings, parts, sizes, seed)
-        validation = validation_windows(settings, parts, held_out, seed)
-        mask = np.concatenate([validation_mask(part.seeds, settings.validation_share) for part in parts])
-        scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
-        model.cpu().eval()
-        fit_residuals(model, validation, settings)
-        untrained = new_mdnrnn(config, seed)
-        predictions = evaluate_predictions(
-            model, untrained, latents, mask, velocities(datasets), visible_positions(datasets)
-        )
-        save_mdnrnn(builder.folder, config, model)
-        save_mdnrnn_picture(builder.folder, session.env, settings.network)
-        collected = sum(dataset.env_steps for dataset in datasets)
-        figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
-        return {**scores, **predictions, **figures, **times}
-
-    run, need = _run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
-    result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
-    verdicts = prediction_verdict(result.metrics["open_loop"], HELD_OUT), event_verdict(result.metrics)
-    verdict = console.wrap(" ".join(filter(None, verdicts)))
-    seconds = result.seconds + sum(latents.seconds for latents in encoded)
-    return replace(result, table=f"{format_predictions(result.metrics)}\n{verdict}".rstrip(), seconds=seconds)
-
-
-def _open(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
-    """The datasets, of the first the episodes that V was trained on, and V: this run's, or else that of
-    `--init-from`."""
-    folder = session.run_path / "vae"
-    if settings.init_from and not folder.exists():
-        folder = Path(settings.init_from) / "vae"
-    vae = load_vae(folder, session.workspace.command("train-vae"))
-    datasets = open_datasets(session.env, session.data_paths)
-    episodes = int(vae.artifact.metrics["episodes"])
-    if episodes < datasets[0].upto:
-        datasets[0] = datasets[0].first(episodes)
-    for dataset in datasets:
-        vae.require_dataset(dataset)
-    return datasets, vae
-
-
-def _run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
-    inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
-    inputs |= source_fingerprint(settings, "mdnrnn")
-    return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
-
-
-def _summary(artifact: Artifact) -> str:
-    metrics = artifact.metrics
-    text = (
-        f"next z on held-out episodes: squared error {metrics['error']:.3f} "
-        f"(linear {metrics['error_linear']:.3f}, persistence "
-        f"{metrics['error_persistence']:.3f}, mean {metrics['error_mean']:.3f}), NLL {metrics['nll']:.2f} nats per "
-        f"dimension (linear {metrics['nll_linear']:.2f}). {prediction_verdict(metrics['open_loop'], HELD_OUT)}"
-    )
-    return text.rstrip()

@@ -14,10 +14,10 @@ import pytest
 
 import wm
 from stages import cli
-from stages.options import PRESETS, preset_names, read_sources
+from stages.options import read_sources
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.settings import COMMANDS
-from wm.settings.sources import LATER
+from wm.settings.sources import LATER, PRESETS, preset_names
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [

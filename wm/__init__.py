@@ -1,6 +1,7 @@
 """World models on the hardware people own: V compresses frames, M predicts them, C acts.
 
-`world = wm.load("runs/CartPole")` opens a trained run. The names below are imported when they are first used, so that
+`world = wm.load("runs/CartPole")` opens a trained run; `wm.collect`, `wm.train_vae`, `wm.train_mdnrnn` and
+`wm.train_controller` make one. The names below are imported when they are first used, so that
 `import wm` and the command line's help need no torch; their types stand in `__init__.pyi`.
 """
 
@@ -13,6 +14,11 @@ DISTRIBUTION = "world-models-wm"  # the name in setup.cfg; PyPI's `wm` is anothe
 
 _PUBLIC = {
     "load": "wm.world.loading",
+    "collect": "wm.pipeline.functions",
+    "train_vae": "wm.pipeline.functions",
+    "train_mdnrnn": "wm.pipeline.functions",
+    "train_controller": "wm.pipeline.functions",
+    "Result": "wm.pipeline.stage",
     "World": "wm.world.world",
     "Dream": "wm.world.dreaming",
     "Memory": "wm.world.acting",
@@ -20,7 +26,20 @@ _PUBLIC = {
     "Runtime": "wm.runtime",
     "WmError": "wm.errors",
 }
-__all__ = ["Dream", "Evaluation", "Memory", "Runtime", "WmError", "World", "load"]
+__all__ = [
+    "Dream",
+    "Evaluation",
+    "Memory",
+    "Result",
+    "Runtime",
+    "WmError",
+    "World",
+    "collect",
+    "load",
+    "train_controller",
+    "train_mdnrnn",
+    "train_vae",
+]
 
 
 def __getattr__(name: str) -> Any:

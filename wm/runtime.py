@@ -1,9 +1,10 @@
 """What library code needs of the program it runs in: a clock, a log, progress, a request to stop, and limits.
 
 The library never prints, and never reads the clock or the environment; a command, a notebook or a test hands it this
-value. `Runtime(time.monotonic)` runs silently in one process.
+value. `Runtime()` runs silently in one process, by the clock of the machine: this module alone knows it.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -65,15 +66,19 @@ def _never() -> bool:
     return False
 
 
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 @dataclass(frozen=True)
 class Runtime:
-    """`clock` returns seconds that never go back. `log` takes a line for people. `stop_requested` says whether a signal
-    arrived, `raise_if_stopped` raises Stopped then. `workers` processes play (0: this one); one without a heartbeat
-    for `worker_timeout` seconds is replaced. A training that exceeds `memory_limit` bytes ends with a checkpoint, and
-    with `memory_snapshots` it records twice what is in memory. `track` opens what is told a training's metrics; None:
-    TensorBoard, where it is installed."""
+    """`clock` returns seconds that never go back, `now` the date and time in UTC as ISO 8601 has them. `log` takes a
+    line for people. `stop_requested` says whether a signal arrived, `raise_if_stopped` raises Stopped then. `workers`
+    processes play (0: this one); one without a heartbeat for `worker_timeout` seconds is replaced. A training that
+    exceeds `memory_limit` bytes ends with a checkpoint, and with `memory_snapshots` it records twice what is in memory.
+    `track` opens what is told a training's metrics; None: TensorBoard, where it is installed."""
 
-    clock: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = _ignore
     progress: ShowProgress = _show_nothing
     stop_requested: Callable[[], bool] = _never
@@ -83,3 +88,4 @@ class Runtime:
     memory_limit: int | None = None
     memory_snapshots: bool = False
     track: OpenTracker | None = None
+    now: Callable[[], str] = _now

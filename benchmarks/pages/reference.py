@@ -10,10 +10,10 @@ from benchmarks.pages.api import api_page
 from benchmarks.pages.markdown import markdown_table
 from benchmarks.pages.notebook import notebook
 from stages.cli import TABLE, wm
-from stages.options import COMMON, common_options, preset_names
+from stages.options import COMMON, common_options
 from wm.settings import COMMANDS
 from wm.settings.base import default_text, option_name, public_name, value_type
-from wm.settings.sources import variable_name
+from wm.settings.sources import preset_names, variable_name
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _CLI = """# Command line
@@ -30,7 +30,7 @@ Every setting has a name, a default and a range. It can be given, in this order 
 3. its variable: `WM_TRAIN_VAE_LATENT=16`;
 4. a config file: `--config FILE`, in the table `[train-vae]`, or `[train-vae.Pong]` for one environment, or
    `[train-vae.Pong.later]` for the later rounds of a curriculum;
-5. a preset: `--preset`, of the same format, in `stages/presets/`.
+5. a preset: `--preset`, of the same format, in `wm/settings/presets/`.
 
 `--print-config` prints all values with their sources, as a config file. An asterisk marks settings that are not in an
 artifact's fingerprint: they cannot change the result, or they name an input, whose own fingerprint counts. `make docs`

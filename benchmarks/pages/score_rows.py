@@ -6,8 +6,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from stages.options import preset_names, read_sources
+from stages.options import read_sources
 from wm.settings import ControllerSettings, CurriculumSettings
+from wm.settings.sources import preset_names
 
 Row = dict[str, Any]
 KEYS = ("env", "agent", "preset", "training_seeds")  # a new row replaces the one with the same

@@ -14,10 +14,10 @@ from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pip
 from stages.options import tell_damaged
 from stages.report import report
 from stages.session import Session
-from stages.stage import CREATED, UP_TO_DATE
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
+from wm.pipeline.stage import CREATED, UP_TO_DATE
 from wm.settings import CollectSettings, CurriculumSettings
 from wm.settings.sources import Sources
 from wm.telemetry.monitor import ResourceMonitor

@@ -9,10 +9,10 @@ from typing import Any
 
 from stages import console
 from stages.curriculum.pipeline import Pipeline
-from stages.stage import UP_TO_DATE, Result
 from wm.artifacts import durable, json_reader, manifest, runs
 from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
 from wm.errors import BadData, MissingInput, WmError
+from wm.pipeline.stage import UP_TO_DATE, Result
 from wm.report.run_summary import RunSummary
 from wm.report.verdicts import score_verdict
 from wm.settings import ControllerSettings, DreamerSettings
@@ -140,7 +140,7 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
     record = _read(pipeline.runs[-1] / RECORD)
     if not record or record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
         return None
-    results = [_result(values) for values in record["results"]]
+    results = [_result(values, pipeline.runs[-1]) for values in record["results"]]
     if not all(results):
         return None
     try:
@@ -158,7 +158,7 @@ def _read(path: Path) -> dict[str, Any]:
     return manifest.read_sealed(path, SCHEMA, "remove it to run every stage again")
 
 
-def _result(values: dict[str, Any]) -> Result | None:
+def _result(values: dict[str, Any], run: Path) -> Result | None:
     """The result of a recorded step, with the figures of its artifact; None if that is another one now. Of episodes,
     which may be removed, the figures are the recorded ones."""
     folder, metrics, seconds = Path(values["artifact"]), values["metrics"], values["wall_seconds"]
@@ -172,7 +172,7 @@ def _result(values: dict[str, Any]) -> Result | None:
         metrics, seconds = artifact.metrics, float(artifact.manifest["provenance"]["wall_seconds"])
     pictures = [Path(path) for path in values["pictures"]]
     return Result(
-        values["stage"], UP_TO_DATE, folder, values["fingerprint"], metrics, values["summary"], seconds, pictures
+        values["stage"], UP_TO_DATE, folder, run, values["fingerprint"], metrics, values["summary"], seconds, pictures
     )
 
 

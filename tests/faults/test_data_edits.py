@@ -38,7 +38,7 @@ def test_a_failing_call_leaves_whole_datasets_alone_and_the_same_command_writes_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stride: int
 ) -> None:
     monkeypatch.setattr(schema, "PART_ROWS", 60)
-    monkeypatch.setattr("stages.session._commit", lambda: None)  # a process of git, again and again
+    monkeypatch.setattr("wm.artifacts.provenance.commit", lambda: None)  # a process of git, again and again
     made = 0
     for at in range(1, 400, stride):
         folder = tmp_path / str(at)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages import encode, evaluate, train_controller, train_mdnrnn, train_vae
+from stages import evaluate
 from tests.conftest import SLUG, TINY, arguments, make_episode, outcome, write_part
 from tests.faults.edits import LEAVES, MISSING, NASTY, RAW, documents, edit, keys
 from wm.artifacts import durable, manifest, runs
@@ -23,6 +23,7 @@ from wm.errors import WmError
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns
 from wm.evaluation.prediction import format_predictions
 from wm.evolution.search_log import LOG, read_log
+from wm.pipeline import encode, train_controller, train_mdnrnn, train_vae
 from wm.pretrained import load_controller, load_mdnrnn, load_vae
 from wm.report.fidelity_plot import policies
 from wm.report.inventory import describe

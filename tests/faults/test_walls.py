@@ -97,7 +97,7 @@ WALLS = {
         "world/test_loading.py::test_the_module_of_an_environment_is_imported_by_the_user_only",
     ),
     "reserved names": Wall(
-        "stages.session.is_reserved",
+        "wm.pipeline.session.is_reserved",
         lambda *_: False,
         "stages/test_session.py::test_names_of_other_artifacts_are_reserved",
     ),

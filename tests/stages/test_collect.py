@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from stages.collect import collect, env_config
+from stages.collect import collect
 from stages.session import Session
 from tests.conftest import TINY
 from wm.envs.registry import EnvConfig
 from wm.episodes import dataset
+from wm.pipeline.collect import env_config
 from wm.settings import CollectSettings
 
 

@@ -16,11 +16,12 @@ from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
 from stages.curriculum.pipeline import STAGES, Pipeline, pipelines_of, stage_settings
 from stages.options import read_sources
 from stages.session import Session
-from stages.stage import Plan, Result
+from stages.stage import Plan
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.search_log import read_log
+from wm.pipeline.stage import Result
 from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, CurriculumSettings
 from wm.units import format_duration
@@ -31,11 +32,13 @@ def score(session: Session, settings: object) -> Result:
         "mean": 1.0, "ci95": 0.5, "episodes": 10, "preview": True, "env_steps": 1234,
         "random": {"mean": 0.0, "ci95": 0.1, "episodes": 10},
     }  # fmt: skip
-    return Result("evaluate", "created", session.run_path / "evaluation" / "controller", "f", metrics, "", 60.0)
+    return Result(
+        "evaluate", "created", session.run_path / "evaluation" / "controller", session.run_path, "f", metrics, "", 60.0
+    )
 
 
 def train(session: Session, settings: object) -> Result:
-    return Result("train-vae", "created", session.run_path, "f", {}, "", 5.0)
+    return Result("train-vae", "created", session.run_path / "vae", session.run_path, "f", {}, "", 5.0)
 
 
 def fail(session: Session, settings: object) -> Result:
@@ -118,7 +121,9 @@ def test_an_outcome_distinguishes_a_threshold_reached_from_a_budget_spent() -> N
 
     def outcome(best: float, ended: str) -> str:
         metrics = {"validation_return": best, "ended": ended}
-        return str(Outcome(pipeline, [Result("train-controller", "created", Path("c"), "f", metrics, "", 1.0)]))
+        return str(
+            Outcome(pipeline, [Result("train-controller", "created", Path("r/c"), Path("r"), "f", metrics, "", 1.0)])
+        )
 
     assert outcome(-15.5, "target") == "passed: validation -15.5, threshold -16"
     assert outcome(-19.0, "steps") == "budget spent (steps): validation -19.0, threshold -16"
@@ -449,7 +454,9 @@ def test_the_recorded_outcome_is_that_of_the_artifacts_and_a_changed_record_is_n
         body = {"fingerprint": "f", "metrics": {}}
         if step.stage != "collect":
             body = json.loads((folder / "manifest.json").read_text())
-        results.append(Result(step.stage, "created", folder, body["fingerprint"], body["metrics"], "", 1.0))
+        results.append(
+            Result(step.stage, "created", folder, folder.parent, body["fingerprint"], body["metrics"], "", 1.0)
+        )
     Outcome(pipeline, results).record()
     recorded = recorded_outcome(pipeline)
     assert recorded is not None

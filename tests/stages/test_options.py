@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from stages.cli import run
-from stages.options import SHARED, WHERE, common_options, preset_names, read_sources, settings_options
+from stages.options import SHARED, WHERE, common_options, read_sources, settings_options
 from wm.errors import UsageProblem
 from wm.settings import COMMANDS, CollectSettings
 from wm.settings.base import option_name
+from wm.settings.sources import preset_names
 
 
 def test_flag_beats_set_beats_variable_beats_config_beats_preset_beats_default(

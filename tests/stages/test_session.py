@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from stages.session import Session, stage_name
+from stages.session import Session
 from stages.stage import Plan
 from wm.errors import RecipeMismatch, UsageProblem
+from wm.pipeline.session import stage_name
 
 
 def test_names_find_their_places_by_environment() -> None:

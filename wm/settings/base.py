@@ -151,7 +151,8 @@ def convert(item: Field, value: Any, source: str) -> Any:
             return text in ("true", "1", "yes")
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
-            return expected(value)
+            if (converted := expected(value)) == value or isinstance(value, str) or expected is not int:
+                return converted  # 2.5 is no whole number
         except (TypeError, ValueError, OverflowError):
             pass
     wanted = "true or false" if expected is bool else expected.__name__

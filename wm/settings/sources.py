@@ -20,6 +20,7 @@ from wm.settings.base import Field, Settings, convert, find_setting, public_name
 LATER = "later"  # the table of what differs in the rounds after the first
 DEFAULT, FLAG, ASSIGNED, PRESET = "default", "flag", "--set", "preset "
 STAGES = tuple(name for name in COMMANDS if name != "curriculum")
+PRESETS = Path(__file__).parent / "presets"
 S = TypeVar("S", bound=Settings)
 
 
@@ -116,6 +117,19 @@ class Sources:
                 del values[name]
                 origin[name] = DEFAULT
         return group(**values), origin
+
+
+def preset_names(family: str = "") -> list[str]:
+    """The presets for all commands, and those of the `family` of a command, such as dreamer, alone."""
+    own = (PRESETS / family).glob("*.toml") if family else ()
+    return sorted(path.stem for path in PRESETS.glob("*.toml")) + sorted(path.stem for path in own)
+
+
+def find_preset(name: str) -> Path:
+    """The file of a preset. Raises UsageProblem with the nearest name."""
+    if (path := next(PRESETS.rglob(f"{name}.toml"), None)) is None:
+        raise UsageProblem(f"--preset is {name!r}; {suggestion(name, preset_names())}")
+    return path
 
 
 def read_tables(path: Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Run
     """As `wm evaluate` scores a controller or the random policy."""
     _require_episodes(episodes)
     opened = open_agent(workspace, agent)
-    metrics = score_agent(runtime or _silent(), opened, workspace.env, episodes, f"evaluate {workspace.env}")
+    metrics = score_agent(runtime or Runtime(), opened, workspace.env, episodes, f"evaluate {workspace.env}")
     returns = np.array(metrics["returns"])
     return Evaluation(Score.of(returns), returns, metrics["protocol"])
 
@@ -49,7 +49,7 @@ def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Run
 def evaluate_policy(env: RealEnv, policy: Any, episodes: int, protocol: str, runtime: Runtime | None) -> Evaluation:
     """The same for a function of observations, or for an object whose `predict` returns an action first."""
     _require_episodes(episodes)
-    act, runtime = _function_of(policy), runtime or _silent()
+    act, runtime = _function_of(policy), runtime or Runtime()
     returns = []
     with runtime.progress(f"evaluate {protocol.split(',')[0]}", episodes, "episodes") as progress:
         for job in evaluation_jobs(episodes):
@@ -80,8 +80,3 @@ def _function_of(policy: Any) -> Policy:
 def _require_episodes(episodes: int) -> None:
     if episodes < 2:
         raise UsageProblem(f"episodes is {episodes}; expected at least 2, for an interval.")
-
-
-def _silent() -> Runtime:
-    """In this process, without a word. Only worker processes are timed, so no clock is needed."""
-    return Runtime(lambda: 0.0)

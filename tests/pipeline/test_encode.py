@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from stages.encode import encode
 from stages.session import Session
 from tests.conftest import SLUG, TINY
 from wm.episodes.dataset import Dataset
@@ -12,6 +11,7 @@ from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.writer import create
 from wm.errors import BadData, RecipeMismatch
+from wm.pipeline.encode import encode
 from wm.pretrained import load_vae
 
 

@@ -1,4 +1,4 @@
-"""Episodes + V -> latents. Part of `wm train-mdnrnn`; not a command of its own."""
+"""Episodes + V -> latents: the first part of `wm train-mdnrnn`."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stages.session import Session
-from stages.stage import Result, run_stage
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.errors import BadData
 from wm.models.vae.networks import Vae
+from wm.pipeline.session import Session
+from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae
 from wm.training.device import pick_device
 from wm.training.precision import pick

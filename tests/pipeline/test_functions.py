@@ -1,0 +1,111 @@
+"""Collecting and training from Python: silent, and the same as the commands."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wm
+from tests.conftest import SLUG, TINY, run
+from wm.errors import MissingInput, RecipeMismatch, Stopped, UsageProblem
+
+SMALL: dict[str, dict[str, Any]] = {  # as tests.conftest gives them to the commands
+    "train_vae": {"steps": 60, "batch": 16, "latent": 4, "validate_every": 10},
+    "train_mdnrnn": {"steps": 150, "batch": 8, "seq_len": 8, "hidden": 16, "validate_every": 20},
+    "train_controller": {"popsize": 6, "max_generations": 6, "validate_every": 2, "validation_episodes": 4},
+}
+TRAININGS = {"train_vae": "vae", "train_mdnrnn": "mdnrnn", "train_controller": "controller"}
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Each file of an artifact that its settings and inputs determine, with its digest; others tell times."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return {
+        name: entry["sha256"]
+        for name, entry in manifest["files"].items()
+        if name in ("model.json", "weights.safetensors", "reconstructions.png")
+    }
+
+
+def test_they_find_what_the_commands_made_up_to_date(chain: Path) -> None:
+    """Settings, seed and inputs that are given in Python have the fingerprints of the commands."""
+    data, folder = chain / "data" / f"{SLUG}.zarr", chain / "runs" / SLUG
+    results = [wm.collect(TINY, data=data, episodes=24, size=32)]
+    results += [getattr(wm, name)(TINY, data=data, run=folder, **settings) for name, settings in SMALL.items()]
+    assert [result.status for result in results] == ["up to date"] * 4
+    assert [result.path for result in results] == [data, *(folder / name for name in TRAININGS.values())]
+    assert {result.run for result in results[1:]} == {folder}
+
+
+def test_they_make_what_the_commands_made_byte_by_byte_even_when_interrupted(
+    chain: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, folder = tmp_path / "data" / f"{SLUG}.zarr", tmp_path / "runs" / SLUG
+    wm.collect(TINY, data=data, episodes=10, size=32)
+    assert wm.collect(TINY, data=data, episodes=24, size=32).status == "resumed"
+    steps = iter(range(60))
+
+    def stop() -> None:
+        raise Stopped(2)
+
+    runtime = wm.Runtime(stop_requested=lambda: next(steps) == 25, raise_if_stopped=stop)
+    with pytest.raises(Stopped):
+        wm.train_vae(TINY, data=data, run=folder, runtime=runtime, **SMALL["train_vae"])
+    results = {name: getattr(wm, name)(TINY, data=data, run=folder, **settings) for name, settings in SMALL.items()}
+    assert [result.status for result in results.values()] == ["resumed", "created", "created"]
+    for name in TRAININGS.values():
+        assert files(folder / name) == files(chain / "runs" / SLUG / name)
+    assert wm.load(results["train_controller"].run, data=data).controller is not None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_resumes_what_python_began_and_its_record_is_a_command(chain: Path, tmp_path: Path) -> None:
+    data = chain / "data" / f"{SLUG}.zarr"
+    result = wm.train_vae(TINY, data=data, run=tmp_path / "r", seed=3, preset="quick", steps=4, batch=8, tf32=False)
+    command = json.loads((result.path / "manifest.json").read_text())["provenance"]["command"]
+    words = command.split()
+    assert words[:3] == ["wm", "train-vae", "--env"]
+    assert "--preset quick --seed 3 --set steps=4 --set batch=8 --set tf32=False" in command
+    assert json.loads(run(tmp_path, *words[1:], "--json").stdout)["status"] == "up to date"
+
+
+def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    data, runtime = chain / "data" / f"{SLUG}.zarr", wm.Runtime(time.monotonic, log=lines.append)
+    for steps in (10, 12):
+        result = wm.train_vae(
+            TINY, data=data, run=tmp_path, steps=steps, batch=8, latent=4, validate_every=10, runtime=runtime
+        )
+        assert (result.status, result.path) == ("created", tmp_path / "vae")
+    assert any("steps 10 -> 12" in line for line in lines)
+    assert "vae: created in" in str(result)
+    assert "squared error" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"step": 5}, UsageProblem, "train-vae has no setting 'step'; did you mean steps"),
+        ({"steps": 0}, UsageProblem, "steps is 0; expected at least 1"),
+        ({"steps": "many"}, UsageProblem, r"steps is 'many' \(wm.train_vae\); expected int"),
+        ({"steps": 2.5}, UsageProblem, r"steps is 2.5 \(wm.train_vae\); expected int"),
+        ({"preset": "labtop"}, UsageProblem, "preset is 'labtop'; did you mean laptop"),
+        ({"seed": -1}, UsageProblem, "seed is -1; expected a whole number from 0 on"),
+        ({"seed": 1.5}, UsageProblem, "seed is 1.5; expected a whole number"),
+        ({"device": "gpu"}, UsageProblem, "device is 'gpu'; expected one of auto, cpu, cuda, mps"),
+        ({"name": "mdnrnn"}, UsageProblem, "'mdnrnn', which is reserved"),
+        ({"data": []}, UsageProblem, "data is empty; expected the path of a dataset"),
+        ({"disk_budget": "much"}, UsageProblem, "size is 'much'; expected a number with a unit"),
+        ({"data": "nothing.zarr"}, MissingInput, "nothing.zarr"),
+        ({"env": "Catch"}, RecipeMismatch, "Catch"),
+    ],
+)
+def test_wrong_values_are_one_sentence_and_nothing_is_written(
+    chain: Path, tmp_path: Path, arguments: dict[str, Any], error: type[wm.WmError], message: str
+) -> None:
+    usual = {"env": TINY, "data": chain / "data" / f"{SLUG}.zarr", "run": tmp_path / "run", "batch": 8}
+    with pytest.raises(error, match=message):
+        wm.train_vae(**usual | arguments)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,42 @@
+"""Where a result came from: versions of packages, the commit, the machine. Recorded with it, not part of its recipe."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from wm import __version__
+
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "zarr", "numcodecs", "cma")
+
+
+def describe_program() -> dict[str, Any]:
+    """The versions that can change a result, the machine, and the commit of wm."""
+    return {
+        "versions": {name: _version_of(name) for name in _PACKAGES} | {"wm": __version__},
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "commit": commit(),
+    }
+
+
+def _version_of(package: str) -> str | None:
+    """The version of an installed package; None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit of this source tree, with `+` when it is changed; None for an installed package."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,78 @@
+"""An environment and a policy -> episodes."""
+
+from typing import Any
+
+from wm.envs.registry import EnvConfig
+from wm.episodes.archive import claim, collecting_seconds
+from wm.episodes.dataset import Dataset
+from wm.pipeline.session import Session
+from wm.pipeline.stage import CREATED, RESUMED, UP_TO_DATE, Result
+from wm.rollouts.collection import Collection, collect_episodes, describe
+from wm.rollouts.players import trained_policy
+from wm.settings import CollectSettings
+from wm.units import format_size
+
+FRAME_SOURCES = {"observation": "the environment's observations", "render": "what its render() returns"}
+
+
+def env_config(env: str, settings: CollectSettings) -> EnvConfig:
+    """The environment with the observations of the settings."""
+    return EnvConfig(
+        env,
+        settings.size,
+        settings.gray,
+        settings.action_space,
+        settings.render,
+        settings.observation,
+        settings.action_repeat,
+        settings.frames,
+        envs_per_process=settings.envs_per_process,
+    )
+
+
+def describe_collection(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
+    """The collection and its dataset's recipe."""
+    controller = None
+    if settings.by_controller:
+        controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
+    config = env_config(session.env, settings)
+    return describe(config, settings.policy, session.seed, settings.max_steps, controller, session.runtime.log)
+
+
+def collect(session: Session, settings: CollectSettings) -> Result:
+    """Play the missing episodes and commit them part by part. Raises DiskProblem before anything is written, or when
+    the budget is used up, with everything committed so far usable."""
+    path, runtime = session.data_path, session.runtime
+    began = runtime.clock()
+    collection, recipe = describe_collection(session, settings)
+    if source := FRAME_SOURCES.get(recipe.get("frames", "")):
+        runtime.log(f"collect {session.env}: frames are {source}")
+    if limit := collection.env.max_steps:
+        runtime.log(f"collect {session.env}: it has no limit of its own; later stages truncate after {limit} steps too")
+    with claim(path, recipe, session.keep_current, runtime.log) as claimed:
+        if claimed.dataset and not claimed.missing(settings.episodes):
+            return _result(session, claimed.dataset, settings.episodes, UP_TO_DATE)
+        dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
+        claimed.record({"episodes": settings.episodes, **session.provenance(began)})
+    status = RESUMED if claimed.dataset and claimed.dataset.episodes else CREATED
+    return _result(session, dataset, settings.episodes, status)
+
+
+def _result(session: Session, dataset: Dataset, episodes: int, status: str) -> Result:
+    """The first `episodes` of the dataset, and the size of all its parts."""
+    dataset.require_complete()
+    subset = dataset.first(episodes)
+    size = dataset.bytes
+    metrics = {
+        "episodes": subset.episodes,
+        "rows": subset.rows,
+        "mean_return": float(subset.table["return"].mean()),
+        "bytes": size,
+        "bytes_per_frame": round(size / sum(part.rows for part in dataset.parts), 1),
+    }
+    summary = (
+        f"{subset.episodes} episodes, {subset.rows:,} frames, mean return {metrics['mean_return']:.1f}, "
+        f"{format_size(size)} ({metrics['bytes_per_frame']} bytes a frame)"
+    )
+    seconds = collecting_seconds(dataset.path)
+    return Result("collect", status, dataset.path, session.run_path, subset.fingerprint, metrics, summary, seconds)

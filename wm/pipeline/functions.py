@@ -1,0 +1,197 @@
+"""Collecting and training from Python: `wm.collect`, `wm.train_vae`, `wm.train_mdnrnn` and `wm.train_controller`.
+
+Each does what the command of its name does, with the same settings, and makes the same artifact, byte by byte: what one
+has begun, the other resumes. Nothing is printed, and no WM_* variable is read.
+"""
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wm import extras
+from wm.errors import UsageProblem
+from wm.pipeline import collect as collecting
+from wm.pipeline import train_controller as controller_training
+from wm.pipeline import train_mdnrnn as mdnrnn_training
+from wm.pipeline import train_vae as vae_training
+from wm.pipeline.session import Session
+from wm.pipeline.stage import Result
+from wm.runtime import Runtime
+from wm.settings import CollectSettings, ControllerSettings, MdnRnnSettings, Settings, VaeSettings
+from wm.settings.base import convert, find_setting
+from wm.settings.sources import Sources, find_preset
+from wm.units import parse_size
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Sequence[PathLike] | None
+G = TypeVar("G", bound=Settings)
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def collect(
+    env: str,
+    *,
+    data: PathLike | None = None,
+    run: PathLike | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    disk_budget: int | str | None = None,
+    keep_current: bool = False,
+    runtime: Runtime | None = None,
+    **settings: Any,
+) -> Result:
+    """Play episodes and store their frames, actions and rewards, as `wm collect` does: `wm.collect("Pong", episodes=50,
+    size=64)`.
+
+    `data` is the dataset, by default data/<Env>.zarr. Episodes that it has are kept, so the same call resumes, and one
+    that asks for more plays the rest. `run` is where the controller of `policy="controller"` is. The other arguments
+    are those of `train_vae`. Result.path is the dataset.
+
+    Raises UsageProblem for a wrong name or value; DiskProblem before anything is written, or when the budget is used
+    up, with everything committed so far usable; EnvironmentFault where the environment breaks.
+    """
+    call = _Call("collect", env, preset, settings)
+    session = call.session(data, run, None, seed, "auto", disk_budget, keep_current, runtime)
+    return collecting.collect(session, call.resolve(CollectSettings))
+
+
+def train_vae(
+    env: str,
+    *,
+    data: Paths = None,
+    run: PathLike | None = None,
+    name: str | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    disk_budget: int | str | None = None,
+    keep_current: bool = False,
+    runtime: Runtime | None = None,
+    **settings: Any,
+) -> Result:
+    """Train V on episodes, as `wm train-vae` does: `wm.train_vae("Pong", preset="laptop", latent=32, seed=1)`.
+
+    `env` is the environment's name, `data` the path of the dataset, or several, by default data/<Env>.zarr. `run` is
+    the folder of the environment's artifacts, by default runs/<Env>, and `name` that of a variant in it. `settings` are
+    those of docs/settings.md by their names, over those of the `preset`. `device` is auto, cpu, cuda or mps.
+    `disk_budget` are bytes, or a text such as "500MB". An artifact of another recipe moves to the archive of the run,
+    or is kept by `keep_current`. `runtime` shows progress and messages, is asked whether to stop, and says how many
+    processes play; without one nothing is shown. Ctrl-C interrupts, and the same call resumes from the last checkpoint.
+
+    Raises UsageProblem for a wrong name or value, MissingInput without episodes, DiskProblem before anything is
+    written, RecipeMismatch where data, run and environment do not belong together, Locked while another process makes
+    the same artifact, MissingPackage for a device that torch does not find.
+    """
+    call = _Call("train-vae", env, preset, settings)
+    session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
+    return vae_training.train_vae(session, call.resolve(VaeSettings))
+
+
+def train_mdnrnn(
+    env: str,
+    *,
+    data: Paths = None,
+    run: PathLike | None = None,
+    name: str | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    disk_budget: int | str | None = None,
+    keep_current: bool = False,
+    runtime: Runtime | None = None,
+    **settings: Any,
+) -> Result:
+    """Train M, as `wm train-mdnrnn` does: `wm.train_mdnrnn("Pong", hidden=256)`. Episodes are encoded by the run's V
+    first, where that is not done. The arguments and errors are those of `train_vae`; MissingInput also without V.
+    """
+    call = _Call("train-mdnrnn", env, preset, settings)
+    session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
+    return mdnrnn_training.train_mdnrnn(session, call.resolve(MdnRnnSettings))
+
+
+def train_controller(
+    env: str,
+    *,
+    data: Paths = None,
+    run: PathLike | None = None,
+    name: str | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    disk_budget: int | str | None = None,
+    keep_current: bool = False,
+    runtime: Runtime | None = None,
+    **settings: Any,
+) -> Result:
+    """Evolve C, or train it by gradient, as `wm train-controller` does: `wm.train_controller("Pong", algo="ppo",
+    in_="dream")`. Then `wm.load(result.run)` is a world whose C acts.
+
+    The arguments and errors are those of `train_vae`; MissingInput without V or M.
+    """
+    call = _Call("train-controller", env, preset, settings)
+    session = call.session(data, run, name, seed, "auto", disk_budget, keep_current, runtime)
+    return controller_training.train_controller(session, call.resolve(ControllerSettings))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A stage's name, its environment, and what its settings are given by."""
+
+    stage: str
+    env: str
+    preset: str | None
+    settings: Mapping[str, Any]
+
+    def resolve(self, group: type[G]) -> G:
+        """The settings. Raises UsageProblem for one that the stage does not have, or that is out of bounds."""
+        items = {name: find_setting(group, name, self.stage) for name in self.settings}
+        source = f"wm.{self.stage.replace('-', '_')}"
+        values = {item.name: convert(item, self.settings[name], source) for name, item in items.items()}
+        sources = Sources(None if self.preset is None else find_preset(self.preset))
+        return sources.resolve(self.stage, group, self.env, values)[0]
+
+    def session(
+        self,
+        data: Paths,
+        run: PathLike | None,
+        name: str | None,
+        seed: int,
+        device: str,
+        disk_budget: int | str | None,
+        keep_current: bool,
+        runtime: Runtime | None,
+    ) -> Session:
+        """What the stage is given. Raises UsageProblem for a value that the command's option would refuse."""
+        extras.require_versions()
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 on.")
+        if device not in DEVICES:
+            raise UsageProblem(f"device is {device!r}; expected one of {', '.join(DEVICES)}.")
+        paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data or ())
+        if data is not None and not paths:
+            raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr.")
+        places = {"data": paths, "run": () if run is None else (run,), "name": () if name is None else (name,)}
+        return Session(
+            self.env,
+            seed,
+            tuple(map(Path, paths)),
+            None if run is None else Path(run),
+            name,
+            device,
+            parse_size(disk_budget) if isinstance(disk_budget, str) else disk_budget,
+            keep_current,
+            runtime,
+            self.command(places, seed),
+        )
+
+    def command(self, places: Mapping[str, Sequence[Any]], seed: int) -> str:
+        """The command line that does the same; it is recorded with the artifact."""
+        options = {**places, "preset": [self.preset] if self.preset else [], "seed": [seed] if seed else []}
+        options["set"] = [f"{name.rstrip('_')}={value}" for name, value in self.settings.items() if value is not None]
+        words = ["wm", self.stage, "--env", self.env]
+        for option, values in options.items():
+            for value in values:
+                words += [f"--{option}", os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+        return shlex.join(words)

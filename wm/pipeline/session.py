@@ -1,0 +1,124 @@
+"""What every stage is given: paths, seed, limits, and the Runtime and Workspace for the library."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wm.artifacts.disk import DiskBudget
+from wm.artifacts.provenance import describe_program
+from wm.artifacts.recipe import Recipe
+from wm.artifacts.runs import Run
+from wm.artifacts.workspace import Workspace, env_slug, is_reserved
+from wm.errors import UsageProblem
+from wm.runtime import Runtime
+
+if TYPE_CHECKING:
+    from wm.envs.registry import EnvConfig
+
+S = TypeVar("S", bound="Session")
+
+_DEPENDENTS = {
+    "vae": ("latents", "mdnrnn", "controller", "dream", "evaluation"),
+    "latents": ("mdnrnn", "controller", "dream", "evaluation"),
+    "mdnrnn": ("controller", "dream", "evaluation"),
+    "controller": ("dream", "evaluation"),
+}
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of a stage: the environment with its paths, the seed, and the limits of the machine. A Python program
+    gives its own Runtime as `caller`; without one nothing is shown, and everything runs in this process. `command` is
+    the command line that does the same."""
+
+    env: str
+    seed: int = 0
+    data: tuple[Path, ...] = ()
+    run: Path | None = None
+    name: str | None = None
+    device: str = "auto"
+    disk_limit: int | None = None
+    keep_current: bool = False
+    caller: Runtime | None = None
+    command: str = ""
+
+    @property
+    def data_path(self) -> Path:
+        """The dataset, where a stage takes one. Raises UsageProblem if there are several."""
+        if len(self.data) > 1:
+            raise UsageProblem(f"--data is given {len(self.data)} times; this command takes one dataset.")
+        return self.data_paths[0]
+
+    @property
+    def data_paths(self) -> tuple[Path, ...]:
+        """The datasets of a training, the first of them the one V was trained on."""
+        return self.data or (Path("data") / f"{env_slug(self.env)}.zarr",)
+
+    @property
+    def run_path(self) -> Path:
+        """The folder of the environment's artifacts."""
+        return self.run or Path("runs") / env_slug(self.env)
+
+    @property
+    def processes(self) -> int:
+        """How many processes play."""
+        return max(self.runtime.workers, 1)
+
+    def for_env(self: S, env: str) -> S:
+        """The same for another environment."""
+        return replace(self, env=env, data=(), run=None, name=None)
+
+    def budget(self, target: Path) -> DiskBudget:
+        """The disk budget at `target`."""
+        return DiskBudget(target, self.disk_limit)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the environment's datasets and artifacts are."""
+        return Workspace(self.env, self.run_path, self.data_paths)
+
+    @property
+    def runtime(self) -> Runtime:
+        """What the library uses of the program it runs in."""
+        return self.caller or Runtime()
+
+    def make_run(
+        self, name: str, kind: str, version: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
+    ) -> Run:
+        """The run of an artifact of this environment; the seed counts as a setting. Raises RecipeMismatch if the folder
+        is the run of another environment."""
+        from wm.pretrained import require_run_of
+
+        require_run_of(self.workspace)
+        recipe = Recipe(kind, version, {"seed": self.seed, **settings} if seeded else settings, inputs)
+        return Run(self.run_path, name, recipe, _DEPENDENTS.get(kind, ()))
+
+    def provenance(self, started: float, env: "EnvConfig | None" = None) -> dict[str, Any]:
+        """Versions, commit, device, wall time, command and renderer: recorded with a result, not part of its recipe.
+        `started` is what the clock of the Runtime said."""
+        runtime = self.runtime
+        return {
+            **({"render": env.render} if env else {}),
+            **describe_program(),
+            "device": self.device,
+            "seed": self.seed,
+            "wall_seconds": round(runtime.clock() - started, 1),
+            "command": self.command,
+            "finished": runtime.now(),
+        }
+
+
+def stage_name(session: Session, default: str) -> str:
+    """The artifact's name: `--name`, or the stage's own. Raises UsageProblem for a reserved name."""
+    name = check_name("--name", session.name or default)
+    if name != default and is_reserved(name, default):
+        other = f"choose another, such as {default}-2"
+        raise UsageProblem(f"--name is {name!r}, which is reserved for other artifacts of a run; {other}.")
+    return name
+
+
+def check_name(option: str, name: str) -> str:
+    """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
+    if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in name.split("/")):
+        raise UsageProblem(f"{option} is {name!r}; expected letters, digits, '-', '_' and '.'.")
+    return name
