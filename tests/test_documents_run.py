@@ -56,20 +56,15 @@ def run_examples(chain: Path, folder: Path, *left_out: str) -> str:
 
 
 def test_the_examples_of_the_python_page_run_and_show_every_public_name(chain: Path, tmp_path: Path) -> None:
-    shown = run_examples(chain, tmp_path, "stable_baselines3", "stages")
+    shown = run_examples(chain, tmp_path, "stable_baselines3")
     members = {f"world.{name}" for name, _ in public_members(wm.World)} - {"world.sb3_env"}
     missing = {name for name in members | {f"wm.{name}" for name in wm.__all__} if name not in shown}
     assert missing == set()
 
 
-@pytest.mark.slow
-def test_its_example_of_a_training_runs(chain: Path, tmp_path: Path) -> None:
-    assert "train_controller(session" in run_examples(chain, tmp_path, "stable_baselines3")
-
-
 @pytest.mark.extra("sb3")
 def test_its_example_with_stable_baselines3_runs(chain: Path, tmp_path: Path) -> None:
-    assert "world.sb3_env" in run_examples(chain, tmp_path, "stages")
+    assert "world.sb3_env" in run_examples(chain, tmp_path)
 
 
 def test_the_notebook_has_the_examples_of_the_page() -> None:

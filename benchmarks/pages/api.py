@@ -29,9 +29,12 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+_FIRST = ("load", "World", "collect", "train_vae", "train_mdnrnn", "train_controller", "Result")
+
+
 def public_names() -> list[str]:
-    """The names of `import wm`, `load` and World first."""
-    return ["load", "World", *(name for name in wm.__all__ if name not in ("load", "World"))]
+    """The names of `import wm`: opening a run, then making one, then the others."""
+    return [*_FIRST, *(name for name in wm.__all__ if name not in _FIRST)]
 
 
 def public_members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -77,9 +80,19 @@ def _signature(name: str, function: Any) -> str:
 
 def _arguments(arguments: ast.arguments) -> Iterator[str]:
     defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-    for argument, default in zip(arguments.args, defaults, strict=True):
-        text = argument.arg + (f": {ast.unparse(argument.annotation)}" if argument.annotation else "")
-        yield text + (f" = {ast.unparse(default)}" if default else "")
+    pairs = zip(arguments.args, defaults, strict=True)
+    by_name = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    yield from (_argument(argument, default) for argument, default in pairs)
+    if arguments.kwonlyargs:
+        yield "*"
+    yield from (_argument(argument, default) for argument, default in by_name)
+    if arguments.kwarg:
+        yield f"**{_argument(arguments.kwarg, None)}"
+
+
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    text = argument.arg + (f": {ast.unparse(argument.annotation)}" if argument.annotation else "")
+    return text + (f" = {ast.unparse(default)}" if default else "")
 
 
 def _text(value: Any) -> str:

@@ -46,7 +46,7 @@ def collect(
     """Play episodes and store their frames, actions and rewards, as `wm collect` does: `wm.collect("Pong", episodes=50,
     size=64)`.
 
-    `data` is the dataset, by default data/<Env>.zarr. Episodes that it has are kept, so the same call resumes, and one
+    `data` is the dataset, by default `data/<Env>.zarr`. Episodes that it has are kept, so the same call resumes, and one
     that asks for more plays the rest. `run` is where the controller of `policy="controller"` is. The other arguments
     are those of `train_vae`. Result.path is the dataset.
 
@@ -74,11 +74,11 @@ def train_vae(
 ) -> Result:
     """Train V on episodes, as `wm train-vae` does: `wm.train_vae("Pong", preset="laptop", latent=32, seed=1)`.
 
-    `env` is the environment's name, `data` the path of the dataset, or several, by default data/<Env>.zarr. `run` is
-    the folder of the environment's artifacts, by default runs/<Env>, and `name` that of a variant in it. `settings` are
-    those of docs/settings.md by their names, over those of the `preset`. `device` is auto, cpu, cuda or mps.
-    `disk_budget` are bytes, or a text such as "500MB". An artifact of another recipe moves to the archive of the run,
-    or is kept by `keep_current`. `runtime` shows progress and messages, is asked whether to stop, and says how many
+    `env` is the environment's name, `data` the path of the dataset, or several, by default `data/<Env>.zarr`. `run` is
+    the folder of the environment's artifacts, by default `runs/<Env>`, and `name` that of a variant in it. `settings`
+    are those of docs/settings.md by their names, over those of the `preset`. `device` is auto, cpu, cuda or mps.
+    `disk_budget` are bytes, or a text such as "500MB". An artifact of another recipe moves to the archive of the run;
+    with `keep_current` the call is refused instead. `runtime` shows progress and messages, is asked whether to stop, and says how many
     processes play; without one nothing is shown. Ctrl-C interrupts, and the same call resumes from the last checkpoint.
 
     Raises UsageProblem for a wrong name or value, MissingInput without episodes, DiskProblem before anything is

@@ -1,4 +1,4 @@
-"""V + M -> C: evolved in the real environment, in the dream, or in both, or trained by policy gradient in one of them."""
+"""V + M -> C: evolved in the real environment, in the dream, or in both, or by policy gradient in one of them."""
 
 from typing import Any
 
