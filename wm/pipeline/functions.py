@@ -46,9 +46,9 @@ def collect(
     """Play episodes and store their frames, actions and rewards, as `wm collect` does: `wm.collect("Pong", episodes=50,
     size=64)`.
 
-    `data` is the dataset, by default `data/<Env>.zarr`. Episodes that it has are kept, so the same call resumes, and one
-    that asks for more plays the rest. `run` is where the controller of `policy="controller"` is. The other arguments
-    are those of `train_vae`. Result.path is the dataset.
+    `data` is the dataset, by default `data/<Env>.zarr`. Episodes that it has are kept, so the same call resumes, and
+    one that asks for more plays the rest. `run` is where the controller of `policy="controller"` is. The other
+    arguments are those of `train_vae`. Result.path is the dataset.
 
     Raises UsageProblem for a wrong name or value; DiskProblem before anything is written, or when the budget is used
     up, with everything committed so far usable; EnvironmentFault where the environment breaks.
@@ -78,8 +78,9 @@ def train_vae(
     the folder of the environment's artifacts, by default `runs/<Env>`, and `name` that of a variant in it. `settings`
     are those of docs/settings.md by their names, over those of the `preset`. `device` is auto, cpu, cuda or mps.
     `disk_budget` are bytes, or a text such as "500MB". An artifact of another recipe moves to the archive of the run;
-    with `keep_current` the call is refused instead. `runtime` shows progress and messages, is asked whether to stop, and says how many
-    processes play; without one nothing is shown. Ctrl-C interrupts, and the same call resumes from the last checkpoint.
+    with `keep_current` the call is refused instead. `runtime` shows progress and messages, is asked whether to stop,
+    and says how many processes play; without one nothing is shown. Ctrl-C interrupts, and the same call resumes from
+    the last checkpoint.
 
     Raises UsageProblem for a wrong name or value, MissingInput without episodes, DiskProblem before anything is
     written, RecipeMismatch where data, run and environment do not belong together, Locked while another process makes
