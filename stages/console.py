@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from wm.units import format_duration
 
 PLAIN_SECONDS = 10.0  # between lines of progress where stderr is no terminal
 LEADER_SECONDS = 1.0  # between those for the process that shows them
-_TO_LEADER = "\t"  # before a line of progress for it
+TO_LEADER = "\t"  # before a line of progress for it, and between the fields of the line
 SHORTEST_BAR = 10  # characters
 NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
@@ -35,8 +34,13 @@ def be_quiet() -> None:
 
 
 def tell_leader() -> None:
-    """Write progress for the process that started this one, which shows it in SideBySide."""
+    """Write progress for the process that started this one, which shows it beside that of others."""
     _options["leader"] = True
+
+
+def shows_bars() -> bool:
+    """Whether progress is drawn in place: on a terminal that was not asked to be quiet."""
+    return sys.stderr.isatty() and not _options["quiet"]
 
 
 def show_usage(usage: Callable[[], str] | None) -> None:
@@ -92,7 +96,7 @@ class Progress:
         self._opened = self._written = time.monotonic()
         self._bar: Any = None
         self._quiet = _options["quiet"]
-        if sys.stderr.isatty() and not self._quiet:
+        if shows_bars():
             from tqdm import tqdm
 
             label, shape, _ = _shape(visible(label, keep=""), [])
@@ -118,7 +122,7 @@ class Progress:
             left = (now - self._opened) / (done - self._first) * (self._total - done)
             parts = [f"{self._label}: {done}/{self._total} {self._unit}", *texts, f"about {format_duration(left)} left"]
             if _options["leader"]:
-                click.echo(_TO_LEADER + visible(", ".join(parts), keep=""), err=True)
+                click.echo("".join(TO_LEADER + visible(part, keep="") for part in parts), err=True)
             else:
                 say(", ".join(parts))
 
@@ -179,45 +183,6 @@ def fitting(texts: Sequence[str], room: int) -> str:
             break
         shown += f", {text}"
     return shown.removeprefix(", ")
-
-
-class SideBySide:
-    """The lines of several processes, each after its name. Progress stays in a line of its own at the bottom of a
-    terminal, and is one line every ten seconds elsewhere; messages stand above. Threads may share it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._bars: dict[str, Any] = {}
-        self._written: dict[str, float] = {}
-
-    def show(self, name: str, line: str) -> bool:
-        """Show a line that the process of this name has written; returns whether it is a message, not progress."""
-        text = f"{name} | {line.strip()}"
-        with self._lock:
-            if not line.startswith(_TO_LEADER):
-                if line.strip():
-                    say(text)
-                return bool(line.strip())
-            if sys.stderr.isatty() and not _options["quiet"]:
-                self._show_in_place(name, text)
-            elif time.monotonic() - self._written.get(name, -PLAIN_SECONDS) >= PLAIN_SECONDS:
-                self._written[name] = time.monotonic()
-                say(text)
-        return False
-
-    def _show_in_place(self, name: str, text: str) -> None:
-        from tqdm import tqdm
-
-        if name not in self._bars:
-            self._bars[name] = tqdm(bar_format="{desc}", dynamic_ncols=True, leave=False, file=sys.stderr)
-        room = shutil.get_terminal_size().columns - 1
-        self._bars[name].set_description_str(shortened(visible(text, keep=""), room))
-
-    def end(self, name: str) -> None:
-        """The process has ended; its line of progress goes."""
-        with self._lock:
-            if (bar := self._bars.pop(name, None)) is not None:
-                bar.close()
 
 
 @contextmanager

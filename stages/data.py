@@ -1,8 +1,6 @@
 """`wm data`: new datasets from others, or from files."""
 
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +8,10 @@ import click
 
 from stages import console
 from stages.options import DatasetPath
-from wm.units import format_size, parse_size
+from wm.units import parse_size
 
 if TYPE_CHECKING:
     from wm.episodes.new_datasets import NewDataset
-    from wm.pipeline.stage import Result
 
 _dataset = DatasetPath()
 _new = click.Path(path_type=Path)
@@ -141,42 +138,11 @@ def import_command(
 def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None, as_json: bool) -> None:
     """Write the datasets that are not there yet, and print what became of each."""
     from stages.session import Session
-    from wm.artifacts import locks
-    from wm.episodes import new_datasets
+    from wm.pipeline.new_datasets import write_datasets
 
     session = Session(env="", disk_limit=None if disk_budget is None else parse_size(disk_budget))
-    new_datasets.require_targets(targets)
-    if waiting := [new for path, new in targets if not new_datasets.is_written(path, new)]:
-        new_datasets.require_disk(waiting, session.budget(targets[0][0]))
-    results = []
-    for path, new in targets:
-        began = time.monotonic()
-        with locks.exclusive(path):
-            if current := new_datasets.is_written(path, new):
-                results.append(_result(path, current, 0))
-                continue
-            provenance = partial(session.provenance, began)
-            with console.progress(f"write {path.name}", new.episodes, "episodes") as bar:
-                new_datasets.write(path, new, session.budget(path), provenance, bar.update)
-            results.append(_result(path, False, time.monotonic() - began))
+    results = write_datasets(session, targets)
     if as_json:
         console.print_json({"datasets": [result.as_json() for result in results]})
     else:
         console.echo("\n".join(result.text(console.wrap) for result in results))
-
-
-def _result(path: Path, current: bool, seconds: float) -> "Result":
-    """What became of a dataset."""
-    from wm.episodes.summary import summarize
-    from wm.pipeline.stage import CREATED, UP_TO_DATE, Result
-
-    summary, dataset = summarize(path)
-    metrics = {"episodes": summary.episodes, "rows": summary.frames, "mean_return": summary.mean_return,
-               "bytes": summary.bytes}  # fmt: skip
-    text = (
-        f"{summary.episodes} episodes, {summary.frames:,} frames, mean return {summary.mean_return:.1f}, "
-        f"{format_size(summary.bytes)}; {summary.origin}"
-    )
-    return Result(
-        "data", UP_TO_DATE if current else CREATED, path, path.parent, dataset.fingerprint, metrics, text, seconds
-    )

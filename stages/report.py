@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +14,8 @@ from stages.options import strict_option, tell_damaged
 from wm.errors import Stopped, WmError
 
 if TYPE_CHECKING:
-    from wm.artifacts.runs import Artifact
     from wm.report.run_summary import RunSummary
 
-RECIPE = 1
-FILM_BYTES = 4_000_000
 EVERY = 10  # seconds between two pages with --live
 _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
@@ -107,13 +104,15 @@ def report(
 def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":
     """The summary with films of its agent's test episodes: those that the run has, or new ones. It says why where there
     are none."""
+    from stages.session import Session
+    from wm.pipeline.film import film
     from wm.report.run_summary import RunSummary
 
     evaluation = summary.evaluation
     if evaluation is None or summary.films:
         return summary
     try:
-        _film(summary, evaluation, envs)
+        film(Session(env=summary.env_to_film(envs), run=summary.run, workers=1), summary.title, evaluation)
     except Stopped:
         raise
     except (WmError, OSError) as error:
@@ -121,37 +120,3 @@ def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":
         console.say(f"{summary.title}: {note}")
         return replace(summary, film_note=note)
     return RunSummary.of(summary.run)
-
-
-def _film(summary: "RunSummary", evaluation: "Artifact", envs: Collection[str]) -> None:
-    """Play the test episodes with the median and the worst return again, and keep films of them in the run. Raises
-    RecipeMismatch if they are not those that were scored."""
-    from stages.session import Session
-    from wm.artifacts.runs import Builder
-    from wm.errors import RecipeMismatch
-    from wm.evaluation.score import open_agent
-    from wm.pipeline.stage import run_stage
-    from wm.report.agent_film import FILM, choose_episodes, difference, save_films, scored_episodes
-    from wm.report.filming import film_episodes
-    from wm.rollouts.players import RandomSpec, evaluation_jobs
-
-    env, name = summary.env_to_film(envs), evaluation.folder.name
-    returns, max_steps = scored_episodes(evaluation)
-    session = Session(env=env, run=summary.run, workers=1)
-    agent = open_agent(session.workspace, name, max_steps)
-    if evaluation.inputs != {**agent.inputs, **agent.env.code.sources} or isinstance(agent.spec, RandomSpec):
-        raise RecipeMismatch(f"{evaluation.folder} scored another agent than the run has now; run `wm evaluate` again")
-    spec, chosen, jobs = agent.spec, choose_episodes(returns), evaluation_jobs(len(returns))
-
-    def work(builder: Builder) -> dict[str, Any]:
-        console.say(f"film {summary.title}: playing test episodes {' and '.join(map(str, chosen.values()))} again ...")
-        films = film_episodes(session.runtime, spec, list(chosen), [jobs[number] for number in chosen.values()])
-        for film, number in zip(films, chosen.values(), strict=True):
-            if problem := difference(film, returns[number]):
-                raise RecipeMismatch(problem)
-        save_films(builder.folder, films)
-        return {"episodes": list(chosen.values())}
-
-    inputs = {"evaluation": evaluation.fingerprint}
-    run = session.make_run(FILM, FILM, RECIPE, {"agent": name}, inputs, seeded=False)
-    run_stage(session, "film", run, (FILM_BYTES, "the film"), lambda artifact: "", work, agent.env)

@@ -12,9 +12,9 @@ from typing import IO, NamedTuple
 
 import psutil
 
-from stages import console
 from stages.curriculum.outcome import Outcome, recorded_outcome
 from stages.curriculum.pipeline import Pipeline
+from stages.curriculum.side_by_side import SideBySide
 from stages.session import Session
 from wm.artifacts import json_reader
 from wm.artifacts.json_reader import COUNT, TEXT, or_null, table
@@ -66,7 +66,7 @@ def run_in_parallel(
     cores = cores_each(session, jobs)
     disk_limit = None if session.disk_limit is None else session.disk_limit // len(pipelines)
     running: list[subprocess.Popen[str]] = []
-    lock, ending, shown = threading.Lock(), threading.Event(), console.SideBySide()
+    lock, ending, shown = threading.Lock(), threading.Event(), SideBySide()
 
     def run(pipeline: Pipeline) -> Outcome | None:
         with lock:
@@ -119,7 +119,7 @@ def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
     )
 
 
-def _forward(env: str, lines: IO[str], shown: console.SideBySide) -> str:
+def _forward(env: str, lines: IO[str], shown: SideBySide) -> str:
     """Show the messages and the progress of a process, each after its environment; returns the last message."""
     last = ""
     for line in lines:

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from stages import console
+from stages.curriculum.side_by_side import SideBySide, line_within
 from tests.conftest import ROOT
 from wm.errors import Stopped
 from wm.units import format_duration
@@ -139,18 +140,35 @@ def test_on_a_pseudo_terminal_no_line_is_cut_or_mixed_with_another() -> None:
 def test_processes_side_by_side_have_a_line_each_and_messages_stand_above(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     monkeypatch.setenv("COLUMNS", "50")
-    shown = console.SideBySide()
-    assert not shown.show("Pong", "\ttrain-vae Pong: 10/600 steps, loss 3000, about 2 min left\n")
+    shown = SideBySide()
+    assert not shown.show("Pong", "\ttrain-vae Pong: 10/600 steps\tloss 3000\tabout 2 min left\n")
     assert not shown.show("CarRacing", "\tcollect CarRacing: 3/50 episodes\n")
     assert shown.show("Pong", "warning: low memory\n")
     assert not shown.show("Pong", "\n")
     text = terminal.getvalue()
     shown.end("Pong")
     shown.end("CarRacing")
-    assert "Pong | train-vae Pong: 10/600 steps, loss 3000, …" in text
-    assert "\nCarRacing | collect CarRacing: 3/50 episodes" in text.replace("\r", "")
+    assert "Pong | train-vae: 10/600 steps, loss 3000\r" in text.replace(" \r", "\r").replace("\n", "\r")
+    assert "\nCarRacing | collect: 3/50 episodes" in text.replace("\r", "")
     assert "Pong | warning: low memory\n" in text
+    assert "…" not in text
     assert all(len(line) < 50 for line in re.split(r"[\r\n]|\x1b\[A", text))
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        (90, "Pong | train-vae: 10/600 steps, loss 3000 (start 4000), kl 12.5, error 9, about 2 min left"),
+        (89, "Pong | train-vae: 10/600 steps, loss 3000 (start 4000), kl 12.5, about 2 min left"),
+        (79, "Pong | train-vae: 10/600 steps, loss 3000 (start 4000), about 2 min left"),
+        (60, "Pong | train-vae: 10/600 steps, loss 3000 (start 4000)"),
+        (40, "Pong | train-vae: 10/600 steps"),
+        (12, "Pong | trai…"),
+    ],
+)
+def test_of_a_process_fields_that_do_not_fit_are_left_out_whole(room: int, line: str) -> None:
+    fields = ["loss 3000 (start 4000)", "kl 12.5", "error 9", "about 2 min left"]
+    assert line_within(room, "Pong | train-vae: 10/600 steps", fields) == line
 
 
 def test_elsewhere_processes_side_by_side_write_a_line_every_ten_seconds(
@@ -158,7 +176,7 @@ def test_elsewhere_processes_side_by_side_write_a_line_every_ten_seconds(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    shown = console.SideBySide()
+    shown = SideBySide()
     for seconds, done in ((0, 1), (5, 2), (11, 3)):
         now[0] = 100.0 + seconds
         shown.show("Pong", f"\ttrain: {done}/9 steps\n")
@@ -175,7 +193,7 @@ def test_a_process_with_a_leader_marks_its_progress(
     console.tell_leader()
     with console.progress("train", 10, "steps") as progress:
         progress.update(5)
-    assert capsys.readouterr().err == "\ttrain: 5/10 steps, about 0 s left\n"
+    assert capsys.readouterr().err == "\ttrain: 5/10 steps\tabout 0 s left\n"
 
 
 def test_a_training_that_resumes_does_not_call_its_first_loss_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
