@@ -99,7 +99,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         durable.write_json(builder.folder / FIDELITY, fidelity)
         durable.write_bytes(builder.folder / "fidelity.png", draw(fidelity, f"{session.env}: dreams and real episodes"))
         picture = picture_dream(vae, mdnrnn, latents, models.dataset, settings.temperature, session.seed)
-        picture.write(builder.folder, session.env, settings.temperature)
+        picture.write(runtime, builder.folder, session.env, settings.temperature)
         figures = {"temperature": settings.temperature, "episode": picture.episode}
         return summarize_fidelity(fidelity) | figures | picture.errors()
 

@@ -60,6 +60,6 @@ class Session(session.Session):
     def _trackers(self) -> OpenTracker | None:
         if not self.track:
             return None
-        from wm.telemetry.trackers import trackers
+        from wm.telemetry.trackers import Trackers
 
-        return trackers(self.track, console.say)
+        return Trackers(self.track, console.say)

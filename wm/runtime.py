@@ -38,10 +38,14 @@ class Tracker(Protocol):
 
 
 class OpenTracker(Protocol):
-    """Opens the Tracker of the training in an artifact's folder. It starts or resumes at `step`; metrics.jsonl may have
-    later lines still, of what is trained again."""
+    """Decides what is told about an artifact, which is in the making in a folder."""
 
-    def __call__(self, folder: Path, step: int) -> Tracker: ...
+    def __call__(self, folder: Path, step: int) -> Tracker:
+        """Open the Tracker of the artifact's training. It starts or resumes at `step`; metrics.jsonl may have later
+        lines still, of what is trained again."""
+
+    def add_image(self, folder: Path, step: int, name: str, png: bytes) -> None:
+        """A picture of what was made by that step, as a PNG."""
 
 
 class _NoProgress:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,39 @@ def test_a_command_resumes_what_python_began_and_its_record_is_a_command(chain: 
     assert json.loads(run(tmp_path, *words[1:], "--json").stdout)["status"] == "up to date"
 
 
+class Told:
+    """A tracker of a caller's own."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.images: list[tuple[int, str]] = []
+
+    def __call__(self, folder: Path, step: int) -> "Told":
+        return self
+
+    def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self.steps.append(step)
+
+    def add_image(self, folder: Path, step: int, name: str, png: bytes) -> None:
+        self.images.append((step, name))
+
+    def close(self) -> None:
+        pass
+
+
 def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
     lines: list[str] = []
-    data, runtime = chain / "data" / f"{SLUG}.zarr", wm.Runtime(time.monotonic, log=lines.append)
+    tracker = Told()
+    data, runtime = chain / "data" / f"{SLUG}.zarr", wm.Runtime(time.monotonic, log=lines.append, track=tracker)
     for steps in (10, 12):
         result = wm.train_vae(
             TINY, data=data, run=tmp_path, steps=steps, batch=8, latent=4, validate_every=10, runtime=runtime
         )
         assert (result.status, result.path) == ("created", tmp_path / "vae")
     assert any("steps 10 -> 12" in line for line in lines)
+    assert tracker.images == [(10, "reconstructions"), (12, "reconstructions")]
+    assert max(tracker.steps) == 12
+    assert not list(tmp_path.rglob("tensorboard"))  # the caller's tracker is the only one
     assert "vae: created in" in str(result)
     assert "squared error" in str(result)
 

@@ -12,6 +12,7 @@ from wm.episodes.latents import Latents
 from wm.pretrained import load_mdnrnn, load_vae
 from wm.report import dream_pictures
 from wm.report.dream_pictures import picture_dream
+from wm.runtime import Runtime
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def test_dream_and_reconstruction_have_the_same_first_frame_and_real_frames_are_
     assert np.array_equal(picture.reconstruction[0], picture.dream[0])
     frames = {frame.tobytes() for frame in FrameReader(dataset).read(0, dataset.rows)}
     assert all(frame.tobytes() in frames for frame in picture.real)
-    picture.write(tmp_path, "Tiny", 1.0)
+    picture.write(Runtime(), tmp_path, "Tiny", 1.0)
     assert {"dream.gif", "dream.png"} <= {path.name for path in tmp_path.iterdir()}
     with Image.open(tmp_path / "dream.gif") as movie:
         assert movie.n_frames == 6  # type: ignore[attr-defined]

@@ -7,8 +7,10 @@ import pytest
 from PIL import Image
 
 from wm import extras
+from wm.runtime import Runtime
 from wm.telemetry.metrics_log import NAME, MetricsLog, read
 from wm.telemetry.tensorboard import add_image
+from wm.telemetry.trackers import Trackers
 
 
 def test_a_reopened_log_has_one_line_a_step_and_none_incomplete(tmp_path: Path) -> None:
@@ -34,7 +36,7 @@ def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None
     log.close()
     picture = tmp_path / "picture.png"
     Image.fromarray(np.full((4, 6, 3), 200, np.uint8)).save(picture)
-    add_image(tmp_path, 2, "reconstructions", picture.read_bytes())
+    add_image(Runtime(), tmp_path, 2, "reconstructions", picture.read_bytes())
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     lines = read(tmp_path)
     assert set(events.Tags()["scalars"]) == set(lines[0])
@@ -43,6 +45,10 @@ def test_tensorboard_has_the_same_scalars_and_the_images(tmp_path: Path) -> None
         assert [event.value for event in events.Scalars(name)] == pytest.approx([line[name] for line in lines])
     (image,) = events.Images("reconstructions")
     assert (image.width, image.height) == (6, 4)
+    for names, written in ((("wandb",), False), (("tensorboard",), True)):
+        folder = tmp_path / names[0]
+        add_image(Runtime(track=Trackers(names, print)), folder, 2, "reconstructions", picture.read_bytes())
+        assert folder.exists() == written
 
 
 @pytest.mark.extra("tb")

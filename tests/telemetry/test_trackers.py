@@ -17,7 +17,7 @@ STEPS = (10, 20, 30, 40)
 
 def train(folder: Path, names: tuple[str, ...], first: int, last: int, log: Any = print) -> None:
     """What a training writes from one step to another, validations included."""
-    metrics = MetricsLog(folder, first, log=log, track=trackers.trackers(names, log))
+    metrics = MetricsLog(folder, first, log=log, track=trackers.Trackers(names, log))
     for step in (step for step in STEPS if first < step <= last):
         metrics.write(step, {"loss": 1.0 / step})
     metrics.close()
@@ -99,7 +99,7 @@ def test_a_tracker_that_fails_later_costs_a_warning(
     recorded: type[Recorded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    metrics = MetricsLog(tmp_path, -1, track=trackers.trackers(("wandb",), lines.append))
+    metrics = MetricsLog(tmp_path, -1, track=trackers.Trackers(("wandb",), lines.append))
     monkeypatch.setattr(recorded, "fails", True)
     for step in STEPS:
         metrics.write(step, {"loss": 1.0 / step})

@@ -63,7 +63,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         config = VaeConfig(settings.network, model.size, model.channels, model.latent, env.as_json())
         save_vae(builder.folder, config, model)
         reconstructions = reconstruct(model, data.validation)
-        save_vae_pictures(builder.folder, session.env, settings.steps, data.validation, reconstructions)
+        save_vae_pictures(runtime, builder.folder, session.env, settings.steps, data.validation, reconstructions)
         return metrics
 
     need = publishing_bytes(new_vae(settings, shape, session.seed)) + 2_000_000, "training V"

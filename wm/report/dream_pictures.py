@@ -18,6 +18,7 @@ from wm.models.vae.networks import to_frames
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.film_strip import Panels, animation, film_strip
 from wm.report.video import can_film, film
+from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.telemetry.tensorboard import add_image
 
@@ -47,8 +48,9 @@ class PicturedDream:
             "pixel_error_frozen": _error(self.real, np.repeat(self.real[:1], len(self.real), axis=0)),
         }
 
-    def write(self, folder: Path, env: str, temperature: float) -> None:
-        """Write dream.gif, dream.mp4 where an encoder is installed, and the film strip dream.png."""
+    def write(self, runtime: Runtime, folder: Path, env: str, temperature: float) -> None:
+        """Write dream.gif, dream.mp4 where an encoder is installed, and the film strip dream.png, of which the
+        Runtime's trackers are told."""
         panels: Panels = [("real", self.real), ("reconstruction", self.reconstruction), ("dream", self.dream)]
         captions = [f"step {step} of the dream" for step in range(len(self.real))]
         durable.write_bytes(folder / "dream.gif", animation(panels, captions, FPS))
@@ -60,7 +62,7 @@ class PicturedDream:
         title += f"(temperature {temperature:g}, after {self.context} real steps)"
         strip = film_strip(rows, [f"step {step}" for step in columns], title)
         durable.write_bytes(folder / "dream.png", strip)
-        add_image(folder, 0, "dream", strip)
+        add_image(runtime, folder, 0, "dream", strip)
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from wm.artifacts import durable
 from wm.report.film_strip import error_map, film_strip
 from wm.report.plots import Curve, draw
+from wm.runtime import Runtime
 from wm.telemetry import metrics_log, tensorboard
 
 MDNRNN_LOSSES = {
@@ -46,12 +47,13 @@ def reconstruction_strip(env: str, frames: NDArray[np.uint8], reconstructions: N
 
 
 def save_vae_pictures(
-    folder: Path, env: str, step: int, frames: NDArray[np.uint8], reconstructions: NDArray[np.uint8]
+    runtime: Runtime, folder: Path, env: str, step: int, frames: NDArray[np.uint8], reconstructions: NDArray[np.uint8]
 ) -> None:
-    """Write reconstructions.png, also for TensorBoard as of this step, and loss.png with the curves of V's losses."""
+    """Write reconstructions.png, of which the Runtime's trackers are told, and loss.png with the curves of V's
+    losses."""
     strip = reconstruction_strip(env, frames, reconstructions)
     durable.write_bytes(folder / "reconstructions.png", strip)
-    tensorboard.add_image(folder, step, "reconstructions", strip)
+    tensorboard.add_image(runtime, folder, step, "reconstructions", strip)
     columns = {"training": "loss", "validation": "validation_loss"}
     durable.write_bytes(folder / "loss.png", metric_curves(folder, columns, f"{env}: V", "loss (nats)"))
 

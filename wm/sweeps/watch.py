@@ -9,7 +9,7 @@ from wm.runtime import OpenTracker, Runtime, Tracker
 from wm.sweeps.objective import Objective
 from wm.sweeps.sweep import Trial
 from wm.telemetry import metrics_log
-from wm.telemetry.tensorboard import TensorBoard
+from wm.telemetry.tensorboard import OpenTensorBoard
 
 
 class Pruned(Stopped):
@@ -29,10 +29,6 @@ class Watch:
     def runtime(self, runtime: Runtime) -> Runtime:
         """The same, with a training that is watched."""
 
-        def track(folder: Path, step: int) -> Tracker:
-            inner: OpenTracker = runtime.track or (lambda folder, step: TensorBoard(folder, step, runtime.log))
-            return _Watching(self, inner(folder, step), self._validations(folder, step))
-
         def raise_if_stopped() -> None:
             runtime.raise_if_stopped()
             if self.pruned:
@@ -40,15 +36,10 @@ class Watch:
 
         return replace(
             runtime,
-            track=track,
+            track=_OpenWatching(self, runtime.track or OpenTensorBoard(runtime.log)),
             stop_requested=lambda: self.pruned or runtime.stop_requested(),
             raise_if_stopped=raise_if_stopped,
         )
-
-    def _validations(self, folder: Path, step: int) -> int:
-        """How many the log has, up to where the training resumes."""
-        lines = (line.value for line in metrics_log.chained(folder))
-        return sum(self._objective.logged in line for line in lines if line["step"] <= step)
 
     def validated(self, number: int, figure: float) -> None:
         """The validation of this number, from 0 on, gave this figure."""
@@ -58,6 +49,23 @@ class Watch:
     def objective(self) -> Objective:
         """What is watched."""
         return self._objective
+
+
+class _OpenWatching:
+    """Trackers, and a Watch that is told the validations."""
+
+    def __init__(self, watch: Watch, inner: OpenTracker) -> None:
+        self._watch, self._inner = watch, inner
+
+    def __call__(self, folder: Path, step: int) -> Tracker:
+        """Both, from this step on; the log has the validations up to it."""
+        lines = (line.value for line in metrics_log.chained(folder))
+        validations = sum(self._watch.objective.logged in line for line in lines if line["step"] <= step)
+        return _Watching(self._watch, self._inner(folder, step), validations)
+
+    def add_image(self, folder: Path, step: int, name: str, png: bytes) -> None:
+        """Tell the trackers."""
+        self._inner.add_image(folder, step, name, png)
 
 
 class _Watching:

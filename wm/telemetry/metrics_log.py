@@ -12,7 +12,7 @@ from wm.artifacts.chained_log import Line
 from wm.artifacts.json_reader import COUNT, FIGURE, NUMBER, table
 from wm.errors import BadData
 from wm.runtime import OpenTracker, Tracker
-from wm.telemetry.tensorboard import TensorBoard
+from wm.telemetry.tensorboard import OpenTensorBoard
 from wm.telemetry.usage import Meter
 
 NAME = "metrics.jsonl"
@@ -39,7 +39,7 @@ class MetricsLog:
         self._path = folder / NAME
         lines = list(takewhile(lambda line: line.value["step"] <= step, chained(folder)))
         # Before the later lines are dropped: a tracker was told them.
-        self._tracker: Tracker = TensorBoard(folder, step, log) if track is None else track(folder, step)
+        self._tracker: Tracker = (track or OpenTensorBoard(log))(folder, step)
         durable.write_bytes(self._path, b"".join(line.data for line in lines))
         self._digest = lines[-1].digest if lines else chained_log.start(folder)
         self._meter, self._buffers = Meter(folder), buffers

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from wm import extras
+from wm.runtime import Runtime
 
 FOLDER = "tensorboard"  # in an artifact's
 
@@ -49,8 +50,23 @@ class TensorBoard:
             self._writer.close()
 
 
-def add_image(folder: Path, step: int, name: str, png: bytes) -> None:
-    """Add a PNG to a finished training's event file."""
-    board = TensorBoard(folder)
-    board.add_image(step, name, png)
-    board.close()
+class OpenTensorBoard:
+    """Tells TensorBoard alone, where it is installed: what happens without other trackers."""
+
+    def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:
+        self._log = log
+
+    def __call__(self, folder: Path, step: int) -> TensorBoard:
+        """The event file of a training that starts or resumes at `step`."""
+        return TensorBoard(folder, step, self._log)
+
+    def add_image(self, folder: Path, step: int, name: str, png: bytes) -> None:
+        """Add a PNG to the event file."""
+        board = TensorBoard(folder, log=self._log)
+        board.add_image(step, name, png)
+        board.close()
+
+
+def add_image(runtime: Runtime, folder: Path, step: int, name: str, png: bytes) -> None:
+    """Tell the Runtime's trackers, or without any TensorBoard, about a picture."""
+    (runtime.track or OpenTensorBoard(runtime.log)).add_image(folder, step, name, png)

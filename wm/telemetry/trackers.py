@@ -18,9 +18,9 @@ from wm.artifacts import durable, json_reader
 from wm.artifacts.json_reader import INTEGER, TABLE, TEXT, table, table_of
 from wm.artifacts.runs import RECIPE_FILE
 from wm.errors import Unreachable, UsageProblem
-from wm.runtime import OpenTracker, Tracker
+from wm.runtime import Tracker
 from wm.telemetry import metrics_log
-from wm.telemetry.tensorboard import TensorBoard
+from wm.telemetry.tensorboard import OpenTensorBoard
 
 NAME = "trackers.json"
 PROJECT = "wm"  # in which a tracker lists the runs
@@ -40,28 +40,37 @@ def parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def trackers(names: Sequence[str], log: Callable[[str], None]) -> OpenTracker:
-    """Opens these trackers as one. A tracker that fails while it runs is left out with a line in `log`; one that cannot
-    begin raises Unreachable."""
+class Trackers:
+    """Several trackers as one. One that fails while it runs is left out with a line in `log`; one that cannot begin
+    raises Unreachable. Pictures are for TensorBoard, if it is among them."""
 
-    def opened(folder: Path, step: int) -> Tracker:
+    def __init__(self, names: Sequence[str], log: Callable[[str], None]) -> None:
+        self._services = [name for name in names if name in _SERVICES]
+        self._board = OpenTensorBoard(log) if "tensorboard" in names else None
+        self._log = log
+
+    def __call__(self, folder: Path, step: int) -> Tracker:
+        """Open them all for the training in a folder."""
         path, lines = folder / NAME, [line.value for line in metrics_log.chained(folder)]
         known = json_reader.read(path, _SCHEMA) if path.exists() else {}
         last = max((line["step"] for line in lines), default=-1)  # it was told all of them before an interruption
-        members: list[Tracker] = [TensorBoard(folder, step, log)] if "tensorboard" in names else []
-        for name in (name for name in names if name in _SERVICES):
+        members: list[Tracker] = [self._board(folder, step)] if self._board else []
+        for name in self._services:
             old = known.get(name)
             service = _begin(name, folder, old and old["run"])
             known[name] = {"run": service.run, "step": max(old["step"], last) if old else step}
             durable.write_json(path, known)
-            member = _Member(name, service, known[name]["step"], log)
+            member = _Member(name, service, known[name]["step"], self._log)
             members.append(member)
             for line in lines if old is None else ():
                 if line["step"] <= step:
                     member.tell(line["step"], line)
         return _Several(members)
 
-    return opened
+    def add_image(self, folder: Path, step: int, name: str, png: bytes) -> None:
+        """Tell TensorBoard."""
+        if self._board:
+            self._board.add_image(folder, step, name, png)
 
 
 class _Member:
