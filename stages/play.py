@@ -96,6 +96,7 @@ def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     from wm.pipeline.session import check_name
     from wm.pretrained import is_dreamer, load_dreaming
     from wm.report.play.controls import measure_pace
+    from wm.report.play.inputs import describe_models
     from wm.report.play.page import Game
 
     folder = session.run_path / check_name("--agent", agent)
@@ -108,7 +109,9 @@ def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     vae.require_dataset(dataset)
     require_episodes(session.workspace, mdnrnn, dataset)
     latents, pace = load_latents(session.workspace, mdnrnn), measure_pace(vae.env)
-    return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace)
+    artifact = None if controller is None else controller.artifact
+    models = describe_models(session.run_path, vae.artifact, mdnrnn.artifact, artifact)
+    return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace, models)
 
 
 def play_real(session: "Session", episodes: int) -> Path:

@@ -1,5 +1,6 @@
 """`wm play`: the page of a run, and what is refused."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.report.play.reference import parts_of
+from wm.report.document import Paragraph
+from wm.report.sections import play_section
 
 PLAY = ("play", "--env", TINY)
 PAGE = f"runs/{SLUG}/play.html"
@@ -41,6 +44,29 @@ def test_the_page_of_a_run_lies_in_it_and_the_report_links_it(made: Path) -> Non
     before = (made / PAGE).read_bytes()
     assert run(made, *PLAY, "--temperature", "0.5", "--out", "new/page.html").stdout.strip() == "new/page.html"
     assert (made / "new/page.html").read_bytes() == before
+
+
+def test_a_report_tells_a_page_that_is_older_than_the_models_of_its_run(made: Path) -> None:
+    folder = made / "runs" / SLUG
+
+    def told() -> str:
+        return " ".join(block.text for block in play_section("Tiny", page) if isinstance(block, Paragraph))
+
+    run(made, *PLAY)
+    page, controller = folder / "play.html", folder / "controller"
+    assert told() == ""
+    controller.rename(folder / "away")
+    older = "The page is older than the controller of this run; `wm play` writes it again."
+    assert told() == older
+    page.write_text(re.sub("controller=[0-9a-f]{64}", "controller=none", page.read_text()))
+    assert told() == ""  # as it was written without C
+    (folder / "away").rename(controller)
+    assert told() == older
+    page.write_text("<html>of an earlier version")
+    assert "does not say which V, M and C" in told()
+    models = f"../{SLUG}/vae={'0' * 64} /etc={'0' * 64} vae=short"
+    page.write_text(f'<meta name="wm-models" content="{models}">')
+    assert "older than" in told()
 
 
 def test_without_a_controller_only_the_person_drives(made: Path) -> None:

@@ -13,7 +13,7 @@ from wm.evolution.search_log import read_log
 from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM, Film, read_films
-from wm.report.document import Block, Chart, Commands, Heading, Link, Paragraph, Table
+from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
@@ -163,8 +163,7 @@ class RunSummary:
         yield from _verdicts(self)
         yield from _scores(self)
         yield from sections.film_section(self.title, self.films, self.film_note)
-        if (self.run / PLAY).is_file():
-            yield Link(self.run / PLAY, f"Play inside the dream of {self.title}")
+        yield from sections.play_section(self.title, self.run / PLAY)
         yield from rounds_section(self.run)
         yield from _search(self)
         yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))

@@ -9,8 +9,9 @@ from wm.artifacts.json_reader import ANYTHING, NUMBER, list_of, or_null, table
 from wm.artifacts.runs import Artifact
 from wm.model_json import read_env
 from wm.report.agent_film import Film
-from wm.report.document import Block, Chart, Heading, Paragraph, Picture, Player, Table
+from wm.report.document import Block, Chart, Heading, Link, Paragraph, Picture, Player, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
+from wm.report.play.inputs import changed_models
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.verdicts import (
     HELD_OUT,
@@ -62,6 +63,18 @@ def film_section(run: str, films: Sequence[Film], note: str) -> Iterator[Block]:
         yield Paragraph(text + (predicted if len(films[0].parts) > 1 else ""))
     if note:
         yield Paragraph(note)
+
+
+def play_section(title: str, page: Path) -> Iterator[Block]:
+    """The link to what `wm play` has written into a run, and whether it plays with the models that the run has now."""
+    if not page.is_file():
+        return
+    yield Link(page, f"Play inside the dream of {title}")
+    changed, again = changed_models(page, page.parent), "`wm play` writes it again"
+    if changed is None:
+        yield Paragraph(f"The page does not say which V, M and C it plays with; {again}.")
+    elif changed:
+        yield Paragraph(f"The page is older than the {' and '.join(changed)} of this run; {again}.")
 
 
 def vae_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block]:

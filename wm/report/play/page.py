@@ -37,7 +37,8 @@ Description = dict[str, Any]
 @dataclass(frozen=True)
 class Game:
     """What a page shows: V, M and C of an environment (C may be missing), the latents M was trained on, and the dataset
-    they begin with. Dreams are played at this temperature and pace, and truncated after `max_steps`."""
+    they begin with. Dreams are played at this temperature and pace, and truncated after `max_steps`. `models` is what
+    `describe_models` has, for a page in a run."""
 
     env: str
     vae: TrainedVae
@@ -48,6 +49,7 @@ class Game:
     temperature: float
     steps_per_second: int
     max_steps: int
+    models: str = ""
 
     def page(self) -> bytes:
         """The page, with as many recorded frames and as exact weights as it has room for. Raises UsageProblem if it is
@@ -75,6 +77,7 @@ class Game:
         low, high = latent_bounds(self.latents)
         return {
             "env": self.env,
+            "models": self.models,
             "vae": describe_decoder(self.vae.model, picture),
             "mdnrnn": describe_mdnrnn(self.mdnrnn.model, add),
             "controller": None if self.controller is None else describe_controller(self.controller, add),
@@ -94,6 +97,7 @@ def fill(description: Description, weights: str) -> bytes:
     light, dark = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
     colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
     parts = {
+        "models": html.escape(description.get("models", "")),
         "title": html.escape(f"{description['env']}, dreamt"),
         "style": colours + _read("page.css"),
         "world": json.dumps(description, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
