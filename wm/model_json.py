@@ -61,9 +61,10 @@ DREAMER = table(
         "action_space": action_space,
     }
 )
+_OF_ENV = {"vae": VAE, "dreamer": DREAMER}
 
 
 def read_env(artifact: Artifact) -> EnvConfig:
-    """The environment in V's model.json."""
+    """The environment in the model.json of a V, or of a Dreamer."""
     data, source = artifact.read_bytes(MODEL_FILE), str(artifact.folder / MODEL_FILE)
-    return EnvConfig(**json_reader.parse(data, source, VAE)["env"])
+    return EnvConfig(**json_reader.parse(data, source, _OF_ENV[artifact.manifest["kind"]])["env"])

@@ -1,5 +1,6 @@
 """`wm train-dreamer` on a tiny environment: it trains, resumes, and stays within its memory and its disk."""
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -17,6 +18,7 @@ from wm.artifacts import durable
 from wm.dreamer import online, replay_store, updates
 from wm.envs import registry
 from wm.episodes.dataset import Dataset
+from wm.report.run_summary import RunSummary
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
 from wm.telemetry import metrics_log
@@ -115,6 +117,27 @@ def test_it_can_be_evaluated_and_filmed(trained: Path) -> None:
     assert again["status"] == "created"
     assert again["metrics"]["returns"] == score["returns"]
     assert (trained / "runs" / SLUG / "videos" / "dreamer" / "episode-0.gif").exists()
+
+
+def test_a_report_has_films_of_its_test_episodes(trained: Path) -> None:
+    """A Dreamer has neither V nor M of its own, so beside the screen stands what it sees, and nothing else."""
+    words = ("evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "4", "--json")
+    returns = json.loads(run(trained, *words).stdout)["metrics"]["returns"]
+    folder = trained / "runs" / SLUG
+    assert "no film" not in run(trained, "report", f"runs/{SLUG}", "--env", TINY).stderr
+    median, worst = RunSummary.of(folder).films
+    assert (median.episode_return, worst.episode_return) == (sorted(returns)[1], min(returns))
+    for film in (median, worst):
+        assert film.parts == ["what the agent sees"]
+        assert len(film.sizes) == film.length + 1 == len(film.actions) + 1
+        assert (film.width, film.height, film.side) == (40, 40, SIZES["size"])
+        with Image.open(io.BytesIO(film.screen[: film.sizes[0]])) as first:
+            assert first.size == (40, 40)
+        with Image.open(io.BytesIO(film.beside)) as sheet:
+            assert sheet.size[0] == SIZES["size"] * film.columns
+    page = (folder / "report.html").read_text()
+    assert page.count('<section class="player"') == 2
+    assert "The film is left out" not in page
 
 
 @pytest.mark.slow
