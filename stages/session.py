@@ -42,19 +42,20 @@ class Session(session.Session):
     @property
     def runtime(self) -> Runtime:
         """What the library uses of this process."""
-        return self.watched(
-            Runtime(
-                clock=time.monotonic,
-                log=console.say,
-                progress=console.progress,
-                stop_requested=lambda: self.stop.signal is not None,
-                raise_if_stopped=self.stop.raise_if_stopped,
-                workers=self.processes,
-                worker_timeout=self.worker_timeout,
-                memory_limit=self.memory_limit,
-                memory_snapshots=self.snapshot,
-                track=self._trackers(),
-            )
+        return self.watched(self._own_runtime())
+
+    def _own_runtime(self) -> Runtime:
+        return Runtime(
+            clock=time.monotonic,
+            log=console.say,
+            progress=console.progress,
+            stop_requested=lambda: self.stop.signal is not None,
+            raise_if_stopped=self.stop.raise_if_stopped,
+            workers=self.processes,
+            worker_timeout=self.worker_timeout,
+            memory_limit=self.memory_limit,
+            memory_snapshots=self.snapshot,
+            track=self._trackers(),
         )
 
     def _trackers(self) -> OpenTracker | None:

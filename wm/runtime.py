@@ -76,8 +76,8 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Runtime:
-    """`clock` returns seconds that never go back, `now` the date and time in UTC as ISO 8601 has them. `log` takes a
-    line for people. `stop_requested` says whether a signal arrived, `raise_if_stopped` raises Stopped then. `workers`
+    """`clock` returns seconds that never go back. `log` takes a line for people. `stop_requested` says whether a signal
+    arrived, `raise_if_stopped` raises Stopped then. `now` is the time of day in UTC, as ISO 8601 has it. `workers`
     processes play (0: this one); one without a heartbeat for `worker_timeout` seconds is replaced. A training that
     exceeds `memory_limit` bytes ends with a checkpoint, and with `memory_snapshots` it records twice what is in memory.
     `track` opens what is told a training's metrics; None: TensorBoard, where it is installed."""
@@ -87,9 +87,9 @@ class Runtime:
     progress: ShowProgress = _show_nothing
     stop_requested: Callable[[], bool] = _never
     raise_if_stopped: Callable[[], None] = _continue
+    now: Callable[[], str] = _now
     workers: int = 0
     worker_timeout: float = WORKER_TIMEOUT
     memory_limit: int | None = None
     memory_snapshots: bool = False
     track: OpenTracker | None = None
-    now: Callable[[], str] = _now
