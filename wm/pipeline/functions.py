@@ -79,8 +79,9 @@ def train_vae(
     are those of docs/settings.md by their names, over those of the `preset`. `device` is auto, cpu, cuda or mps.
     `disk_budget` are bytes, or a text such as "500MB". An artifact of another recipe moves to the archive of the run;
     with `keep_current` the call is refused instead. `runtime` shows progress and messages, is asked whether to stop,
-    and says how many processes play; without one nothing is shown. Ctrl-C interrupts, and the same call resumes from
-    the last checkpoint.
+    and says how many processes play: they import the script that calls, which therefore needs its `if __name__ ==
+    "__main__":`. Without a runtime nothing is shown, and all is done in this process. Ctrl-C interrupts, and the same
+    call resumes from the last checkpoint.
 
     Raises UsageProblem for a wrong name or value, MissingInput without episodes, DiskProblem before anything is
     written, RecipeMismatch where data, run and environment do not belong together, Locked while another process makes
