@@ -122,6 +122,7 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
         ({"device": "gpu"}, UsageProblem, "device is 'gpu'; expected one of auto, cpu, cuda, mps"),
         ({"name": "mdnrnn"}, UsageProblem, "'mdnrnn', which is reserved"),
         ({"data": []}, UsageProblem, "data is empty; expected the path of a dataset"),
+        ({"data": "s3://bucket/d.zarr"}, UsageProblem, "in Python it is a folder, only commands take an address"),
         ({"disk_budget": "much"}, UsageProblem, "size is 'much'; expected a number with a unit"),
         ({"data": "nothing.zarr"}, MissingInput, "nothing.zarr"),
         ({"env": "Catch"}, RecipeMismatch, "Catch"),
