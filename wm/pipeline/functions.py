@@ -175,7 +175,9 @@ class _Call:
         if data is not None and not paths:
             raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr.")
         if addresses := [path for path in paths if str(path).startswith("s3://")]:
-            raise UsageProblem(f"data is {str(addresses[0])!r}; in Python it is a folder, only commands take an address.")
+            raise UsageProblem(
+                f"data is {str(addresses[0])!r}; in Python it is a folder, only commands take an address."
+            )
         places = {"data": paths, "run": () if run is None else (run,), "name": () if name is None else (name,)}
         return Session(
             self.env,
