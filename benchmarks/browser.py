@@ -44,6 +44,7 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.send("Runtime.enable")
         self.send("Page.enable")
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)  # keys reach a page without a window too
 
     def open(self, path: Path, width: int = 1280, height: int = 900, **media: str) -> None:
         """Load a page. `media` are features that it is shown with, such as prefers_color_scheme="dark"."""

@@ -97,9 +97,9 @@ def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer)
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/run", "http://host/run", "hf://name", "hf://a/b/c", "file:", ""])
+@pytest.mark.parametrize("source", ["ftp://host/run", "http://host/run", "hf://name", "hf://a/b/c", "file:", ""])
 def test_other_addresses_are_refused(source: str, answer: Answer) -> None:
-    expected = "expected a folder, such as shared/Pong, a .zip file, its https:// address, or hf://USER/NAME"
+    expected = "expected a folder, such as shared/Pong, a .zip file, its https:// address, hf://USER/NAME, or s3://"
     assert expected in answer("pull", source, code=64)
 
 
