@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -20,12 +21,17 @@ from stages.options import (
 )
 from wm.artifacts.disk import explain
 from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
-from wm.settings import COMMANDS, CurriculumSettings
+from wm.ranks import PIECES, PartDone, is_first, is_rank, open_ranks
+from wm.settings import COMMANDS, CurriculumSettings, GradientSettings
 from wm.settings.base import suggestion
 from wm.settings.sources import DEFAULT, FLAG, Sourced, Tables, curriculum_tables, sourced_settings, to_json, to_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stages.session import Session
+    from wm.pipeline.stage import Result
+    from wm.settings import Settings
 
 
 class Entry(NamedTuple):
@@ -90,6 +96,9 @@ TABLE = {
     "doctor": Entry("Inspect", "Check Python, packages, memory, disk and environments."),
     "help": Entry("Inspect", "Describe a command, or the common options."),
 }  # fmt: skip
+
+
+WITH_TORCHRUN = ("train-vae", "train-mdnrnn")
 
 
 class LazyGroup(click.Group):
@@ -161,6 +170,11 @@ def wm(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    elif is_rank(os.environ) and context.invoked_subcommand not in WITH_TORCHRUN:
+        raise UsageProblem(
+            f"torchrun would run {context.invoked_subcommand} in every process; expected one of "
+            f"{', '.join(WITH_TORCHRUN)}."
+        )
 
 
 @click.command("help")
@@ -214,6 +228,8 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
     session, group = session_of(options), COMMANDS[name]
     flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
     settings, origin = sources.resolve(name, group, session.env, flags)
+    if is_rank(os.environ) and isinstance(settings, GradientSettings) and settings.pieces == 1:
+        settings, origin = replace(settings, pieces=PIECES), origin | {"pieces": "torchrun"}
     if options["print_config"]:
         tables: Tables = {(): _common_values(context, session), (name,): sourced_settings(settings, origin)}
         if isinstance(settings, CurriculumSettings):
@@ -231,13 +247,39 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
         plan = module.plan(session, settings)
         _print({"plan": [plan.as_json()]} if options["as_json"] else str(plan))
         return
+    stage = getattr(module, name.replace("-", "_"))
+    result = (_run_rank if is_rank(os.environ) else _run_alone)(stage, session, settings)
+    if result is not None:
+        _print(result.as_json() if options["as_json"] else result.text(console.wrap))
+
+
+def _run_alone(stage: "Callable[..., Result]", session: "Session", settings: "Settings") -> "Result":
     session.stop.install()
-    result = getattr(module, name.replace("-", "_"))(session, settings)
-    _print(result.as_json() if options["as_json"] else result.text(console.wrap))
+    return stage(session, settings)
+
+
+def _run_rank(stage: "Callable[..., Result]", session: "Session", settings: "Settings") -> "Result | None":
+    """Run a stage as one of torchrun's processes; None in all but the first. Of their errors one is shown."""
+    from wm import __version__
+
+    stop = console.Stop(repeated=True)
+    stop.install()
+    timeout, wait = session.worker_timeout, stop.raise_if_stopped
+    ranks = open_ranks(os.environ, session.device, timeout, wait, __version__)
+    try:
+        result = stage(replace(session, stop=stop, ranks=ranks), settings)
+    except PartDone:
+        return None
+    except WmError:
+        console.be_silent(not ranks.is_first_to_say())
+        raise
+    return result if ranks.leads else None
 
 
 def _print(result: dict[str, Any] | str) -> None:
     """A result on stdout: text for people, or one JSON object."""
+    if console.is_silent():
+        return
     if isinstance(result, str):
         console.echo(result)
     else:
@@ -271,12 +313,14 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"wm: {console.visible(message, keep='')}", err=True)
+    if not console.is_silent():
+        click.echo(f"wm: {console.visible(message, keep='')}", err=True)
     return code
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
+    console.be_silent(not is_first(os.environ))
     try:
         words = sys.argv[1:] if arguments is None else arguments
         wm.main(words, prog_name="wm", standalone_mode=False, obj=words)
@@ -305,3 +349,7 @@ def main() -> None:
     """Entry point of `wm`."""
     console.raise_on_signals()
     sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

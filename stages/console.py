@@ -25,12 +25,22 @@ NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
-_options: dict[str, Any] = {"quiet": False, "usage": None, "leader": False, "names": {}}
+_options: dict[str, Any] = {"quiet": False, "silent": False, "usage": None, "leader": False, "names": {}}
 
 
 def be_quiet() -> None:
     """Leave out progress and messages; warnings, errors and results stay."""
     _options["quiet"] = True
+
+
+def be_silent(silent: bool = True) -> None:
+    """Write nothing at all, or no longer so: of the processes of torchrun one speaks."""
+    _options["silent"] = silent
+
+
+def is_silent() -> bool:
+    """Whether `be_silent` was asked for."""
+    return bool(_options["silent"])
 
 
 def tell_leader() -> None:
@@ -40,7 +50,7 @@ def tell_leader() -> None:
 
 def shows_bars() -> bool:
     """Whether progress is drawn in place: on a terminal that was not asked to be quiet."""
-    return sys.stderr.isatty() and not _options["quiet"]
+    return sys.stderr.isatty() and not (_options["quiet"] or _options["silent"])
 
 
 def show_usage(usage: Callable[[], str] | None) -> None:
@@ -95,7 +105,7 @@ class Progress:
         self._start_loss = ""
         self._opened = self._written = time.monotonic()
         self._bar: Any = None
-        self._quiet = _options["quiet"]
+        self._quiet = _options["quiet"] or _options["silent"]
         if shows_bars():
             from tqdm import tqdm
 
@@ -198,7 +208,7 @@ def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progr
 def say(text: str) -> None:
     """Write one line for people to stderr, above a bar."""
     warning = text.startswith(("warning", "stopping"))
-    if _options["quiet"] and not warning:
+    if _options["silent"] or (_options["quiet"] and not warning):
         return
     text = color(text, "warning", sys.stderr) if warning else visible(text)
     if sys.stderr.isatty():
@@ -303,10 +313,12 @@ def raise_on_signals() -> None:
 
 
 class Stop:
-    """Set by the first signal of `stop_signals` and polled by every loop; the second one ends the process at once."""
+    """Set by the first signal of `stop_signals` and polled by every loop; the second one ends the process at once,
+    unless signals may be `repeated`: torchrun passes on what a scheduler has sent to all processes already."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeated: bool = False) -> None:
         self.signal: int | None = None
+        self._repeated = repeated
 
     def install(self) -> None:
         """Handle the signals from now on."""
@@ -315,10 +327,12 @@ class Stop:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self.signal is not None:
+            if self._repeated:
+                return
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
-        say("stopping after the current step; once more to stop at once")
+        say("stopping after the current step" + ("" if self._repeated else "; once more to stop at once"))
 
     def __call__(self) -> bool:
         return self.signal is not None

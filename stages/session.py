@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from stages import console
 from wm.pipeline import session
+from wm.ranks import Ranks
 from wm.runtime import WORKER_TIMEOUT, OpenTracker, Runtime
 
 
@@ -33,6 +34,7 @@ class Session(session.Session):
     stop: console.Stop = field(default_factory=console.Stop)
     watched: Callable[[Runtime], Runtime] = _unwatched
     command: str = field(default_factory=_typed)
+    ranks: Ranks | None = None
 
     @property
     def processes(self) -> int:
@@ -56,6 +58,7 @@ class Session(session.Session):
             memory_limit=self.memory_limit,
             memory_snapshots=self.snapshot,
             track=self._trackers(),
+            ranks=self.ranks,
         )
 
     def _trackers(self) -> OpenTracker | None:

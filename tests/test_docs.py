@@ -173,6 +173,15 @@ def test_the_page_on_learning_is_rendered_from_its_rows() -> None:
     assert learning.PAGE.read_text() == learning.page(json.loads(learning.ROWS.read_text()))
 
 
+def test_the_page_on_scale_is_what_its_script_makes() -> None:
+    from benchmarks.pages import scale
+
+    assert scale.PAGE.read_text() == scale.page(), "run `make docs`"
+    own = scale.page(scale.Rates(core_hour=1.0, carracing=500.0, workers=(3,)))
+    assert "Prices: 1 for an hour of a core" in own
+    assert "| CarRacing | 10,000,000 | 3 | 9,991 | 1 h 51 min | 5.56 |" in own
+
+
 def test_pictures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < 2_000_000
 

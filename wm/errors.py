@@ -47,6 +47,12 @@ class WorkerFailed(WmError):
         self.task, self.why = task, why
 
 
+class RankFailed(WmError):
+    """A process of torchrun has ended, or does not answer."""
+
+    exit_code = 70
+
+
 class EnvironmentFault(WmError):
     """An environment of somebody else broke, or returned what an episode cannot hold."""
 

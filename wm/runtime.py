@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from wm.ranks import Ranks
+
 WORKER_TIMEOUT = 120.0  # seconds without a step; the slowest environment takes seconds for one on a loaded machine
 
 
@@ -80,7 +82,8 @@ class Runtime:
     arrived, `raise_if_stopped` raises Stopped then. `now` is the time of day in UTC, as ISO 8601 has it. `workers`
     processes play (0: this one); one without a heartbeat for `worker_timeout` seconds is replaced. A training that
     exceeds `memory_limit` bytes ends with a checkpoint, and with `memory_snapshots` it records twice what is in memory.
-    `track` opens what is told a training's metrics; None: TensorBoard, where it is installed."""
+    `track` opens what is told a training's metrics; None: TensorBoard, where it is installed. `ranks` are the processes
+    that torchrun started for a training of V or M."""
 
     clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = _ignore
@@ -93,3 +96,4 @@ class Runtime:
     memory_limit: int | None = None
     memory_snapshots: bool = False
     track: OpenTracker | None = None
+    ranks: Ranks | None = None

@@ -97,24 +97,31 @@ class FrameBatches:
         """The batch of a step, described for messages."""
         return f"batch {step}, in epoch {step // max(self.frames // self.batch, 1)}"
 
-    def at(self, step: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """The batch of a step, in the first rows of `out` or, without it, in a new array. Epochs follow each other
-        without a gap; a batch never mixes two of them."""
+    @property
+    def size(self) -> int:
+        """Frames of every batch: fewer than `batch` where there are no more."""
+        return min(self.batch, self.frames)
+
+    def at(
+        self, step: int, out: NDArray[np.uint8] | None = None, rows: tuple[int, int] | None = None
+    ) -> NDArray[np.uint8]:
+        """The batch of a step, or those `rows` of it, in the first rows of `out` or, without it, in a new array. Epochs
+        follow each other without a gap; a batch never mixes two of them."""
         per_epoch = max(self.frames // self.batch, 1)
         epoch, number_in_epoch = divmod(step, per_epoch)
         self._begin_epoch(epoch)
-        start, stop = number_in_epoch * self.batch, min((number_in_epoch + 1) * self.batch, self.frames)
+        start, stop = (number_in_epoch * self.batch + row for row in rows or (0, self.size))
         batch = np.empty((stop - start, *self._shape), np.uint8) if out is None else out[: stop - start]
         filled = 0
         while filled < len(batch):
             number = int(np.searchsorted(self._ends, start + filled, side="right"))
             self._begin_group(number)
             remaining = int(self._ends[number]) - start - filled
-            rows = self._order[len(self._order) - remaining :][: len(batch) - filled]
+            wanted = self._order[len(self._order) - remaining :][: len(batch) - filled]
             source = self._all if self.in_memory else self._buffer
             # Indices are in range; any mode but the default lets take write straight into the batch.
-            np.take(source, rows, axis=0, out=batch[filled : filled + len(rows)], mode="clip")
-            filled += len(rows)
+            np.take(source, wanted, axis=0, out=batch[filled : filled + len(wanted)], mode="clip")
+            filled += len(wanted)
         return batch
 
 

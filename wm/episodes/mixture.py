@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches
+from wm.episodes.pieces import WHOLE, Piece
 from wm.episodes.windows import WindowBatch, Windows
 from wm.errors import RecipeMismatch, UsageProblem
 
@@ -85,6 +86,17 @@ def split_batch(batch: int, weights: Sequence[float]) -> list[int]:
     return [int(part) + 1 for part in np.diff(edges, prepend=0)]
 
 
+def _rows_of_each(piece: Piece, sizes: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
+    """The sources, of which a batch has so many rows each, that a piece of the batch has rows of, and which."""
+    (first, stop), begin, found = piece.rows(sum(sizes)), 0, []
+    for number, size in enumerate(sizes):
+        rows = max(first - begin, 0), min(stop - begin, size)
+        if rows[0] < rows[1]:
+            found.append((number, rows))
+        begin += size
+    return found
+
+
 class FrameMixture:
     """Batches of frames, each with a part from every source."""
 
@@ -96,11 +108,16 @@ class FrameMixture:
         """Bytes of the frames that are decoded at present."""
         return sum(source.nbytes for source in self._sources)
 
-    def at(self, step: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The batch of a step, in the first rows of `out`."""
+    @property
+    def size(self) -> int:
+        """Frames of every batch."""
+        return sum(source.size for source in self._sources)
+
+    def at(self, step: int, out: NDArray[np.uint8], piece: Piece = WHOLE) -> NDArray[np.uint8]:
+        """The batch of a step, or that piece of it, in the first rows of `out`. Other frames are not copied."""
         filled = 0
-        for source in self._sources:
-            filled += len(source.at(step, out[filled : filled + source.batch]))
+        for number, rows in _rows_of_each(piece, [source.size for source in self._sources]):
+            filled += len(self._sources[number].at(step, out[filled:], rows))
         return out[:filled]
 
     def describe(self, step: int) -> str:
@@ -114,10 +131,20 @@ class WindowMixture:
     def __init__(self, sources: Sequence[Windows]) -> None:
         self._sources = sources
 
-    def at(self, step: int) -> WindowBatch:
-        """The batch of a step."""
-        parts = [source.at(step) for source in self._sources]
+    @property
+    def size(self) -> int:
+        """Windows of every batch."""
+        return sum(source.batch for source in self._sources)
+
+    def at(self, step: int, piece: Piece = WHOLE) -> WindowBatch:
+        """The batch of a step, or that piece of it. Other windows are not read."""
+        sources = _rows_of_each(piece, [source.batch for source in self._sources])
+        parts = [self._sources[number].at(step, rows) for number, rows in sources]
         return WindowBatch(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(WindowBatch)))
+
+    def existing(self, step: int) -> NDArray[np.float32]:
+        """In how many windows of the whole batch each step is within the episode, (L,)."""
+        return np.sum([source.existing(step) for source in self._sources], axis=0, dtype=np.float32)
 
     def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""

@@ -54,10 +54,16 @@ class Windows:
         self._episodes = np.flatnonzero(mask)
         self._steps = (latents.ends - latents.starts - 1)[self._episodes]
         self._rare = self._rare_events(mask, events) if context is not None and events else []
+        self._drawn: tuple[int, NDArray[np.int64]] | None = None  # the last batch, of which pieces are cut in turn
 
-    def at(self, step: int) -> WindowBatch:
-        """The batch of a step."""
-        return self.cut(self._addresses(step))
+    def at(self, step: int, rows: tuple[int, int] | None = None) -> WindowBatch:
+        """The batch of a step, or those `rows` of it."""
+        return self.cut(self._addresses(step)[slice(*rows) if rows else slice(None)])
+
+    def existing(self, step: int) -> NDArray[np.float32]:
+        """In how many windows of a step's batch each of their steps is within the episode, (L,)."""
+        mask: NDArray[np.float32] = self._rows(self._addresses(step))[1].sum(axis=0)
+        return mask
 
     def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
@@ -65,6 +71,11 @@ class Windows:
         return f"batch {step}, windows of episodes {', '.join(map(str, episodes[:8]))}" + ", ..." * (len(episodes) > 8)
 
     def _addresses(self, step: int) -> NDArray[np.int64]:
+        if self._drawn is None or self._drawn[0] != step:
+            self._drawn = step, self._draw(step)
+        return self._drawn[1]
+
+    def _draw(self, step: int) -> NDArray[np.int64]:
         random = generator(self.seed, "windows", step)
         numbers = random.choice(len(self._episodes), self.batch, p=self._steps / self._steps.sum())
         if self._context is None:
@@ -101,12 +112,8 @@ class Windows:
     def cut(self, addresses: NDArray[np.int64]) -> WindowBatch:
         """The windows at (N, 2) addresses: episode and first step, negative before the episode."""
         data = self.latents
-        first = data.starts[addresses[:, 0], None]
-        last = data.ends[addresses[:, 0], None] - 1  # the row of the final frame
-        wanted = first + addresses[:, 1:] + np.arange(self.length + 1)
-        rows = np.clip(wanted, first, last)
-        steps = rows[:, :-1]
-        mask = ((wanted[:, :-1] >= first) & (wanted[:, :-1] < last)).astype(np.float32)
+        rows, mask = self._rows(addresses)
+        steps, last = rows[:, :-1], data.ends[addresses[:, 0], None] - 1
         final = (steps == last - 1) & data.terminated[addresses[:, 0]][:, None]
         return WindowBatch(
             means=data.means[rows],
@@ -116,3 +123,11 @@ class Windows:
             ends=final.astype(np.float32) * mask,
             mask=mask,
         )
+
+    def _rows(self, addresses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows (N, L + 1) of the windows at these addresses, and their mask (N, L)."""
+        first = self.latents.starts[addresses[:, 0], None]
+        last = self.latents.ends[addresses[:, 0], None] - 1  # the row of the final frame
+        wanted = first + addresses[:, 1:] + np.arange(self.length + 1)
+        mask = ((wanted[:, :-1] >= first) & (wanted[:, :-1] < last)).astype(np.float32)
+        return np.clip(wanted, first, last), mask

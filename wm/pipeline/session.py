@@ -82,6 +82,12 @@ class Session:
         """What the library uses of the program it runs in."""
         return self.caller or Runtime()
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes: any but those that torchrun started beside the first one."""
+        ranks = self.runtime.ranks
+        return ranks is None or ranks.leads
+
     def make_run(
         self, name: str, kind: str, version: int, settings: dict[str, Any], inputs: dict[str, str], seeded: bool = True
     ) -> Run:

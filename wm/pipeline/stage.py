@@ -12,7 +12,9 @@ from typing import Any
 
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.envs.registry import EnvConfig
+from wm.errors import MissingInput
 from wm.pipeline.session import Session
+from wm.ranks import FINISHED, TRAIN, Ranks
 from wm.units import format_duration
 
 UP_TO_DATE, RESTORED, RESUMED, CREATED = "up to date", "restored", "resumed", "created"
@@ -78,9 +80,43 @@ def run_stage(
     """Return the finished artifact of `run`, or make it: check the disk budget for `need` (bytes, what for), let `work`
     fill the builder's folder and return the metrics, and publish. `env` is recorded with what rendered the frames.
 
+    Under torchrun the first process does that; the others only train with it, and read what it has finished.
     Raises DiskProblem before anything is written, RecipeMismatch where the session keeps the current artifact, and what
     `work` raises.
     """
+    ranks = session.runtime.ranks
+    if ranks is None:
+        return _make(session, stage, run, need, summary, work, env)
+    ranks.compare("settings or data", f"{run.recipe.kind} {run.recipe.fingerprint[:8]}")
+    if not ranks.leads:
+        return _follow(ranks, stage, run, summary, work)
+    result = _make(session, stage, run, need, summary, work, env)
+    ranks.tell(FINISHED)
+    return result
+
+
+def _follow(
+    ranks: Ranks, stage: str, run: Run, summary: Callable[[Artifact], str], work: Callable[[Builder], dict[str, Any]]
+) -> Result:
+    """What another process of torchrun than the first does: the steps of a training, whose end raises PartDone."""
+    if ranks.hear() == TRAIN:
+        work(Builder(run, run.partial, False, None))
+    if (current := run.current()) is None:
+        raise MissingInput(
+            f"{run.folder} is not here but process 0 of torchrun has finished it; give all processes the same folder."
+        )
+    return _result(stage, run, current, summary, UP_TO_DATE)
+
+
+def _make(
+    session: Session,
+    stage: str,
+    run: Run,
+    need: tuple[int, str],
+    summary: Callable[[Artifact], str],
+    work: Callable[[Builder], dict[str, Any]],
+    env: EnvConfig | None,
+) -> Result:
     if (current := run.current()) is not None:
         return _result(stage, run, current, summary, UP_TO_DATE)
     runtime = session.runtime

@@ -69,7 +69,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     datasets, vae = open_inputs(session, settings)
     runs = [latents_run(session, dataset, vae) for dataset in datasets]
     label, seed, runtime = f"train-mdnrnn {session.env}", session.seed, session.runtime
-    if settings.init_from:
+    if settings.init_from and session.leads:
         copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
     encoded = [encode(session, dataset, vae) for dataset in datasets]
     folders = [result.path for result in encoded]

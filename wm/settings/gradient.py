@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from wm.errors import UsageProblem
 from wm.settings.base import Settings, setting
 
 
@@ -22,6 +23,14 @@ class GradientSettings(Settings):
         "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their numbers of steps."
     )
     accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1)
+    pieces: int = setting(
+        1,
+        "Pieces of every batch, whose gradients are added in order; 1: the whole. torchrun takes 8, and 1, 2, 4 or 8 "
+        "processes then train the same weights.",
+        low=1,
+        high=64,
+        newer=True,
+    )
     tf32: bool = setting(True, "On CUDA, let float32 products use TF32.", result=False)
     compile: bool = setting(False, "Compile the loss with torch.compile.", result=False)
     learning_rate: float = setting(1e-3, "Adam's step size at the start of a cosine decay.", low=1e-8, high=1.0)
@@ -29,3 +38,11 @@ class GradientSettings(Settings):
     validate_every: int = setting(500, "Steps between validations; each also writes a checkpoint.", low=1)
     patience: int = setting(10, "End after this many validations without a better one; 0: never.", low=0)
     validation_share: float = setting(0.1, "Share of the episodes used for validation.", low=0.01, high=0.5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch < self.pieces:
+            raise UsageProblem(
+                f"--batch is {self.batch} but a batch is split into {self.pieces} pieces; give a larger batch, or "
+                "fewer with --set pieces=."
+            )

@@ -144,10 +144,7 @@ class Checkpoints:
         """Save the state after `step` steps and remove those that are neither the best nor among the last two."""
         metrics = chained_log.sync(self._artifact / metrics_log.NAME)
         checkpoint = Checkpoint(self.folder, step, scores, deepcopy(self.trainer.state()), "", metrics, {})
-        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-        weights.save(checkpoint.tensors, tensors)
+        weights.save(checkpoint.tensors, tensors_of(self.trainer))
         earlier = [old for old in self._checkpoints if old.step != step]
         kept = self._kept([*earlier, checkpoint])[:-1]
         checkpoint = replace(
@@ -184,26 +181,14 @@ class Checkpoints:
         if not self._checkpoints:
             return 0
         last = self._checkpoints[-1]
-        tensors = self._read(last)
-        self._load_model(tensors, last)
         try:
-            self._load_optimizer(tensors)
+            load_tensors_into(self.trainer, self._read(last), str(last.tensors))
         except (KeyError, ValueError, IndexError) as error:
             raise BadData(
                 f"{last.tensors} has moments of other weights ({str(error)[:200]}); {self._way_out}."
             ) from error
         self.trainer.load_state(last.state)
         return last.step
-
-    def _load_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, number, key = name.split(".", 2)
-                state.setdefault(int(number), {})[key] = _in_memory_format_of(parameters[int(number)], tensor)
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""
@@ -212,7 +197,7 @@ class Checkpoints:
     def load_best(self) -> Checkpoint:
         """Put the weights of the best checkpoint into the model."""
         best = self.best()
-        self._load_model(self._read(best), best)
+        _load_model(self.model, self._read(best), str(best.tensors))
         return best
 
     def _read(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -221,10 +206,33 @@ class Checkpoints:
             self._refuse(checkpoint.tensors, "does not match its checksum")
         return weights.load_tensors(data, str(checkpoint.tensors))
 
-    def _load_model(self, tensors: dict[str, Tensor], checkpoint: Checkpoint) -> None:
-        prefix = "model."
-        model = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        weights.load_into(self.model, model, str(checkpoint.tensors))
+
+def tensors_of(trainer: Resumable) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: weights, and the optimizer's moments."""
+    tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
+    for number, state in trainer.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+    return tensors
+
+
+def load_tensors_into(trainer: Resumable, tensors: dict[str, Tensor], source: str) -> None:
+    """Restore what `tensors_of` returned. Raises BadData for other weights; KeyError, ValueError or IndexError for
+    moments of others."""
+    _load_model(trainer.model, tensors, source)
+    parameters = [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, key = name.split(".", 2)
+            state.setdefault(int(number), {})[key] = _in_memory_format_of(parameters[int(number)], tensor)
+    groups = trainer.optimizer.state_dict()["param_groups"]
+    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _load_model(model: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    prefix = "model."
+    found = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    weights.load_into(model, found, source)
 
 
 def _in_memory_format_of(parameter: Tensor, moment: Tensor) -> Tensor:

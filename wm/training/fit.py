@@ -1,6 +1,7 @@
 """The training loop of V and M: resume, step, validate, log, checkpoint, and restore the best weights."""
 
 import math
+import signal
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from wm.errors import BadData, MemoryProblem, UsageProblem
+from wm.errors import BadData, MemoryProblem, Stopped, UsageProblem
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry.memory_guard import MemoryGuard
@@ -17,6 +18,8 @@ from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
 from wm.training.loop import Loss, Trainer
+from wm.training.orders import Orders, obey
+from wm.training.pieces import PieceGradients, PieceLoss
 from wm.training.precision import Precision, allow_tf32, pick
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,13 +52,24 @@ def compile_if_asked(function: F, settings: GradientSettings) -> F:
 
 
 def make_trainer(
-    model: nn.Module, loss: Loss, precision: Precision, settings: GradientSettings, parts: Sequence[nn.Module] = ()
+    model: nn.Module,
+    loss: Loss,
+    precision: Precision,
+    settings: GradientSettings,
+    parts: Sequence[nn.Module] = (),
+    pieces: PieceGradients | None = None,
 ) -> Trainer:
     """A Trainer with these settings, which clips the gradients of each part by themselves."""
     return Trainer(
         model, loss, precision, steps=settings.steps, learning_rate=settings.learning_rate, clip=settings.clip,
-        accumulate=settings.accumulate, parts=parts,
+        accumulate=settings.accumulate, parts=parts, pieces=pieces,
     )  # fmt: skip
+
+
+def pieces_of(loss: PieceLoss, settings: GradientSettings, runtime: Runtime) -> PieceGradients | None:
+    """The pieces of every batch as the settings and the processes of a training say; None for whole batches."""
+    whole = settings.pieces == 1 and runtime.ranks is None
+    return None if whole else PieceGradients(loss, settings.pieces, runtime.ranks)
 
 
 def seconds_per_step(
@@ -87,9 +101,14 @@ def fit(
     `validate()["validation_loss"]` is the score; after `settings.patience` validations without a better one training
     ends. `describe_batch(number)` is for error messages, `buffers` returns the bytes of the data in memory. Returns the
     scores of the best checkpoint and the speed. On Stopped, and on MemoryProblem, the current step is saved first.
-    Raises BadData if the loss is not finite at half the learning rate either.
+    Raises BadData if the loss is not finite at half the learning rate either. Of several processes the first one does
+    all this, and the others take its steps: in them PartDone is raised at the end.
     """
-    return _Fit(runtime, folder, label, trainer, validate, describe_batch, settings, buffers).run()
+    if runtime.ranks is not None and not runtime.ranks.leads:
+        obey(runtime.ranks, trainer, runtime.stop_requested)
+    orders = Orders(runtime.ranks)
+    with orders.training():
+        return _Fit(runtime, folder, label, trainer, validate, describe_batch, settings, buffers, orders).run()
 
 
 class _Fit:
@@ -103,14 +122,17 @@ class _Fit:
         describe_batch: Callable[[int], str],
         settings: GradientSettings,
         buffers: Callable[[], int],
+        orders: Orders,
     ) -> None:
         self._runtime, self._folder, self._label, self._trainer = runtime, folder, label, trainer
+        self._orders = orders
         self._validate, self._describe_batch, self._settings = validate, describe_batch, settings
         self._bytes = lambda: buffers() + optimizer_bytes(trainer.optimizer)
         self._checkpoints = Checkpoints(folder, trainer)
         self._guard = MemoryGuard(runtime, folder, settings.steps)
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
+        orders.load(trainer)
         self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes, runtime.log, runtime.track)
         self._skipped = 0
         if self._step:
@@ -124,9 +146,10 @@ class _Fit:
         figures: dict[str, float] = {}
         with self._runtime.progress(self._label, settings.steps, "steps", self._step) as progress:
             while self._step < settings.steps and not self._out_of_patience():
-                metrics = self._trainer.step(self._step)
+                metrics, others_stop = self._orders.take_step(self._trainer, self._step)
                 self._step += 1
-                stopping, alarm = self._runtime.stop_requested() and self._step < settings.steps, ""
+                stopping = (self._runtime.stop_requested() or others_stop) and self._step < settings.steps
+                alarm = ""
                 due = self._step % settings.validate_every == 0 or self._step == settings.steps or stopping
                 if due or self._step % LOG_EVERY == 0:
                     count, first = self._trainer.take_skipped()
@@ -144,6 +167,7 @@ class _Fit:
                 if stopping:
                     self._log.close()
                     self._runtime.raise_if_stopped()
+                    raise Stopped(signal.SIGTERM)  # it has reached another process of torchrun alone
                 progress.update(self._step, **{name: f"{value:.4g}" for name, value in figures.items()})
         self._log.close()
         return self._results(max(self._runtime.clock() - start, 1e-9))
@@ -158,7 +182,8 @@ class _Fit:
         best = self._checkpoints.load_best()
         speed = round((self._step - self._first_step) / seconds, 2)
         figures = {"best_step": best.step, "steps": self._step, "skipped": self._skipped, "steps_per_second": speed}
-        return {**figures, **best.scores}
+        ranks = {"ranks": self._runtime.ranks.count} if self._runtime.ranks is not None else {}
+        return {**figures, **ranks, **best.scores}
 
     def _save(self) -> None:
         scores = self._validate()
@@ -187,6 +212,7 @@ class _Fit:
             )
         self._step = self._checkpoints.resume()
         self._trainer.rate = 0.5
+        self._orders.load(self._trainer)
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
         self._log.close()
         self._log = MetricsLog(self._folder, self._step, self._bytes, self._runtime.log, self._runtime.track)

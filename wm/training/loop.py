@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from wm.artifacts.json_reader import COUNT, NUMBER, Schema, table
+from wm.training.pieces import PieceGradients
 from wm.training.precision import Precision
 
-Loss = Callable[[int], tuple[Tensor, dict[str, Tensor]]]
+Values = tuple[Tensor, dict[str, Tensor]]
+Loss = Callable[[int], Values]
 _SCALER = table(
     dict.fromkeys(("scale", "growth_factor", "backoff_factor"), NUMBER)
     | dict.fromkeys(("growth_interval", "_growth_tracker"), COUNT)
@@ -33,7 +35,8 @@ def _scaler(value: Any, key: str) -> None:
 
 
 class Trainer:
-    """Adam on a model. `loss(number)` returns the scalar to minimise, and metrics, of the batch with this number.
+    """Adam on a model. `loss(number)` returns the scalar to minimise, and metrics, of the batch with this number. With
+    `pieces` the gradient of every batch is the sum of its pieces', whose losses they know.
 
     `accumulate` batches are a step. `rate` is a factor of the learning rate, 1 unless training returned to a
     checkpoint. Gradients are clipped by their norm, that of each of `parts` apart.
@@ -50,11 +53,13 @@ class Trainer:
         clip: float,
         accumulate: int = 1,
         parts: Sequence[nn.Module] = (),
+        pieces: PieceGradients | None = None,
     ) -> None:
         self.model, self.steps, self.learning_rate = model, steps, learning_rate
         self.rate = 1.0
         self._parts = [list(part.parameters()) for part in parts or [model]]
         self._loss, self._precision, self._clip, self.accumulate = loss, precision, clip, accumulate
+        self._pieces = pieces
         self.optimizer = torch.optim.Adam(model.parameters(), learning_rate, fused=True)
         self._scaler = torch.amp.GradScaler(precision.device.type, enabled=precision.scaled)
         self._skipped = torch.zeros((), dtype=torch.int64, device=precision.device)
@@ -65,15 +70,21 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * self.rate * cosine(step, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
-        batches = []
-        for batch in range(self.accumulate):
-            with self._precision.cast():
-                total, metrics = self._loss(step * self.accumulate + batch)
-            self._scaler.scale(total / self.accumulate).backward()
-            batches.append({"total": total.detach()} | {name: value.detach() for name, value in metrics.items()})
-        means = {name: torch.stack([batch[name] for batch in batches]).mean() for name in batches[0]}
+        numbers = range(step * self.accumulate, (step + 1) * self.accumulate)
+        if self._pieces is not None:
+            means = self._pieces.add_up(self.model, numbers, self._backward)
+        else:
+            batches = [self._backward(self._loss, number) for number in numbers]
+            means = {name: torch.stack([batch[name] for batch in batches]).mean() for name in batches[0]}
         self._update(step, means.pop("total"))
         return means
+
+    def _backward(self, loss: Callable[..., Values], *batch: Any) -> dict[str, Tensor]:
+        """Add to the gradients those of a batch's loss, or of a piece's; returns that loss as `total`, and metrics."""
+        with self._precision.cast():
+            total, metrics = loss(*batch)
+        self._scaler.scale(total / self.accumulate).backward()
+        return {"total": total.detach()} | {name: value.detach() for name, value in metrics.items()}
 
     def _update(self, step: int, total: Tensor) -> None:
         self._scaler.unscale_(self.optimizer)

@@ -11,17 +11,18 @@ from torch import Tensor
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.episodes.mixture import WindowMixture
+from wm.episodes.pieces import WHOLE, Piece
 from wm.episodes.split import validation_mask
 from wm.episodes.windows import WindowBatch, Windows
 from wm.models.initialization import seeded_initialization
 from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.models.mdnrnn.network import MdnRnn
-from wm.models.mdnrnn.predictor import Predictor
+from wm.models.mdnrnn.predictor import Part, Predictor
 from wm.models.mdnrnn.rollout_network import RolloutNetwork
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
-from wm.training.fit import compile_if_asked, fit, make_trainer
+from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.precision import Precision
 
 VALIDATION_WINDOWS, VALIDATION_ROLLOUTS = 64, 512  # of the paper's network; rollouts are shorter
@@ -138,24 +139,30 @@ def fit_mdnrnn(
     is over rollouts where M is trained on them."""
     run_loss = compile_if_asked(model.loss, settings)
 
-    def batch_loss(batch: WindowBatch, noise: float, *path: int | str) -> tuple[Tensor, dict[str, Tensor]]:
-        random = torch.Generator().manual_seed(integer(seed, "mdnrnn", *path))
-        arguments = loss_arguments(settings, batch, noise, random)
-        losses = run_loss(*(tensor.to(precision.device) for tensor in arguments))._asdict()
+    def losses_of(arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
+        losses = run_loss(*(tensor.to(precision.device) for tensor in arguments), *part)._asdict()
         total = losses.pop("total")
         return total, {"loss": total, **losses}
+
+    def random(*path: int | str) -> torch.Generator:
+        return torch.Generator().manual_seed(integer(seed, "mdnrnn", *path))
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
         with precision.cast():
-            _, metrics = batch_loss(validation, 0.0, "validation")
+            _, metrics = losses_of(loss_arguments(settings, validation, 0.0, random("validation")))
         return {f"validation_{name}": value.item() for name, value in metrics.items()}
 
-    def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        noise = input_noise(number // settings.accumulate, settings)
-        return batch_loss(windows.at(number), noise, "noise", number)
+    def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
+        noise, rows = input_noise(number // settings.accumulate, settings), piece.rows(windows.size)
+        batch = windows.at(number, piece)
+        arguments = loss_arguments(settings, batch, noise, random("noise", number), rows, windows.size)
+        if piece == WHOLE:
+            return losses_of(arguments)
+        return losses_of(arguments, Part(rows[0], torch.from_numpy(windows.existing(number)).to(precision.device)))
 
-    trainer = make_trainer(model, loss, precision, settings, model.clipped_apart())
+    pieces = pieces_of(loss, settings, runtime)
+    trainer = make_trainer(model, loss, precision, settings, model.clipped_apart(), pieces)
     return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
@@ -168,12 +175,22 @@ def input_noise(step: int, settings: MdnRnnSettings) -> float:
     return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
 
 
-def loss_arguments(settings: MdnRnnSettings, batch: WindowBatch, noise: float, random: torch.Generator) -> list[Tensor]:
+def loss_arguments(
+    settings: MdnRnnSettings,
+    batch: WindowBatch,
+    noise: float,
+    random: torch.Generator,
+    rows: tuple[int, int] | None = None,
+    count: int = 0,
+) -> list[Tensor]:
     """Arguments of the loss. The inputs are new samples of q(z|frame), its deviation times `noise`; the targets are the
-    means, which C observes."""
+    means, which C observes. A piece of a batch of `count` windows, its `rows`, has the noise that it has in the
+    batch."""
     inputs = slice(None, -1 if settings.network == "paper" else settings.warm_up + 1)
     mean, logvar = torch.from_numpy(batch.means[:, inputs]), torch.from_numpy(batch.logvars[:, inputs])
-    drawn = noise * torch.exp(0.5 * logvar) * torch.randn(mean.shape, generator=random)
+    first, stop = rows or (0, len(mean))
+    normal = torch.randn((count or stop, *mean.shape[1:]), generator=random)[first:stop]
+    drawn = noise * torch.exp(0.5 * logvar) * normal
     others = [torch.from_numpy(array) for array in (batch.rewards, batch.ends, batch.mask)]
     means, actions = torch.from_numpy(batch.means), torch.from_numpy(batch.actions)
     if settings.network == "paper":

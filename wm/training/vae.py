@@ -13,6 +13,7 @@ from torch import Tensor
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches, evenly_spaced_frames
 from wm.episodes.mixture import FrameMixture, batch_sizes
+from wm.episodes.pieces import WHOLE, Piece
 from wm.episodes.split import validation_mask
 from wm.models.initialization import seeded_initialization
 from wm.models.vae.loss import VaeLoss
@@ -20,7 +21,7 @@ from wm.models.vae.networks import Vae, build, to_frames
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import VaeSettings
-from wm.training.fit import compile_if_asked, fit, make_trainer
+from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
 from wm.units import parse_size
@@ -97,11 +98,14 @@ def fit_vae(
         random = torch.Generator().manual_seed(integer(seed, "vae", *path))
         return torch.randn(count, settings.latent, generator=random).to(device)
 
-    def loss(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        frames = buffers.send(len(data.batches.at(number, buffers.empty())))
-        terms = run_objective(frames, noise("noise", number, count=len(frames)))
+    def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
+        first, stop = piece.rows(data.batches.size)
+        frames = buffers.send(len(data.batches.at(number, buffers.empty(), piece)))
+        terms = run_objective(frames, noise("noise", number, count=data.batches.size)[first:stop])
+        share = len(frames) / data.batches.size  # every term is a mean over frames
         metrics = {"loss": terms.total, "error": terms.error, "kl": terms.kl, "position_error": terms.position_error}
-        return terms.total / max(settings.reconstruction_nats, 1), metrics
+        metrics = {name: share * value for name, value in metrics.items()}
+        return metrics["loss"] / max(settings.reconstruction_nats, 1), metrics
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
@@ -113,7 +117,7 @@ def fit_vae(
         means = (torch.stack(column).mean().item() for column in zip(*terms, strict=True))
         return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
 
-    trainer = make_trainer(objective, loss, precision, settings)
+    trainer = make_trainer(objective, loss, precision, settings, pieces=pieces_of(loss, settings, runtime))
     return fit(runtime, folder, label, trainer, validate, data.batches.describe, settings, lambda: data.batches.nbytes)
 
 

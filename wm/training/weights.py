@@ -19,8 +19,12 @@ WEIGHTS = "weights.safetensors"
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors durably (serialised in memory first: a full disk leaves no partial file)."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    durable.write_bytes(path, safetensors.torch.save(contiguous))
+    durable.write_bytes(path, to_bytes(tensors))
+
+
+def to_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """Tensors of any device as a safetensors file."""
+    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wm.models.mdnrnn.mixture_nll import LOG_SIGMA, PIECE, MixtureNll
-from wm.models.mdnrnn.predictor import OneStep, Predictor, State
+from wm.models.mdnrnn.predictor import OneStep, Part, Predictor, State
 
 
 class Prediction(NamedTuple):
@@ -105,11 +105,18 @@ class MdnRnn(Predictor):
         return torch.sigmoid(prediction.end_logit - math.log(self.end_weight))
 
     def loss(
-        self, z: Tensor, action: Tensor, target: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
+        self,
+        z: Tensor,
+        action: Tensor,
+        target: Tensor,
+        rewards: Tensor,
+        ends: Tensor,
+        mask: Tensor,
+        part: Part | None = None,
     ) -> MdnRnnLoss:
-        """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L)."""
+        """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L). Of a `part` of a batch, its share."""
         h, _ = self.lstm(torch.cat([z, action], -1))
-        count = mask.sum().clamp(min=1)
+        count = (mask if part is None else part.steps).sum().clamp(min=1)
         nll, predicted, end_logit = self._head_losses(h, (target - z).float(), mask / (count * self.latent))
         standardised = (rewards - self.reward_mean) / self.reward_std
         reward = ((predicted - standardised).square() * mask).sum() / count

@@ -35,6 +35,14 @@ class OneStep(NamedTuple):
     hidden: Tensor
 
 
+class Part(NamedTuple):
+    """Where windows lie in a batch that they are a part of: the number of the `first` one, and in how many windows of
+    the whole batch each step exists, `steps` (L,)."""
+
+    first: int
+    steps: Tensor
+
+
 class Cell(Protocol):
     """An M whose weights are final, step by step, with weights packed for a number of rows."""
 
@@ -49,7 +57,8 @@ class Cell(Protocol):
 
 class Predictor(nn.Module, ABC):
     """M: `latent` and `hidden` are the widths of z and h. `loss` returns a named tuple of scalars, the first of which,
-    `total`, is minimised."""
+    `total`, is minimised. Given the `part` that its windows are of a batch, it returns their share of the batch's loss:
+    the shares of all parts add up to it."""
 
     latent: int
     hidden: int

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wm.models.mdnrnn.predictor import OneStep, Predictor, State
+from wm.models.mdnrnn.predictor import OneStep, Part, Predictor, State
 from wm.models.two_hot import TwoHot
 
 OUTCOME_UNITS = 128  # of the reward and end heads
@@ -118,10 +118,19 @@ class RolloutNetwork(Predictor):
         return torch.cat([inputs, (following - inputs[..., : self.latent]) / self.difference_std], -1)
 
     def loss(
-        self, means: Tensor, noise: Tensor, action: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
+        self,
+        means: Tensor,
+        noise: Tensor,
+        action: Tensor,
+        rewards: Tensor,
+        ends: Tensor,
+        mask: Tensor,
+        part: Part | None = None,
     ) -> RolloutLoss:
         """means (B, L + 1, Z) of V; noise (B, W + 1, Z) in units of V's; action (B, L, A); rewards, ends, mask (B, L).
-        The rollout begins at row W; rows of the warm-up that do not exist are left out."""
+        The rollout begins at row W; rows of the warm-up that do not exist are left out. Of a `part` of a batch, its
+        share."""
+        part = part or Part(0, mask.sum(0))
         z, warm_up = self.standardise(means), noise.shape[1] - 1
         real = z[:, : warm_up + 1] + noise / self.z_std
         state, current, losses, transitions = self.initial_state(len(z), z.device), real[:, 0], [], []
@@ -130,15 +139,18 @@ class RolloutNetwork(Predictor):
                 current = real[:, step]
             inputs, context, state = self.remember(current, action[:, step], state)
             if step < warm_up:
-                state = tuple(part * mask[:, step, None] for part in state)
+                state = tuple(value * mask[:, step, None] for value in state)
             current = self.predict(inputs, context)
             losses.append(self._huber(current, z[:, step + 1]))
             if step >= warm_up:
                 transitions.append(self._transition(inputs, current).detach())
         each = torch.stack(losses, 1)
-        rollout, warm = (_mean(each[:, part], mask[:, part]) for part in (slice(warm_up, None), slice(warm_up)))
+        rollout, warm = (
+            _mean(each[:, steps], mask[:, steps], part.steps[steps]) for steps in (slice(warm_up, None), slice(warm_up))
+        )
         kinds = self._real_transitions(z, action, mask, warm_up), torch.stack(transitions, 1)
-        reward, end = self._outcome_losses(*kinds, *(part[:, warm_up:] for part in (rewards, ends, mask)))
+        rewards, ends, mask = (values[:, warm_up:] for values in (rewards, ends, mask))
+        reward, end = self._outcome_losses(*kinds, rewards, ends, mask, Part(part.first, part.steps[warm_up:]))
         return RolloutLoss(rollout + warm + reward + end, rollout, warm, reward, end)
 
     def _huber(self, predicted: Tensor, real: Tensor) -> Tensor:
@@ -154,14 +166,15 @@ class RolloutNetwork(Predictor):
         return self._transition(torch.cat([z[:, first:-1], difference, action[:, first:]], -1), z[:, first + 1 :])
 
     def _outcome_losses(
-        self, real: Tensor, dreamt: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor
+        self, real: Tensor, dreamt: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor, part: Part
     ) -> tuple[Tensor, Tensor]:
         """Cross-entropies: of the rewards on real transitions, of the ends on dreamt ones in every second window."""
         reward = self.reward.loss(self.reward(real), rewards / self.reward_unit)
         shown = real.clone()
-        shown[1::2] = dreamt[1::2]
+        other = slice(1 - part.first % 2, None, 2)  # every second window of the batch
+        shown[other] = dreamt[other]
         end = functional.binary_cross_entropy_with_logits(self.end(shown).float().squeeze(-1), ends, reduction="none")
-        return _mean(reward, mask), _mean(end, mask)
+        return _mean(reward, mask, part.steps), _mean(end, mask, part.steps)
 
     def hidden_states(self, z: Tensor, action: Tensor) -> Tensor:
         """h (B, L, H) after every step of sequences from their start: z (B, L, Z), action (B, L, A)."""
@@ -196,6 +209,7 @@ def _mlp(inputs: int, units: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, units), nn.SiLU(), nn.Linear(units, units), nn.SiLU(), last)
 
 
-def _mean(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean of values (B, L) over the steps of the mask; 0 without any."""
-    return (values * mask).sum() / mask.sum().clamp(min=1)
+def _mean(values: Tensor, mask: Tensor, steps: Tensor) -> Tensor:
+    """The mean of values (B, L) over the steps of the mask, of which the whole batch has `steps` (L,); 0 without
+    any."""
+    return (values * mask).sum() / steps.sum().clamp(min=1)

@@ -1,0 +1,252 @@
+"""Renders docs/scale.md: what many frames and a large search cost, computed from measured rows.
+
+    python -m benchmarks.pages.scale                                  writes docs/scale.md
+    python -m benchmarks.pages.scale --core-hour 0.02 --workers 16    prints the page with one's own rates
+
+The rows are those of benchmarks/results.jsonl, which `make bench` writes, and of docs/results/scale.json. A rate that
+is given as a flag takes the place of its row.
+"""
+
+import argparse
+import dataclasses
+import heapq
+import json
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pages.markdown import markdown_table
+from benchmarks.pages.scale_recipes import RECIPES, TORCHRUN
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS
+from wm.training.cost import ENCODED_PER_SECOND, LATENT_BYTES
+from wm.units import format_duration, format_size
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS, MEASURED = ROOT / "benchmarks" / "results.jsonl", ROOT / "docs" / "results" / "scale.json"
+PAGE = ROOT / "docs" / "scale.md"
+
+FILES_PER_PART = 10  # two of each of the four arrays, the group's metadata, and the manifest
+LATENTS = 32
+LATENT_MEMORY = 20  # bytes of memory a latent of a frame takes while M trains (wm/training/cost.py)
+BLOCKS_FROM = 50  # workers, from which they write the parts themselves: one writing process would be too slow
+CANDIDATES, EPISODES, STEPS = 64, 16, 1000  # of a generation of the paper's CarRacing
+PORTIONS = (8, 4, 2, 1)  # episodes of a task
+SHORTER, SLOW, SPREAD = 0.15, 0.01, 0.1  # shares: of shorter episodes, of slow workers; deviation of the others' speed
+SLOWER = 3.0  # times
+FRAMES = (10_000_000, 1_000_000_000)
+COLLECTED = {
+    "Pong": ("collect_pong", "bytes_pong", "pong"),
+    "CarRacing": ("collect_carracing_exact", "bytes_carracing", "carracing"),
+}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What can be given as a flag. Prices are round figures, nobody's offer; a rate of 0 is that of the row."""
+
+    core_hour: float = 0.04  # of one core with 2 GB, in the currency of all prices
+    gigabyte_month: float = 0.023  # of storage
+    thousand_writes: float = 0.005  # objects put into a store
+    pong: float = 0.0  # steps/s that a core collects
+    carracing: float = 0.0
+    encode: float = 0.0  # frames/s that a core encodes
+    generations: int = 300  # of a search
+    workers: tuple[int, ...] = (1, 64, 1000)
+
+
+class Rows:
+    """The measured rows by name, with a person's own rates in place of theirs."""
+
+    def __init__(self, rates: Rates) -> None:
+        lines = [json.loads(line) for line in BENCHMARKS.read_text().splitlines()]
+        self.others = json.loads(MEASURED.read_text())
+        self._values = {line["name"]: float(line["ours"]) for line in lines}
+        self._values |= {row["name"]: float(row["value"]) for row in self.others}
+        own = {"collect_pong": rates.pong, "collect_carracing_exact": rates.carracing, "encode": rates.encode}
+        self._values |= {name: value for name, value in own.items() if value}
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
+
+
+def collecting(rows: Rows, rates: Rates) -> str:
+    """Markdown: a row for each number of frames and of workers."""
+    cells = []
+    for env, (collect, _, short) in COLLECTED.items():
+        for frames in FRAMES:
+            for workers in rates.workers:
+                episode, blocks = rows[f"episode_{short}"], workers > BLOCKS_FROM
+                in_task = BLOCK_EPISODES if blocks else 1
+                tasks = math.ceil(frames / episode / in_task)
+                seconds = math.ceil(tasks / workers) * in_task * episode / rows[collect]
+                returned = rows["table_episode"] * frames / episode if blocks else rows[f"packed_{short}"] * frames
+                cost = frames / rows[collect] / 3600 * rates.core_hour
+                cells.append(
+                    [env, f"{frames:,}", f"{workers:,}", f"{tasks:,}", format_duration(seconds), f"{cost:,.2f}",
+                     format_size(returned), format_size(returned / seconds)]
+                )  # fmt: skip
+    return markdown_table(["", "frames", "workers", "tasks", "time", "cost", "to the client", "a second"], cells)
+
+
+def keeping(rows: Rows, rates: Rates) -> str:
+    """Markdown: what the frames take once they are there, whoever has collected them."""
+    cells = []
+    for env, (_, size, short) in COLLECTED.items():
+        for frames in FRAMES:
+            episodes = frames / rows[f"episode_{short}"]
+            in_part = min(math.ceil(PART_ROWS / rows[f"episode_{short}"]), BLOCK_EPISODES)
+            files, disk = FILES_PER_PART * math.ceil(episodes / in_part), rows[size] * frames
+            cells.append(
+                [env, f"{frames:,}", format_size(disk), f"{files:,}", f"{disk / 1e9 * rates.gigabyte_month:,.2f}",
+                 f"{files / 1000 * rates.thousand_writes:,.2f}", f"{rows['open_10k'] * episodes / 1e7:.1f} s",
+                 format_duration(frames / rows[f"stream_{short}"])]
+            )  # fmt: skip
+    head = ["", "frames", "disk", "files", "a month", "puts", "to open", "to read once"]
+    return markdown_table(head, cells)
+
+
+def training(rows: Rows) -> str:
+    """Markdown: the stages that one process does."""
+    encoded = rows["encode"] or ENCODED_PER_SECOND
+    cells = [
+        [f"{frames:,}", format_duration(frames / encoded), format_size(frames * LATENTS * LATENT_BYTES),
+         format_size(frames * LATENTS * LATENT_MEMORY), format_duration(frames / rows["train_vae_small"])]
+        for frames in FRAMES
+    ]  # fmt: skip
+    return markdown_table(["frames", "to encode", "latents on disk", "memory for M", "V sees each once"], cells)
+
+
+def generation_seconds(rows: Rows, workers: int, portion: int) -> float:
+    """A generation in tasks of so many episodes, by simulation: the next task goes to the first worker that is free.
+    Its random numbers are the same every time."""
+    chance = random.Random(0)
+    speeds = [1 / SLOWER if chance.random() < SLOW else chance.gauss(1, SPREAD) for _ in range(workers)]
+    free = [(0.0, worker) for worker in range(workers)]
+    for task in range(CANDIDATES * EPISODES // portion):
+        lengths = sorted(int(STEPS * (chance.random() if chance.random() < SHORTER else 1)) for _ in range(portion))
+        steps, alone = lengths[-1], sum(lengths)
+        milliseconds = rows["lockstep"] * steps + rows["lockstep_episode"] * alone
+        begin, worker = heapq.heappop(free)
+        begin = max(begin, task * rows["task"] / 1000)  # when the client has sent it
+        heapq.heappush(free, (begin + milliseconds / 1000 / speeds[worker], worker))
+    return max(end for end, _ in free)
+
+
+def generations(rows: Rows, rates: Rates) -> str:
+    """Markdown: a row for each number of workers."""
+    cells = []
+    for workers in rates.workers:
+        found = [(generation_seconds(rows, workers, portion), portion) for portion in PORTIONS]
+        seconds, portion = min(found)
+        tasks = CANDIDATES * EPISODES // portion
+        core_hours = rates.generations * seconds * workers / 3600
+        cells.append(
+            [f"{workers:,}", f"{seconds:,.1f} s", f"{portion}", format_size(tasks * rows["task_bytes"]),
+             f"{tasks * rows['task'] / 1000:.1f} s", format_size(workers * rows["worker"] * 1e6),
+             format_duration(rates.generations * seconds), f"{core_hours * rates.core_hour:,.2f}"]
+        )  # fmt: skip
+    many = f"{rates.generations} of them"
+    head = ["workers", "a generation", "episodes a task", "sent", "client's CPU", "memory", many, "cost"]
+    return markdown_table(head, cells)
+
+
+def traffic(rows: Rows) -> str:
+    """Markdown: what a process of torchrun sends in a step (`Ranks.add` in wm/ranks.py)."""
+    cells = []
+    for count in (2, 4, 8):
+        sizes = []
+        for model in ("vae", "mdnrnn"):
+            gradient = 4 * rows[f"{model}_parameters"]
+            # Its pieces' columns to each of the others, and its columns of the sum.
+            sizes.append(format_size((8 / count * gradient + gradient) * (count - 1) / count))
+        cells.append([str(count), str(8 // count), *sizes])
+    return markdown_table(["processes", "pieces of each", "V", "M"], cells)
+
+
+def measured(rows: Rows) -> str:
+    """Markdown: the rows that are on no other page."""
+    return markdown_table(["", ""], ([row["what"], f"{row['value']:,} {row['unit']}"] for row in rows.others))
+
+
+def page(rates: Rates = Rates()) -> str:
+    """Markdown."""
+    rows = Rows(rates)
+    prices = (
+        f"Prices: {rates.core_hour:g} for an hour of a core with 2 GB, {rates.gigabyte_month:g} for a GB and month, "
+        f"{rates.thousand_writes:g} for a thousand objects\nwritten. They are round figures and nobody's offer.\n"
+    )
+    tables = [collecting(rows, rates), keeping(rows, rates), training(rows), generations(rows, rates), traffic(rows)]
+    texts = [_COLLECTING, _KEEPING, _TRAINING, _GENERATIONS, TORCHRUN]
+    computed = [part for pair in zip(texts, tables, strict=True) for part in pair]
+    return "\n".join([_HEAD + prices, *computed, RECIPES, _MEASURED, measured(rows)])
+
+
+_HEAD = """<!-- Rendered by `python -m benchmarks.pages.scale`; do not edit. -->
+
+# Past one machine
+
+What ten million and a billion frames take, and the paper's search, on other numbers of workers. All figures here are
+computed. They come from rates that were measured on one core, on the [page on speed](results/speed.md) and in the last
+table. A worker is one core. Nothing was run on 64 workers or more.
+
+With flags, the script prints the page for your own rates and prices:
+
+```
+python -m benchmarks.pages.scale --core-hour 0.02 --carracing 700 --workers 16,200
+```
+
+"""
+_COLLECTING = """## Collecting
+
+Episodes are independent, so time falls with the number of workers. Up to 50 workers one process writes what they play,
+and a task is an episode. Beyond that a task is a block of 64 episodes: its worker writes the parts itself, to a shared
+folder or a store, and returns their tables. Ten million frames are fewer blocks than a thousand workers.
+"""
+_KEEPING = """## Keeping and reading
+
+The same for any number of workers: the bytes are the same. Puts are what it costs to write all files to a store once.
+One core opens the dataset, and reads it in shuffled batches.
+"""
+_TRAINING = """## Encoding and training
+
+One process encodes the frames, and holds their latents in memory while M trains. A billion frames need a machine of
+that size, or V and M from the first ones: `--episodes`. V rarely has to see every
+frame: the presets train it for some thousand steps.
+"""
+_GENERATIONS = """## The paper's generations
+
+64 candidates play 16 episodes each of CarRacing, 1,000 steps long. The times come from a small simulation. In it 15 %
+of the episodes are shorter, speeds differ by a tenth, and one worker in a hundred is three times slower. Of the
+sizes of a task the fastest is shown. A worker is given its own candidate's parameters; models go to it once.
+"""
+_MEASURED = """## What this page was computed from
+
+On two cores of an AMD EPYC with Python 3.11, in November 2026, once each; the bytes of an
+episode's table are an estimate.
+"""
+
+
+def _rates(words: list[str] | None = None) -> Rates | None:
+    """The rates given as flags; None without any."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for item in dataclasses.fields(Rates):
+        kind = _numbers if item.name == "workers" else type(item.default)
+        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind)
+    given = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
+    return Rates(**given) if given else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+def main() -> None:
+    if (rates := _rates()) is not None:
+        print(page(rates))
+    else:
+        PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
