@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from benchmarks.measure import rates, report
 from benchmarks.rollouts import lockstep
-from wm.rollouts.workers import Workers
+from wm.rollouts.process_workers import ProcessWorkers
 
 
 @lru_cache(maxsize=1)
@@ -24,10 +24,10 @@ def main() -> None:
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("two processes need two cores")
 
-    def runner(workers: Workers) -> Callable[[], int]:
+    def runner(workers: ProcessWorkers) -> Callable[[], int]:
         return lambda: sum(steps for _, steps in workers.map(play, [(number,) for number in range(8)]))
 
-    with Workers(1, lambda: None, time.monotonic) as one, Workers(2, lambda: None, time.monotonic) as two:
+    with ProcessWorkers(1, lambda: None, time.monotonic) as one, ProcessWorkers(2, lambda: None, time.monotonic) as two:
         ours, reference, ratio = rates(runner(two), runner(one), seconds=3.0)
     report("rollouts_workers", ours, reference, 1.8, "steps/s", ratio)
 

@@ -7,7 +7,7 @@ import time
 from unittest import mock
 
 from benchmarks.measure import report
-from wm.rollouts import agents, workers
+from wm.rollouts import agents, process_workers, worker_process
 
 
 def ready(_: int) -> str:
@@ -17,13 +17,13 @@ def ready(_: int) -> str:
 
 def start() -> float:
     began = time.perf_counter()
-    with workers.Workers(2, lambda: None, time.monotonic) as pool:
+    with process_workers.ProcessWorkers(2, lambda: None, time.monotonic) as pool:
         list(pool.map(ready, [(0,), (1,)]))
     return time.perf_counter() - began
 
 
 def main() -> None:
-    spawned = mock.patch.object(workers, "_context", return_value=multiprocessing.get_context("spawn"))
+    spawned = mock.patch.object(worker_process, "_context", return_value=multiprocessing.get_context("spawn"))
     start()
     pairs = []
     for _ in range(5):

@@ -297,6 +297,7 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
         "device": session.device,
         "workers": session.workers,
         "worker_timeout": session.worker_timeout,
+        "executor": session.executor,
         "disk_budget": session.disk_limit,
         "memory_limit": session.memory_limit,
     }

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from stages import console
 from wm.errors import BadData, UsageProblem
-from wm.runtime import WORKER_TIMEOUT
+from wm.runtime import LOCAL, WORKER_TIMEOUT
 from wm.settings import COMMANDS, CURRICULA, Settings
 from wm.settings.base import Field, default_text, option_name, public_name, suggestion, value_type
 from wm.settings.sources import (
@@ -221,6 +221,14 @@ def _require_positive(_: click.Context, option: click.Parameter, value: float) -
     return value
 
 
+def _require_executor(_: click.Context, __: click.Parameter, spec: str) -> str:
+    if spec != LOCAL:
+        from wm.rollouts.dask_cluster import parse_executor
+
+        parse_executor(spec)
+    return spec
+
+
 SHARED: dict[str, Any] = {
     "env": SectionOption(
         ["--env"], WHERE, required=True, envvar="WM_ENV", metavar="NAME", shell_complete=_complete_environment,
@@ -268,6 +276,15 @@ SHARED: dict[str, Any] = {
         metavar="SECONDS", callback=_require_positive,
         help=f"Replace a process that makes no step for this long. [{WORKER_TIMEOUT:g}]",
     ),
+    "executor": SectionOption(
+        ["--executor"], COMMON, default=LOCAL, envvar="WM_EXECUTOR", metavar="WHERE", callback=_require_executor,
+        help="Where processes play: local, or the workers of a Dask cluster, dask:tcp://host:port (dask:tls://...). "
+        f"[{LOCAL}]",
+    ),
+    "any_cpu": SectionOption(
+        ["--executor-any-cpu", "any_cpu"], COMMON, is_flag=True,
+        help="Accept workers with other CPUs than this machine's, whose returns may differ in the last digits.",
+    ),
     "disk_budget": SectionOption(
         ["--disk-budget"], COMMON, default=None, envvar="WM_DISK_BUDGET", metavar="SIZE",
         help="Bytes that may be used at the target, such as 500MB. [none]",
@@ -297,6 +314,7 @@ SHARED: dict[str, Any] = {
     ),
 }  # fmt: skip
 _TRAINING_ONLY = ("memory_limit", "snapshot", "track")
+_PLAYING_ONLY = ("executor", "any_cpu")
 
 
 def stage_command(
@@ -309,7 +327,8 @@ def stage_command(
 ) -> click.Command:
     """The command of a stage. `without` are shared options that mean nothing to it; one that `trains` can be held to an
     amount of memory."""
-    shared = shared_options(name.removeprefix("train-"), [*without, *(() if trains else _TRAINING_ONLY)])
+    without = [*without, *(() if trains else _TRAINING_ONLY), *(_PLAYING_ONLY if "workers" in without else ())]
+    shared = shared_options(name.removeprefix("train-"), without)
     return SectionCommand(name, params=[*settings_options(group), *shared], help=text, callback=callback)
 
 
@@ -343,7 +362,8 @@ def session_of(options: Mapping[str, Any]) -> "Session":
 
         for mirrored in filter(None, map(mirror.of, options["data"])):
             mirrored.limit = disk_limit
-    names = ("data", "run", "name", "seed", "device", "workers", "worker_timeout", "snapshot", "keep_current")
+    playing = ("workers", "worker_timeout", "executor", "any_cpu")
+    names = ("data", "run", "name", "seed", "device", *playing, "snapshot", "keep_current")
     return Session(
         env=options.get("env", ""),
         disk_limit=disk_limit,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from stages import console
 from wm.pipeline import session
 from wm.ranks import Ranks
-from wm.runtime import WORKER_TIMEOUT, OpenTracker, Runtime
+from wm.runtime import LOCAL, WORKER_TIMEOUT, OpenTracker, Runtime
 
 
 def _unwatched(runtime: Runtime) -> Runtime:
@@ -28,6 +28,8 @@ class Session(session.Session):
 
     workers: int = 0
     worker_timeout: float = WORKER_TIMEOUT
+    executor: str = LOCAL
+    any_cpu: bool = False
     memory_limit: int | None = None
     snapshot: bool = False
     track: tuple[str, ...] = ()
@@ -55,6 +57,8 @@ class Session(session.Session):
             raise_if_stopped=self.stop.raise_if_stopped,
             workers=self.processes,
             worker_timeout=self.worker_timeout,
+            executor=self.executor,
+            any_cpu=self.any_cpu,
             memory_limit=self.memory_limit,
             memory_snapshots=self.snapshot,
             track=self._trackers(),

@@ -31,6 +31,7 @@ EXTRAS = {
     "trackio": Extra(("trackio",), "metrics in Trackio"),
     "mlflow": Extra(("mlflow",), "metrics in MLflow"),
     "s3": Extra(("obstore",), "datasets and runs in object stores"),
+    "cluster": Extra(("distributed",), "workers of a Dask cluster"),
     "hub": Extra(("huggingface_hub",), "runs on the Hugging Face Hub"),
 }
 

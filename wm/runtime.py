@@ -13,6 +13,7 @@ from typing import Protocol
 
 from wm.ranks import Ranks
 
+LOCAL = "local"  # the executor that is this machine
 WORKER_TIMEOUT = 120.0  # seconds without a step; the slowest environment takes seconds for one on a loaded machine
 
 
@@ -83,7 +84,9 @@ class Runtime:
     processes play (0: this one); one without a heartbeat for `worker_timeout` seconds is replaced. A training that
     exceeds `memory_limit` bytes ends with a checkpoint, and with `memory_snapshots` it records twice what is in memory.
     `track` opens what is told a training's metrics; None: TensorBoard, where it is installed. `ranks` are the processes
-    that torchrun started for a training of V or M."""
+    that torchrun started for a training of V or M. With an `executor` such as
+    dask:tcp://host:port the workers are those of a cluster, all with this machine's kind of CPU unless `any_cpu` is
+    accepted."""
 
     clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = _ignore
@@ -97,3 +100,5 @@ class Runtime:
     memory_snapshots: bool = False
     track: OpenTracker | None = None
     ranks: Ranks | None = None
+    executor: str = LOCAL
+    any_cpu: bool = False

@@ -18,7 +18,7 @@ from wm.models.controller import Controller, ControllerConfig
 from wm.pretrained import build_controller, load_pair
 from wm.rollouts.loop import EpisodeResult
 from wm.rollouts.players import PolicySpec, policy_spec
-from wm.rollouts.workers import Workers
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.settings import ControllerSettings
 
 
@@ -30,7 +30,7 @@ def make(chain: Path, **values: Any) -> tuple[Fitness, int]:
     initial = None
     if settings.in_ != "real":
         initial = early_initial_states(load_newest_latents(session.workspace, mdnrnn), mdnrnn)
-    fitness = Fitness(settings, 0, spec, mdnrnn, Workers(0, lambda: None, time.monotonic), initial)
+    fitness = Fitness(settings, 0, spec, mdnrnn, ProcessWorkers(0, lambda: None, time.monotonic), initial)
     return fitness, build_controller(mdnrnn, spec.controller, vae.env).parameters
 
 

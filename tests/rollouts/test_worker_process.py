@@ -6,8 +6,8 @@ import psutil
 import pytest
 
 from wm.rollouts import worker_process
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import Worker, heartbeat
-from wm.rollouts.workers import Workers
 
 _kept: list[np.ndarray] = []
 
@@ -23,7 +23,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc_trim")
 def test_a_worker_returns_memory_that_a_task_has_freed() -> None:
-    with Workers(1, lambda: None, time.monotonic) as workers:
+    with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
         ((_, start),) = workers.map(resident_bytes, [()])
         list(workers.map(fragment, [(250,)]))
         ((_, after),) = workers.map(resident_bytes, [()])
@@ -33,7 +33,7 @@ def test_a_worker_returns_memory_that_a_task_has_freed() -> None:
 def test_workers_have_one_thread_and_on_linux_inherit_slow_imports() -> None:
     assert "torch" in sys.modules
     looks = ["'torch' in __import__('sys').modules", "__import__('torch').get_num_threads()"]
-    with Workers(1, lambda: None, time.monotonic) as workers:
+    with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
         has_torch, threads = (results for _, results in workers.map(eval, [(look,) for look in looks]))
     assert has_torch or sys.platform != "linux"
     assert threads == 1

@@ -1,20 +1,61 @@
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from tests.rollouts.clusters import local_cluster, nothing, pool_of, workers_behind
 from wm.errors import BadData, Stopped, WorkerFailed
 from wm.rollouts import worker_process
+from wm.rollouts.process_workers import LONG_EPISODE, ProcessWorkers
 from wm.rollouts.worker_process import heartbeat
-from wm.rollouts.workers import LONG_EPISODE, Workers
+from wm.rollouts.workers import Workers
+from wm.rollouts.workers import open_workers as workers_of
+from wm.runtime import Runtime
+
+OpenWorkers = Callable[..., AbstractContextManager[Workers]]
 
 
-def open_workers(count: int, check: object = lambda: None, **how: float) -> Workers:
-    return Workers(count, check, time.monotonic, **how)  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def executor() -> Iterator[str]:
+    with local_cluster(2) as cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with pool_of(2) as pool:
+        yield pool
+
+
+@pytest.fixture(params=["processes", "executor", pytest.param("dask", marks=pytest.mark.extra("cluster"))])
+def open_workers(request: pytest.FixtureRequest) -> OpenWorkers:
+    """Opens workers of each kind."""
+    if request.param == "processes":
+        return processes
+    if request.param == "executor":
+        return partial(workers_behind, request.getfixturevalue("pool"))
+    spec = request.getfixturevalue("executor")
+
+    def of_cluster(
+        count: int, check: Callable[[], None] = nothing, timeout: float = 120.0, log: Callable[[str], None] = print
+    ) -> AbstractContextManager[Workers]:
+        runtime = Runtime(time.monotonic, log, raise_if_stopped=check, worker_timeout=timeout, executor=spec)
+        return workers_of(runtime)
+
+    return of_cluster
+
+
+def processes(count: int, check: Callable[[], None] = nothing, **how: Any) -> ProcessWorkers:
+    return ProcessWorkers(count, check, time.monotonic, **how)
 
 
 def worker_processes() -> list[psutil.Process]:
@@ -74,7 +115,7 @@ def play_long(length: int) -> int:
 
 def test_an_episode_that_does_not_seem_to_end_is_told_once_with_the_option_that_ends_it() -> None:
     told: list[str] = []
-    with Workers(1, lambda: None, time.monotonic, log=told.append) as workers:
+    with processes(1, log=told.append) as workers:
         list(workers.map(play_long, [(LONG_EPISODE - 1,)]))
         assert told == []
         list(workers.map(play_long, [(LONG_EPISODE,)] * 3))
@@ -90,19 +131,23 @@ def grow(megabytes: int) -> tuple[int, int]:
     return os.getpid(), psutil.Process().memory_info().rss
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_results_do_not_depend_on_the_number_of_workers(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_results_do_not_depend_on_the_number_of_workers(open_workers: OpenWorkers, count: int) -> None:
     with open_workers(count) as workers:
         assert dict(workers.map(square, [(k,) for k in range(9)])) == {k: k * k for k in range(9)}
 
 
-def test_a_task_whose_worker_was_killed_is_run_again(tmp_path: Path) -> None:
+def test_without_workers_tasks_run_in_this_process() -> None:
+    assert list(processes(0).map(os.getpid, [(), ()])) == [(0, os.getpid()), (1, os.getpid())]
+
+
+def test_a_task_whose_worker_was_killed_is_run_again(open_workers: OpenWorkers, tmp_path: Path) -> None:
     with open_workers(2) as workers:
         results = dict(workers.map(die_once, [(k, str(tmp_path / "died")) for k in range(6)]))
     assert results == {k: k for k in range(6)}
 
 
-def test_a_task_that_always_kills_its_worker_ends_the_work_after_those_before_it() -> None:
+def test_a_task_that_always_kills_its_worker_ends_the_work_after_those_before_it(open_workers: OpenWorkers) -> None:
     results = {}
     with open_workers(2) as workers, pytest.raises(WorkerFailed, match=r"task 5 failed 3 times.*signal SIGKILL"):  # noqa: PT012
         for number, value in workers.map(die_at, [(k, 5) for k in range(9)]):
@@ -111,7 +156,9 @@ def test_a_task_that_always_kills_its_worker_ends_the_work_after_those_before_it
     assert 5 not in results
 
 
-def test_a_task_that_raises_is_run_again_in_other_processes_and_its_error_is_reported(tmp_path: Path) -> None:
+def test_a_task_that_raises_is_run_again_in_other_processes_and_its_error_is_reported(
+    open_workers: OpenWorkers, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     results = {}
     with open_workers(2) as workers, pytest.raises(WorkerFailed, match="ZeroDivisionError: oops"):  # noqa: PT012
@@ -121,13 +168,15 @@ def test_a_task_that_raises_is_run_again_in_other_processes_and_its_error_is_rep
     assert len(set(log.read_text().split())) == 3
 
 
-def test_a_wm_error_is_raised_without_another_try() -> None:
+def test_a_wm_error_is_raised_without_another_try(open_workers: OpenWorkers) -> None:
     with open_workers(1) as workers, pytest.raises(BadData, match="bad"):
         list(workers.map(refuse, [(1,)]))
 
 
 @pytest.mark.slow
-def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is_not(tmp_path: Path) -> None:
+def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is_not(
+    open_workers: OpenWorkers, tmp_path: Path
+) -> None:
     with open_workers(2, timeout=3.0) as workers:
         results = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
         assert results == {k: k for k in range(4)}
@@ -135,14 +184,21 @@ def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is
 
 
 def test_a_worker_that_grows_is_replaced() -> None:
-    with open_workers(1, max_growth=100 << 20) as workers:
+    with processes(1, max_growth=100 << 20) as workers:
         results = [value for _, value in workers.map(grow, [(30,) for _ in range(12)])]
     assert len({pid for pid, _ in results}) > 1
     start = min(memory for _, memory in results)
     assert max(memory for _, memory in results) < start + (180 << 20)
 
 
-def test_results_waiting_for_an_earlier_one_stay_few() -> None:
+@pytest.mark.slow
+def test_a_process_of_a_cluster_that_grows_is_replaced() -> None:
+    with pool_of(1) as pool, workers_behind(pool, 1) as workers:
+        results = [value for _, value in workers.map(grow, [(60,) for _ in range(12)])]
+    assert len({pid for pid, _ in results}) > 1
+
+
+def test_results_waiting_for_an_earlier_one_stay_few(open_workers: OpenWorkers) -> None:
     begun = []
     with open_workers(2) as workers:
         tasks = [(150 if k == 0 else 0,) for k in range(40)]
@@ -151,11 +207,22 @@ def test_results_waiting_for_an_earlier_one_stay_few() -> None:
     assert begun.index(0) <= 3
 
 
-def test_a_signal_ends_the_work_and_no_process_is_left() -> None:
-    def stop() -> None:
-        raise Stopped(signal.SIGTERM)
+def test_a_signal_ends_the_work(open_workers: OpenWorkers) -> None:
+    signals: list[int] = []
 
-    with open_workers(1, stop) as workers, pytest.raises(Stopped) as caught:
-        list(workers.map(square, [(1,)]))
+    def stop() -> None:
+        if signals:
+            raise Stopped(signals[0])
+
+    with open_workers(1, stop) as workers, pytest.raises(Stopped) as caught:  # noqa: PT012
+        for _ in workers.map(square, [(1,), (2,)]):
+            signals.append(signal.SIGTERM)
     assert caught.value.exit_code == 143
-    assert not worker_processes()
+
+
+def test_with_their_workers_no_process_is_left() -> None:
+    others = set(worker_processes())
+    with processes(1) as workers:
+        list(workers.map(square, [(1,)]))
+        assert set(worker_processes()) - others
+    assert not set(worker_processes()) - others

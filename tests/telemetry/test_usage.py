@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from wm.rollouts.workers import Workers
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.telemetry import heap_snapshot
 from wm.telemetry import usage as memory
 from wm.telemetry.malloc import trim
@@ -79,7 +79,7 @@ def hold(size: int) -> int:
 
 
 def test_workers_are_counted_whichever_process_forked_them() -> None:
-    with Workers(1, lambda: None, time.monotonic) as workers:
+    with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
         list(workers.map(hold, [(1,)]))
         baseline = children_memory()
         list(workers.map(hold, [(60_000_000,)]))

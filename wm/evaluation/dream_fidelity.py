@@ -25,7 +25,7 @@ from wm.evaluation.prediction import fit_baselines, open_loop_errors
 from wm.models.controller import ControllerConfig, pick_head
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
-from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, policy_spec, split_jobs
+from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, play_tasks, policy_spec
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
@@ -160,7 +160,7 @@ def _play(
     seeds = [episode_seed("validation", seed, "fidelity", number) for number in range(max(counts))]
     pairs = [(row, episode) for row, count in enumerate(counts) for episode in range(count)]
     jobs = [EpisodeJob(key, seeds[episode], row) for key, (row, episode) in enumerate(pairs)]
-    tasks = [(policy, parameters, portion, settings.max_steps) for portion in split_jobs(jobs, workers.count * 4)]
+    tasks = play_tasks(workers, policy, parameters, jobs, 4, settings.max_steps)
     results: dict[int, EpisodeResult] = {}
     with runtime.progress(f"{label}: real episodes", len(jobs), "episodes") as progress:
         for _, portion in workers.map(play_jobs, tasks):

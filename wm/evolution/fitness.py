@@ -13,7 +13,7 @@ from wm.evolution.whitening import Matrix, whitener_of
 from wm.models.controller import controller_inputs
 from wm.pretrained import TrainedMdnRnn, build_controller, controller_memory
 from wm.rollouts.loop import EpisodeJob
-from wm.rollouts.players import PolicySpec, encode_rollouts, play_jobs, split_jobs
+from wm.rollouts.players import PolicySpec, encode_rollouts, play_jobs, play_tasks
 from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
@@ -164,8 +164,7 @@ class Fitness:
         max_steps: int = 0,
         max_idle: int = 0,
     ) -> tuple[NDArray[np.float64], int]:
-        portions = split_jobs(jobs, self._workers.count)
-        tasks = [(policy, candidates, portion, max_steps, max_idle) for portion in portions]
+        tasks = play_tasks(self._workers, policy, candidates, jobs, 1, max_steps, max_idle)
         returns, steps = np.zeros(len(jobs)), 0
         for _, results in self._workers.map(play_jobs, tasks):
             for result in results:

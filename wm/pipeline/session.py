@@ -10,7 +10,7 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug, is_reserved
 from wm.errors import UsageProblem
-from wm.runtime import Runtime
+from wm.runtime import LOCAL, Runtime
 
 if TYPE_CHECKING:
     from wm.envs.registry import EnvConfig
@@ -107,11 +107,19 @@ class Session:
             **({"render": env.render} if env else {}),
             **describe_program(),
             "device": self.device,
+            **_executor_used(runtime),
             "seed": self.seed,
             "wall_seconds": round(runtime.clock() - started, 1),
             "command": self.command,
             "finished": runtime.now(),
         }
+
+
+def _executor_used(runtime: Runtime) -> dict[str, Any]:
+    """The kind of executor, where it is not this machine, and whether its CPUs may differ."""
+    if runtime.executor == LOCAL:
+        return {}
+    return {"executor": runtime.executor.partition(":")[0], "any_cpu": runtime.any_cpu}
 
 
 def stage_name(session: Session, default: str) -> str:

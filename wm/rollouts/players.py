@@ -16,6 +16,7 @@ from wm.errors import UsageProblem
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play, record
 from wm.rollouts.policies import RandomPolicy
 from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed
 
 if TYPE_CHECKING:
@@ -195,6 +196,38 @@ def encode_rollouts(spec: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int
             LatentTrajectory(means, episode.actions, episode.rewards, episode.env_steps, episode.terminated)
         )
     return trajectories
+
+
+def play_tasks(
+    workers: Workers,
+    spec: Spec,
+    candidates: NDArray[np.float32],
+    jobs: Sequence[EpisodeJob],
+    parts: int = 1,
+    *more: int,
+) -> list[tuple[Any, ...]]:
+    """Tasks of `play_jobs` with these jobs and the arguments that come after: for workers that take equal shares,
+    `parts` tasks each."""
+    if workers.share:
+        return [(spec, candidates, portion, *more) for portion in split_jobs(jobs, workers.count * parts)]
+    size = portion_size(len(jobs), workers.count)
+    portions = [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    return [(spec, *_own_candidates(candidates, portion), *more) for portion in portions]
+
+
+def _own_candidates(
+    candidates: NDArray[np.float32], jobs: Sequence[EpisodeJob]
+) -> tuple[NDArray[np.float32], list[EpisodeJob]]:
+    """The candidates of these jobs alone, and the jobs with their new rows."""
+    rows = sorted({job.candidate for job in jobs})
+    return candidates[rows], [replace(job, candidate=rows.index(job.candidate)) for job in jobs]
+
+
+def portion_size(jobs: int, workers: int) -> int:
+    """Episodes of a task where tasks are small: as many as fill a lockstep, or fewer, so that there are two for every
+    worker. With 64 candidates of 16 episodes that is the fastest size for 1 to 1,000 workers."""
+    fair = min(max(jobs // (2 * workers), 1), NUM_ENVS)
+    return 1 << (fair.bit_length() - 1)
 
 
 def split_jobs(jobs: Sequence[EpisodeJob], workers: int) -> list[list[EpisodeJob]]:

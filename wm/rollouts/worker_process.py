@@ -69,14 +69,19 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _context() -> Any:
-    """How workers start. On Linux they are forked from a server that has imported the slow packages and runs nothing:
-    a worker then starts at once and shares that memory. Elsewhere each is spawned.
+def slow_imports() -> list[str]:
+    """The slow packages that this process has imported, which its workers will import too."""
+    return [name for name in _SLOW_TO_IMPORT if name in sys.modules]
+
+
+def _context(preload: list[str]) -> Any:
+    """How workers start. On Linux they are forked from a server that has imported `preload` and runs nothing: a worker
+    then starts at once and shares that memory. Elsewhere each is spawned.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in _SLOW_TO_IMPORT if name in sys.modules])
+    context.set_forkserver_preload(preload)
     return context
 
 
@@ -86,10 +91,11 @@ def playing_memory(count: int) -> int:
 
 
 class Worker:
-    """One process and the pipe to it. `task` is the number of its current task, None when idle."""
+    """One process and the pipe to it. `task` is the number of its current task, None when idle. It will need the
+    packages `preload` (None: those that are slow and imported here)."""
 
-    def __init__(self) -> None:
-        context = _context()
+    def __init__(self, preload: list[str] | None = None) -> None:
+        context = _context(slow_imports() if preload is None else preload)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.

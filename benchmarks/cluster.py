@@ -1,0 +1,140 @@
+"""Workers of a Dask cluster on this machine against the own processes, in whole Pong episodes; and what a generation
+sends between client and scheduler with 1,000 workers: real tasks and replies, and Dask's messages around them."""
+
+import pickle
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import rates, report
+from wm import extras
+from wm.artifacts import manifest
+from wm.envs.registry import EnvConfig
+from wm.models.controller import ControllerConfig
+from wm.rollouts.collection import describe, play_episode
+from wm.rollouts.executor_workers import ExecutorWorkers
+from wm.rollouts.loop import EpisodeJob, EpisodeResult
+from wm.rollouts.players import PolicySpec, play_jobs, play_tasks
+from wm.rollouts.process_workers import ProcessWorkers
+from wm.rollouts.workers import Workers, open_workers
+from wm.runtime import Runtime
+
+PROCESSES = 2
+EPISODES = 8  # a window
+CANDIDATES, PARAMETERS, EPISODES_EACH, WORKERS = 64, 867, 16, 1000  # the paper's generation of CarRacing
+EMPTY_TASKS = 100
+IDENTITY_BYTES = 1000 * 50 / 1000  # a second and worker: `dask_cluster.ASK_ALL_EVERY` asks for 1 kB of each
+GENERATION_SECONDS = 6.2  # with 1,000 workers, by the simulation of docs/decisions/0024
+
+
+def nothing(*_: Any) -> None:
+    pass
+
+
+@contextmanager
+def counted(address: str) -> Iterator[tuple[str, Callable[[], int]]]:
+    """An address that passes everything on to `address`, and the bytes that went either way so far."""
+    host, port = address.removeprefix("tcp://").rsplit(":", 1)
+    total = [0]
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(1 << 16):
+            total[0] += len(data)
+            target.sendall(data)
+
+    def accept(server: socket.socket) -> None:
+        while True:
+            try:
+                one = server.accept()[0]
+            except OSError:
+                return
+            other = socket.create_connection((host, int(port)))
+            for pair in ((one, other), (other, one)):
+                threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, args=(server,), daemon=True).start()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}", lambda: total[0]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+class Simulated(Executor):
+    """Answers every task at once; `bytes` is the sum of tasks and replies."""
+
+    bytes = 0
+
+    def submit(self, function: Any, /, *arguments: Any, **_: Any) -> "Future[Any]":  # type: ignore[override]
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
+        self.bytes += len(arguments[0]) + len(future.result())
+        return future
+
+
+def play_nothing(task: bytes, attachments: Mapping[str, Any]) -> bytes:
+    """The reply to a task of one episode, of which a generation has no larger with so many workers."""
+    return pickle.dumps(("done", pickle.dumps([EpisodeResult(1000, 812.3456789, 1000, 4000, False, True)])))
+
+
+def generation_bytes() -> tuple[int, int]:
+    """Tasks of a generation, and the bytes of them and their replies."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place, name) for name in ("vae", "mdnrnn")]
+        for folder in folders:
+            folder.mkdir()
+            manifest.write(folder, {"kind": folder.name})
+        spec = PolicySpec(EnvConfig("CarRacing"), *folders, ControllerConfig("clip"), "f" * 128)
+        candidates = np.random.default_rng(0).normal(size=(CANDIDATES, PARAMETERS)).astype(np.float32)
+        total = CANDIDATES * EPISODES_EACH
+        jobs = [EpisodeJob(key, 3_000_000_000 + key, key // EPISODES_EACH) for key in range(total)]
+        executor = Simulated()
+        workers = ExecutorWorkers(executor, play_nothing, {}, lambda: WORKERS, nothing, time.monotonic)
+        tasks = play_tasks(workers, spec, candidates, jobs, 1, 0, 0)
+        list(workers.map(play_jobs, tasks))
+        return len(tasks), executor.bytes
+
+
+def overhead(workers: Workers, sent: Callable[[], int]) -> float:
+    """Bytes of Dask's messages for a task, its payload included, which is 100 bytes."""
+    list(workers.map(abs, [(0,)] * PROCESSES))
+    before = sent()
+    list(workers.map(abs, [(0,)] * EMPTY_TASKS))
+    return (sent() - before) / EMPTY_TASKS
+
+
+def main() -> None:
+    if not extras.is_installed("cluster"):
+        print("the extra cluster is not installed; the benchmark is left out", file=sys.stderr)
+        return
+    from distributed import LocalCluster
+
+    collection, _ = describe(EnvConfig("Pong"), "random", seed=0, max_steps=0)
+
+    def rows(workers: Workers) -> Callable[[], int]:
+        tasks = [(collection, index) for index in range(EPISODES)]
+        return lambda: sum(episode.rows for _, episode in workers.map(play_episode, tasks))
+
+    with (
+        LocalCluster(n_workers=PROCESSES, threads_per_worker=1, dashboard_address=None) as cluster,
+        counted(cluster.scheduler_address) as (address, sent),
+        open_workers(Runtime(time.monotonic, executor=f"dask:{address}")) as theirs,
+        ProcessWorkers(PROCESSES, nothing, time.monotonic) as own,
+    ):
+        each = overhead(theirs, sent)
+        here, there, ratio = rates(rows(own), rows(theirs), seconds=1.0, windows=5)
+    report("cluster_collect_pong", there, here, 1.2, "steps/s, as times", ratio, lower_is_better=True)
+    tasks, payload = generation_bytes()
+    total = round((payload + tasks * each + IDENTITY_BYTES * WORKERS * GENERATION_SECONDS) / 1e6, 2)
+    report("cluster_generation_1000_workers", total, 10.0, 1.0, "MB", lower_is_better=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Workers to test with: processes of this machine, a plain executor, and a Dask cluster on this machine."""
+
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from wm.rollouts.executor_workers import ExecutorWorkers
+from wm.rollouts.task_host import TaskHost, Terms, expected_machine
+
+
+def nothing() -> None:
+    pass
+
+
+@cache
+def _host() -> TaskHost:
+    return TaskHost("one", Path(tempfile.mkdtemp()), nothing, print)
+
+
+def answer_in_pool(terms: Terms, task: bytes, attachments: Mapping[str, Any]) -> bytes:
+    return _host().answer(terms, task, attachments)
+
+
+def pool_of(processes: int) -> ProcessPoolExecutor:
+    """A plain executor, whose processes are hosts."""
+    return ProcessPoolExecutor(processes, get_context("spawn"))
+
+
+def workers_behind(
+    pool: ProcessPoolExecutor, count: int, check: Callable[[], None] = nothing, timeout: float = 120.0
+) -> ExecutorWorkers:
+    """Workers of a connection of their own."""
+    name, expected = expected_machine(any_cpu=False)
+    terms = Terms(uuid.uuid4().hex, name, timeout, time.monotonic, [])
+    answer = partial(answer_in_pool, terms)
+    return ExecutorWorkers(pool, answer, {name: expected}, lambda: count, check, time.monotonic, timeout)
+
+
+@contextmanager
+def local_cluster(workers: int = 3, **how: Any) -> Iterator[Any]:
+    """A Dask cluster of this many processes, each with one thread."""
+    import logging
+
+    from distributed import LocalCluster
+
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL} | how
+    with LocalCluster(n_workers=workers, **settings) as cluster:
+        yield cluster

@@ -1,0 +1,175 @@
+"""A Dask cluster of real processes on this machine, and what can happen to it."""
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psutil
+import pytest
+
+from tests.conftest import outcome
+from tests.rollouts.clusters import local_cluster
+from wm.envs.registry import EnvConfig
+from wm.errors import MissingPackage, RecipeMismatch, Unreachable, UsageProblem, WmError
+from wm.rollouts import dask_cluster, executor_workers
+from wm.rollouts.collection import describe, play_episode
+from wm.rollouts.dask_cluster import parse_executor
+from wm.rollouts.worker_process import heartbeat
+from wm.rollouts.workers import Workers, open_workers
+from wm.runtime import Runtime
+
+cluster_only = pytest.mark.extra("cluster")
+
+
+def work(number: int, seconds: float = 0.3) -> int:
+    """A task that plays on."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        heartbeat()
+        time.sleep(0.01)
+    return number
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with local_cluster(3) as cluster:
+        yield cluster
+
+
+def open_(cluster: Any, log: Any = print, **how: Any) -> Workers:
+    return open_workers(Runtime(time.monotonic, log, executor=f"dask:{cluster.scheduler_address}", **how))
+
+
+def process_of(cluster: Any, worker: int) -> psutil.Process:
+    return psutil.Process(cluster.workers[worker].pid)
+
+
+@pytest.mark.parametrize("spec", ["dask", "dask:localhost:8786", "dask:tcp://host", "ray:tcp://host:1", "processes"])
+def test_another_form_of_executor_is_refused(spec: str) -> None:
+    with pytest.raises(UsageProblem, match="expected local, dask:tcp://host:port or dask:tls://host:port"):
+        parse_executor(spec)
+
+
+@pytest.mark.parametrize("spec", ["dask:tcp://10.0.0.1:8786", "dask:tls://head-node.lab:80", "dask:tcp://[::1]:8786"])
+def test_an_address_is_what_dask_calls_it(spec: str) -> None:
+    assert parse_executor(spec) == spec.removeprefix("dask:")
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    with mock.patch("importlib.util.find_spec", return_value=None), pytest.raises(MissingPackage, match=r"\[cluster\]"):
+        open_workers(Runtime(time.monotonic, executor="dask:tcp://localhost:1"))
+
+
+@cluster_only
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_address_that_does_not_answer_is_a_sentence_within_the_time_limit(
+    listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if listens:
+            server.listen()
+        began = time.monotonic()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(Unreachable, match=f"no Dask scheduler answers at {address}") as caught:
+            open_workers(Runtime(time.monotonic, executor=f"dask:{address}"))
+    assert time.monotonic() - began < 60  # imports included, on a busy machine
+    assert caught.value.exit_code == 69
+    assert "\n" not in str(caught.value)
+
+
+@cluster_only
+def test_a_cluster_without_workers_is_waited_for_and_then_given_up() -> None:
+    told: list[str] = []
+    with local_cluster(0) as cluster, pytest.raises(Unreachable, match="has no worker; start some"):
+        open_(cluster, told.append, worker_timeout=1.0)
+    assert len(told) == 1
+    assert "waiting for a worker" in told[0]
+
+
+@cluster_only
+def test_a_worker_that_is_killed_costs_a_repeated_task(cluster: Any) -> None:
+    results = {}
+    with open_(cluster) as workers:
+        for number, value in workers.map(work, [(k,) for k in range(12)]):
+            results[number] = value
+            if len(results) == 3:
+                process_of(cluster, 0).kill()
+    assert results == {k: k for k in range(12)}
+
+
+@cluster_only
+def test_a_worker_that_is_stopped_costs_a_task_that_is_asked_again(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_workers, "SOONEST", 1.0)
+    results, stopped = {}, process_of(cluster, 1)
+    with open_(cluster) as workers:
+        try:
+            for number, value in workers.map(work, [(k,) for k in range(12)]):
+                results[number] = value
+                if len(results) == 3:
+                    stopped.send_signal(signal.SIGSTOP)
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+    assert results == {k: k for k in range(12)}
+
+
+@cluster_only
+def test_when_the_scheduler_has_gone_the_work_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(local_cluster(1))
+        workers = stack.enter_context(open_(cluster, worker_timeout=5.0))
+        with pytest.raises(Unreachable, match=r"out of reach: .* the same command resumes"):  # noqa: PT012
+            for _ in workers.map(work, [(k,) for k in range(100)]):
+                cluster.scheduler.stop()
+                cluster.loop.add_callback(cluster.scheduler.close)
+    assert WmError.exit_code != Unreachable.exit_code == 69
+
+
+@cluster_only
+def test_tasks_that_nobody_waits_for_end(cluster: Any) -> None:
+    with open_(cluster) as workers:
+        next(workers.map(work, [(k, 0.1 if k == 0 else 600.0) for k in range(3)]))
+        began = time.monotonic()
+        assert len(list(workers.map(work, [(k, 0.1) for k in range(3)]))) == 3
+    assert time.monotonic() - began < 60
+
+
+@cluster_only
+def test_workers_of_another_kind_of_cpu_are_refused_or_accepted_with_a_warning() -> None:
+    told: list[str] = []
+    other = {"env": {"ATEN_CPU_CAPABILITY": "default"}}
+    with local_cluster(1, **other) as cluster:
+        with pytest.raises(RecipeMismatch, match=r"CPU has ATEN_CPU_CAPABILITY=default; .*--executor-any-cpu"):
+            open_(cluster)
+        with open_(cluster, told.append, any_cpu=True) as workers:
+            assert list(workers.map(abs, [(-1,)])) == [(0, 1)]
+    assert any("1 of 1 workers have another kind of CPU" in line for line in told)
+
+
+@cluster_only
+def test_episodes_are_the_same_bytes_as_on_this_machine(cluster: Any) -> None:
+    collection, _ = describe(EnvConfig("CartPole", size=32), "random", 0, 0)
+    with open_(cluster) as workers:
+        played = dict(workers.map(play_episode, [(collection, k) for k in range(4)]))
+    for index, episode in played.items():
+        own = play_episode(collection, index)
+        assert (episode.packed, episode.actions.tolist()) == (own.packed, own.actions.tolist())
+
+
+@cluster_only
+def test_errors_of_a_task_have_their_sentence_and_exit_code(cluster: Any, tmp_path: Path) -> None:
+    done = outcome(
+        tmp_path, "collect", "--env", "tests.tiny:Nowhere-v0", "--episodes", "3",
+        WM_WORKERS="1", WM_EXECUTOR=f"dask:{cluster.scheduler_address}",
+    )  # fmt: skip
+    assert done.returncode == UsageProblem.exit_code
+    assert "Nowhere" in done.stderr
