@@ -58,7 +58,8 @@ def link() -> Iterator[str]:
 def process(folder: Path, *words: str, before: tuple[str, ...] = ()) -> Iterator[None]:
     """A process of Dask's command line."""
     command = [*before, sys.executable, "-m", "dask", *words, "--no-dashboard"]
-    with subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.DEVNULL) as running:
+    paths = environment(PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    with subprocess.Popen(command, cwd=folder, env=paths, stderr=subprocess.DEVNULL) as running:
         try:
             yield
         finally:
