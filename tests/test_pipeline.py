@@ -186,7 +186,7 @@ def kill_when(folder: Path, ready: Callable[[], bool], *words: str) -> None:
         "collect",
         pytest.param("train-vae", marks=pytest.mark.slow),
         pytest.param("train-mdnrnn", marks=pytest.mark.slow),
-        "train-controller",
+        pytest.param("train-controller", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_stage_resumes_to_the_same_result(stage: str, chain: Path, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class TestLosses:
         self.compare(model, iter([share(WHOLE)]), (share(Piece(number, 8)) for number in range(8)))
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_weights_of_one(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
