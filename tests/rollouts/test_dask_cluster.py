@@ -35,7 +35,7 @@ def work(number: int, seconds: float = 0.3) -> int:
     return number
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[Any]:
     with local_cluster(3) as cluster:
         yield cluster
@@ -140,7 +140,7 @@ def test_tasks_that_nobody_waits_for_end(cluster: Any) -> None:
         next(workers.map(work, [(k, 0.1 if k == 0 else 600.0) for k in range(3)]))
         began = time.monotonic()
         assert len(list(workers.map(work, [(k, 0.1) for k in range(3)]))) == 3
-    assert time.monotonic() - began < 300  # half of what each of them would take
+    assert time.monotonic() - began < 60
 
 
 @cluster_only
