@@ -123,7 +123,7 @@ def main() -> None:
         return lambda: sum(episode.rows for _, episode in workers.map(play_episode, tasks))
 
     with (
-        LocalCluster(n_workers=PROCESSES, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=PROCESSES, threads_per_worker=1, dashboard_address=":0") as cluster,
         counted(cluster.scheduler_address) as (address, sent),
         open_workers(Runtime(time.monotonic, executor=f"dask:{address}")) as theirs,
         ProcessWorkers(PROCESSES, nothing, time.monotonic) as own,

@@ -50,6 +50,6 @@ def local_cluster(workers: int = 3, **how: Any) -> Iterator[Any]:
 
     from distributed import LocalCluster
 
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL} | how
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL} | how
     with LocalCluster(n_workers=workers, **settings) as cluster:
         yield cluster
