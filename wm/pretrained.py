@@ -102,7 +102,7 @@ class TrainedDreamer:
 @dataclass(frozen=True)
 class TrainedController:
     """C and its artifact: the `parameters` (P,) of the best mean by validation, and those of `means` along the search,
-    (N, P). `networks` are actor and critic at the end of a policy gradient, and `latest` (P,) the policy then; empty
+    (N, P). `networks` are actor and critic of the best policy of a gradient, and `latest` (P,) its last policy; empty
     for an evolved C."""
 
     artifact: Artifact

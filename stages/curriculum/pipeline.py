@@ -233,9 +233,9 @@ def stage_settings(
 
 
 def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Settings]:
-    """The settings of a later round: C collects, and M and C continue from the run before. The latest policy of a
-    gradient collects, not the best: M must learn what dreams are made of next. A search by CMA-ES that continues has no
-    restarts; it is whitened at its start, or not at all."""
+    """The settings of a later round: C collects, and M and C continue from the run before. Of a policy gradient the
+    best policy continues, but the latest collects: M must learn where its dreams misled it. A search by CMA-ES that
+    continues has no restarts; it is whitened at its start, or not at all."""
     collecting, mdnrnn, search = (settings[stage] for stage in ("collect", "train-mdnrnn", "train-controller"))
     assert isinstance(collecting, CollectSettings)
     assert isinstance(mdnrnn, MdnRnnSettings)

@@ -162,8 +162,8 @@ def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Pa
     first, second = (continued / "runs" / name / "controller" for name in (SLUG, NEXT))
     before, after = load_controller(first, ""), load_controller(second, "")
     metrics = metrics_of(second)
-    distances = [np.abs(after.means[0] - policy).max() for policy in (before.latest, before.means[0])]
-    assert distances[0] < distances[1] / 2  # one update after where the other ended
+    distances = [np.abs(after.means[0] - policy).max() for policy in (before.parameters, before.latest)]
+    assert distances[0] < distances[1] / 2  # one update after the other's best policy
     assert metrics["env_steps_before"] == metrics_of(first)["env_steps"]
     assert metrics["validation_return"] >= metrics_of(first)["validation_return"]
     if metrics["earlier_is_best"]:

@@ -3,6 +3,7 @@
 Steps are played in the real environment or in the dream; validations always are real episodes.
 """
 
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -40,7 +41,6 @@ from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
-from wm.training.weights import load_into
 
 CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
 SNAPSHOTS = 16  # policies along the training, for `wm dream`
@@ -54,22 +54,21 @@ def _snapshots(value: Any, key: str) -> None:
 
 
 class _Weights(nn.Module):
-    """What a checkpoint saves as tensors: actor and critic, the best policy by validation, and policies on the way."""
+    """What a checkpoint saves as tensors: actor and critic, those of the best policy by validation, and policies on the
+    way."""
 
-    best: Tensor
     snapshots: Tensor
 
     def __init__(self, network: ActorCritic, parameters: int) -> None:
         super().__init__()
-        self.network = network
-        self.register_buffer("best", torch.zeros(parameters))
+        self.network, self.best = network, deepcopy(network)
         self.register_buffer("snapshots", torch.zeros(SNAPSHOTS, parameters))
 
 
 @dataclass(frozen=True)
 class TrainedPolicy:
     """The best policy by validation, whether it acts by samples, policies along the training with their iterations,
-    actor and critic at the end and the policy then, why the training ended, its history, and its figures."""
+    actor and critic of the best one, the policy at the end, why the training ended, its history, and its figures."""
 
     parameters: NDArray[np.float32]
     sampled: bool
@@ -95,7 +94,7 @@ def train_policy(
     label: str,
 ) -> TrainedPolicy:
     """Train C in dreams from the `initial` states, or without them in the real environment, from the start or an
-    `earlier` training's end. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
+    `earlier` training's best policy. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
     checkpoints are in `folder`; after a kill it continues from there."""
     with open_workers(runtime) as workers:
         source: Source
@@ -139,17 +138,16 @@ class PolicyTraining:
         }
         self._controller: Controller = build_controller(mdnrnn, policy.controller, policy.env)
         self._network = ActorCritic(self._controller, seed)
+        self._network.standardise(seen)
+        if earlier is not None:
+            self._network.load_state_dict(earlier.network.state_dict())
         self._weights = _Weights(self._network, self._controller.parameters)
         self.model: nn.Module = self._weights
         self.optimizer = make_optimizer(self._network, settings.learning_rate)
         self.history = History()
-        self._network.standardise(seen)
         self._earlier = earlier
-        if earlier is not None:
-            load_into(self._network, earlier.networks, earlier.source)
-            if earlier.best is not None:
-                parameters, _, self.history.best_score = earlier.best
-                self._weights.best.copy_(torch.from_numpy(parameters))
+        if earlier is not None and earlier.validations is not None:
+            self.history.best_score = earlier.validations[1]
         self._scale = RewardScale.of(settings.places)
         self._iterations: list[int] = []  # of the snapshots
         self._spacing = 1  # iterations between snapshots
@@ -255,10 +253,10 @@ class PolicyTraining:
         return self._source.play(self._network.parameter_vector(), len(self.history.lines)), began
 
     def _learn(self, played: Experience) -> dict[str, float]:
-        """One update. In reality the step size falls to zero; in dreams, which rounds continue, it stays."""
+        """One update. The step size falls to zero: where it stays, the policy wavers by ten points of Pong."""
         rollout, settings = played.rollout, self._settings
         scale = self._scale.update(rollout.rewards, played.ends, settings.gamma)
-        remaining = 1 - self._played() / self._source.steps if self._source.place == "real" else 1.0
+        remaining = 1 - self._played() / self._source.steps
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * remaining
         distribution = self._controller.distribution
@@ -285,7 +283,7 @@ class PolicyTraining:
             line["validation"] = returns.tolist()
             line["env_steps"] += steps
             if np.mean(returns) > self.history.best_score:
-                self._weights.best.copy_(torch.from_numpy(parameters))
+                self._weights.best.load_state_dict(self._network.state_dict())
         line["seconds"] = round(self._runtime.clock() - began, 3)
         self._keep_snapshot(line["generation"], parameters)
         chained = chained_log.chain(self._digest, line)
@@ -295,7 +293,7 @@ class PolicyTraining:
         return line
 
     def _record(self, line: Line) -> None:
-        self.history.add(line, self._weights.best.numpy())
+        self.history.add(line, self._weights.best.parameter_vector())
 
     def _unvalidated(self) -> list[Line]:
         """The iterations since the last validation."""
@@ -328,12 +326,12 @@ class PolicyTraining:
 
     def result(self) -> TrainedPolicy:
         """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes."""
-        best, history = self._weights.best.numpy().copy(), self.history
+        best, history = self._weights.best.parameter_vector(), self.history
         earlier_is_best = history.best is None
         if earlier_is_best:
             assert self._earlier is not None
-            assert self._earlier.best is not None
-            by_samples, steps = self._earlier.best[1], 0
+            assert self._earlier.validations is not None
+            by_samples, steps = self._earlier.validations[0], 0
         else:
             returns, steps = self._fitness[True].validation_returns(best)
             by_samples = float(np.mean(returns))
@@ -353,7 +351,7 @@ class PolicyTraining:
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
         snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
         sampled = by_samples > history.best_score
-        networks = {name: value.clone() for name, value in self._network.state_dict().items()}
+        networks = {name: value.clone() for name, value in self._weights.best.state_dict().items()}
         ended = self._stop_reason()
         latest = self._network.parameter_vector()
         return TrainedPolicy(best, sampled, snapshots, self._iterations, networks, latest, ended, history, figures)
