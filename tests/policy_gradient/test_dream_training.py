@@ -162,7 +162,7 @@ def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Pa
     first, second = (continued / "runs" / name / "controller" for name in (SLUG, NEXT))
     before, after = load_controller(first, ""), load_controller(second, "")
     metrics = metrics_of(second)
-    distances = [np.abs(after.means[0] - policy).max() for policy in (before.parameters, before.latest)]
+    distances = [np.abs(after.means[0] - policy).max() for policy in (before.parameters, before.means[0])]
     assert distances[0] < distances[1] / 2  # one update after the other's best policy
     assert metrics["env_steps_before"] == metrics_of(first)["env_steps"]
     assert metrics["validation_return"] >= metrics_of(first)["validation_return"]
@@ -183,6 +183,12 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     assert np.array_equal(earlier.parameters, later.parameters)
     assert earlier.config == later.config
     assert not np.array_equal(later.latest, later.parameters)
+    source = load_transfer_source(str(folders[1].parent))
+    again = earlier_policy(
+        source, source.mdnrnn, later.model, 0, 8
+    )  # for a third round
+    assert np.array_equal(again.network.parameter_vector(), earlier.parameters)
+    assert again.validations is not None
 
 
 def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
@@ -259,9 +265,11 @@ def test_only_a_controller_holds_random_actions_and_only_a_policy_gradient_has_a
 def test_an_earlier_validation_of_other_episodes_does_not_count(continued: Path) -> None:
     source = load_transfer_source(str(continued / "runs" / SLUG))
     mdnrnn, controller = source.mdnrnn, source.controller.model
-    assert earlier_policy(source, mdnrnn, controller, 0, 8).best is not None
-    assert earlier_policy(source, mdnrnn, controller, 0, 9).best is None
-    assert earlier_policy(source, mdnrnn, controller, 1, 8).best is None
+    assert earlier_policy(source, mdnrnn, controller, 0, 8).validations is not None
+    assert earlier_policy(source, mdnrnn, controller, 0, 9).validations is None
+    assert earlier_policy(source, mdnrnn, controller, 1, 8).validations is None
+    source.controller.parameters[0] += 1  # networks of another policy than the one that was validated
+    assert earlier_policy(source, mdnrnn, controller, 0, 8).validations is None
 
 
 def test_a_round_after_the_target_still_trains(continued: Path, tmp_path: Path) -> None:
