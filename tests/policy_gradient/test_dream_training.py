@@ -184,9 +184,7 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     assert earlier.config == later.config
     assert not np.array_equal(later.latest, later.parameters)
     source = load_transfer_source(str(folders[1].parent))
-    again = earlier_policy(
-        source, source.mdnrnn, later.model, 0, 8
-    )  # for a third round
+    again = earlier_policy(source, source.mdnrnn, later.model, 0, 8)  # for a third round
     assert np.array_equal(again.network.parameter_vector(), earlier.parameters)
     assert again.validations is not None
 
