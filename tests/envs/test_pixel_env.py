@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
 
+from wm.artifacts.json_reader import Mismatch
+from wm.artifacts.schemas import ENVIRONMENT
 from wm.envs.observation import LAG
+from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig
 from wm.envs.resize import AreaResize
 from wm.errors import UsageProblem
+from wm.settings import CollectSettings
 
 
 def shrink(frame: np.ndarray, size: int) -> np.ndarray:
@@ -98,3 +102,37 @@ def test_an_action_is_let_go_where_the_episode_ends() -> None:
     while not plain.step(1)[2]:
         alone += 1
     assert total == alone + 1
+
+
+@pytest.mark.parametrize(("observation", "blank"), [("rgb", 0), ("foreground", 128)])
+def test_a_mask_hides_rows_in_percent_of_the_height(observation: str, blank: int) -> None:
+    plain, masked = (EnvConfig("Breakout", observation=observation, mask=mask).make() for mask in ("none", "50-88"))
+    frames, seen = plain.reset(seed=1)[0], masked.reset(seed=1)[0]
+    for _ in range(20):
+        assert (seen[32:56] == blank).all()
+        assert (seen[:32] == frames[:32]).all()
+        assert (seen[56:] == frames[56:]).all()
+        frames, seen = plain.step(2)[0], masked.step(2)[0]
+
+
+def test_flicker_blanks_half_of_the_frames_and_repeats_with_the_seed() -> None:
+    plain, masked = (EnvConfig("CartPole", mask=mask).make() for mask in ("none", "flicker"))
+
+    def episode(env: PixelEnv, seed: int) -> list[np.ndarray]:
+        return [env.reset(seed=seed)[0], *(env.step(step % 2)[0] for step in range(15))]
+
+    episodes = {seed: (episode(plain, seed), episode(masked, seed)) for seed in range(12)}
+    blank = {seed: [not seen.any() for seen in masked] for seed, (_, masked) in episodes.items()}
+    for frames, seen in episodes.values():
+        assert all(not two.any() or (one == two).all() for one, two in zip(frames, seen, strict=True))
+    assert 0.4 < np.mean(list(blank.values())) < 0.6
+    assert len({tuple(each) for each in blank.values()}) == 12
+    assert [not seen.any() for seen in episode(masked, 3)] == blank[3]
+
+
+@pytest.mark.parametrize("mask", ["", "half", "60-50", "5-5", "10-101", "-5-10", "1.5-3", "١-٢"])
+def test_what_is_no_mask_is_refused(mask: str) -> None:
+    with pytest.raises(UsageProblem, match=r"--set mask is .*expected none, flicker, or rows in percent"):
+        CollectSettings(mask=mask)
+    with pytest.raises(Mismatch, match="mask"):
+        ENVIRONMENT({"name": "Pong", "mask": mask}, "env")

@@ -23,8 +23,19 @@ from wm.artifacts.json_reader import (
     table,
     table_of,
 )
+from wm.masks import masked_rows
 
 WIDTH = between(1, 8192)  # of a layer or an action; a forged one must not allocate all memory
+
+
+def _mask(value: Any, key: str) -> None:
+    TEXT(value, key)
+    try:
+        masked_rows(value)
+    except ValueError:
+        raise Mismatch(key, repr(value[:40]), "none, flicker, or rows in percent such as 12-88") from None
+
+
 _FRAMES = {"size": between(16, 256), "gray": FLAG}
 _PLAYED = {
     "action_space": one_of("auto", "discrete", "continuous"),
@@ -34,6 +45,7 @@ _PLAYED = {
     "frames": one_of("auto", "observation", "render"),
     "max_steps": COUNT,
     "envs_per_process": COUNT,
+    "mask": _mask,
 }
 ENVIRONMENT = table({"name": TEXT}, _FRAMES | _PLAYED)
 _ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})

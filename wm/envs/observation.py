@@ -1,9 +1,12 @@
-"""What a frame shows of the rendered image: the image itself, its foreground, or motion."""
+"""What a frame shows of the rendered image: the image itself, its foreground, or motion; all of it, or with a mask."""
 
 from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wm.masks import masked_rows
+from wm.seeding import generator
 
 Frame = NDArray[np.uint8]
 LAG = 4  # steps, in which a lander falls some three pixels
@@ -15,6 +18,7 @@ OBSERVATIONS = {
     "foreground": "the difference to a slowly adapting background",
     "motion": f"grey-level differences to an episode's first frame at t, t-{LAG} and t-{2 * LAG}",
 }
+FLICKER = 0.5  # the share of blank frames, as in Hausknecht & Stone (2015)
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
 
 
@@ -52,3 +56,28 @@ class Observation:
             return change
         self._past.append(change)
         return np.concatenate([self._past[-1 - lag] for lag in (0, LAG, 2 * LAG)], axis=-1)
+
+
+class Mask:
+    """Hides what an agent then has to remember: `flicker` blanks whole frames at random, `12-88` the rows between these
+    percentages of the height. Blank is black, or no difference where frames show differences."""
+
+    def __init__(self, mask: str, observation: str) -> None:
+        self._flickers, self._rows = mask == "flicker", masked_rows(mask)
+        self._blank = 0 if observation == "rgb" else 128
+        self._random = np.random.default_rng()
+
+    def begin(self, seed: int | None) -> None:
+        """A new episode begins with the next frame. Without a seed, chance goes on."""
+        if seed is not None:
+            self._random = generator(seed, "mask")
+
+    def __call__(self, frame: Frame) -> Frame:
+        """What is left of the frame."""
+        if self._flickers:
+            return np.full_like(frame, self._blank) if self._random.random() < FLICKER else frame
+        if self._rows is not None:
+            first, end = (round(len(frame) * percent / 100) for percent in self._rows)
+            frame = frame.copy()
+            frame[first:end] = self._blank
+        return frame

@@ -7,7 +7,7 @@ import numpy as np
 
 from wm.envs.checked_env import CheckedEnv
 from wm.envs.labels import Probe
-from wm.envs.observation import Observation
+from wm.envs.observation import Mask, Observation
 from wm.envs.resize import AreaResize, Frame
 from wm.envs.rgb import to_rgb
 
@@ -45,10 +45,11 @@ class GymnasiumRenderer:
 class PixelEnv(gym.Env[Frame, Any]):
     """A gymnasium environment whose observations are (size, size, 3 or 1) uint8 frames from a renderer.
 
-    `observation` is the transform of the renderer's images (wm/envs/observation.py). With `action_repeat`, a step takes
-    that many of the environment's: rewards add up, and the last image is observed. With a probe, `info["labels"]` holds
-    positions and speeds that the environment knows, for linear probes only. An environment's own key `labels` means
-    nothing here, and is left out. `frame_source` says where its frames come from: observation, render or renderer.
+    `observation` is the transform of the renderer's images and `mask` what frames hide (wm/envs/observation.py). With
+    `action_repeat`, a step takes that many of the environment's: rewards add up, and the last image is observed. With a
+    probe, `info["labels"]` holds positions and speeds that the environment knows, for linear probes only. An
+    environment's own key `labels` means nothing here, and is left out.
+    `frame_source` says where its frames come from: observation, render or renderer.
     """
 
     def __init__(
@@ -59,11 +60,12 @@ class PixelEnv(gym.Env[Frame, Any]):
         size: int,
         gray: bool,
         observation: str,
+        mask: str = "none",
         probe: Probe | None,
         action_repeat: int = 1,
     ) -> None:
         self.env, self.renderer, self._repeat = env, renderer, action_repeat
-        self._observe = Observation(observation, gray)
+        self._observe, self._mask = Observation(observation, gray), Mask(mask, observation)
         self.size, self.gray = size, gray
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
@@ -83,6 +85,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self.renderer.begin()
         self._observe.begin()
+        self._mask.begin(seed)
         self._observation = observation
         return self._frame(observation), self._labelled(info, observation)
 
@@ -114,4 +117,4 @@ class PixelEnv(gym.Env[Frame, Any]):
         return info
 
     def _frame(self, observation: Any) -> Frame:
-        return self._observe(self.renderer.frame(observation))
+        return self._mask(self._observe(self.renderer.frame(observation)))

@@ -58,7 +58,7 @@ def _register_atari() -> None:
 
 
 PLAYED = ("max_steps", "envs_per_process")  # fields that change no observation
-_NEWER = ("frames", "max_steps", "envs_per_process")  # fields of EnvConfig that recipes did not always have
+_NEWER = ("frames", "max_steps", "envs_per_process", "mask")  # fields of EnvConfig that recipes did not always have
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class EnvConfig:
     frames: str = "auto"
     max_steps: int = 0
     envs_per_process: int = 0
+    mask: str = "none"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a recipe. The newer fields are left out at their defaults: earlier recipes stay equal."""
@@ -142,6 +143,7 @@ class EnvConfig:
             size=self.size,
             gray=self.gray,
             observation=self.observation,
+            mask=self.mask,
             probe=spec.probe if labelled else None,
             action_repeat=self.action_repeat,
         )

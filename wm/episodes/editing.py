@@ -159,7 +159,7 @@ def _require_same(first: Dataset, other: Dataset) -> None:
 def _compared(first: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """What must be equal: name, and the values of both."""
     for name in ("name", *(key for key in {**first["env"], **other["env"]} if key not in ("name", *_FREE))):
-        default = {"action_space": "auto", "observation": "rgb", "action_repeat": 1}.get(name)
+        default = {"action_space": "auto", "observation": "rgb", "action_repeat": 1, "mask": "none"}.get(name)
         label = "the environment" if name == "name" else name
         yield label, first["env"].get(name, default), other["env"].get(name, default)
     for name in _SHARED:

@@ -11,6 +11,7 @@ from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import read_root
 from wm.errors import MissingInput
+from wm.masks import describe_mask
 from wm.pretrained import find_dreamer, is_dreamer, load_all
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import DreamerSpec, RandomSpec, Spec, evaluation_jobs, play_jobs, policy_spec, split_jobs
@@ -149,6 +150,8 @@ def protocol_of(env: EnvConfig) -> str:
         notes.append("our agent presses FIRE after a reset and a lost life")
     if OBSERVATIONS[env.observation]:
         notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
+    if seen := describe_mask(env.mask):
+        notes.append(f"our agent sees {seen}")
     if env.action_repeat > 1:
         notes.append(f"our agent repeats each action for {env.action_repeat} steps")
     if env.max_steps:

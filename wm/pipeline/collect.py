@@ -27,6 +27,7 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
         settings.action_repeat,
         settings.frames,
         envs_per_process=settings.envs_per_process,
+        mask=settings.mask,
     )
 
 

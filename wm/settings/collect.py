@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
+from wm.masks import masked_rows
 from wm.settings.base import Settings, setting
 
 RANDOM_SHARE = 0.05
@@ -39,6 +40,11 @@ class CollectSettings(Settings):
         choices=("rgb", "foreground", "motion"),
         section="Frames",
     )
+    mask: str = setting(
+        "none",
+        "What frames hide, so that C needs memory. flicker: half of the frames; 12-88: the rows between these "
+        "percentages of the height.",
+    )
     render: str = setting(
         "exact",
         "exact: gymnasium's pixels; fast: coarser.",
@@ -72,6 +78,12 @@ class CollectSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        try:
+            masked_rows(self.mask)
+        except ValueError:
+            raise UsageProblem(
+                f"--set mask is {self.mask!r}; expected none, flicker, or rows in percent of the height, such as 12-88."
+            ) from None
         if not self.by_controller and self.random_share != RANDOM_SHARE:
             raise UsageProblem(
                 f"--set random_share is {self.random_share:g}, but --policy {self.policy} is no controller; leave it "
