@@ -7,12 +7,30 @@ from matplotlib.figure import Figure
 
 from benchmarks.pages.score_rows import Row
 
-COLORS = {"cma": "tab:purple", "cma-trained": "tab:blue", "cma-untrained": "tab:orange", "cma-none": "tab:gray"}
-LABELS = {"cma": "preset", "cma-trained": "h of M", "cma-untrained": "h of an untrained M", "cma-none": "z alone"}
+COLORS = {
+    "ppo": "tab:red",
+    "ppo-dream": "tab:cyan",
+    "cma": "tab:purple",
+    "cma-trained": "tab:blue",
+    "cma-untrained": "tab:orange",
+    "cma-none": "tab:gray",
+}
+LABELS = {
+    "ppo": "PPO",
+    "ppo-dream": "PPO in the dream",
+    "cma": "CMA-ES",
+    "cma-trained": "CMA-ES, h of M",
+    "cma-untrained": "CMA-ES, h of an untrained M",
+    "cma-none": "CMA-ES, z alone",
+}
+
+_PRESETS = {"ppo-dream": "dream"}  # of the others: laptop
 
 
 def whole_curve(rows: list[Row], row: Row) -> list[list[float]]:
-    """A search's curve. A second round follows the first; an ablation of it only shows its own part."""
+    """A search's curve. A second round of CMA-ES follows the first; an ablation of it only shows its own part."""
+    if not row["agent"].startswith("cma"):
+        return row["curve"]
     firsts = [
         one for one in rows if (one["env"], one["agent"], one["preset"]) == (row["env"], "cma-round1", row["preset"])
     ]
@@ -29,7 +47,11 @@ def curves(rows: list[Row], envs: list[str]) -> bytes:
         axes.remove()
     for axes, env in zip(panels, envs, strict=False):
         for agent, color in COLORS.items():
-            same = [row for row in rows if (row["env"], row["agent"], row["preset"]) == (env, agent, "laptop")]
+            same = [
+                row
+                for row in rows
+                if (row["env"], row["agent"], row["preset"]) == (env, agent, _PRESETS.get(agent, "laptop"))
+            ]
             for number, row in enumerate(same):
                 steps, values = zip(*whole_curve(rows, row), strict=True)
                 label = LABELS[agent] if not number else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.options import read_sources
+from wm.report.rounds import Round, read_rounds
 from wm.settings import ControllerSettings, CurriculumSettings
 from wm.settings.sources import preset_names
 
@@ -46,6 +47,9 @@ def rows_of(run: Path, preset: str) -> list[Row]:
                 "training_seeds": [recipe["settings"]["seed"]],
                 "curve": _curve(run / folder.name, recipe["kind"]),
             }
+            if row["agent"] == "ppo-dream":
+                rounds = read_rounds(run)
+                row |= {"curve": _rounds_curve(rounds), "collected_steps": _collected(rounds[-1])}
             if folder.name == "controller" and (run / "dream" / "manifest.json").exists():
                 metrics = _manifest(run / "dream")["metrics"]
                 row["dream"] = {name: metrics[name] for name in _DREAM}
@@ -79,6 +83,21 @@ def _command(run: Path, env: str, name: str, episodes: int, preset: str) -> str:
     named = f" --preset {preset}" if preset in preset_names() else ""  # `wm train-dreamer` has presets of its own
     place = f" --run runs/{run.name}" if run.suffixes else ""
     return f"wm evaluate --env {env}{named}{place} --episodes {episodes}{agent}"
+
+
+def _rounds_curve(rounds: list[Round]) -> list[list[float]]:
+    """(environment steps, validated mean) of the policy at each round's end; steps with those that were collected."""
+    points = []
+    for each in rounds:
+        if each.validation is not None:
+            spent = each.controller.metrics["env_steps"] + each.controller.metrics.get("env_steps_before", 0)
+            points.append([spent + _collected(each), round(each.validation.mean, 2)])
+    return points
+
+
+def _collected(last: Round) -> int:
+    """Environment steps of the episodes that V and M learned from, up to a round."""
+    return int(last.mdnrnn.metrics["collected_steps"])
 
 
 def _curve(controller: Path, kind: str) -> list[list[float]]:

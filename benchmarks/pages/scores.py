@@ -8,9 +8,12 @@ import statistics
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.pages.markdown import markdown_table, replaced
 from benchmarks.pages.score_curves import curves
 from benchmarks.pages.score_rows import KEYS, Row, rows_of
+from benchmarks.pages.score_seeds import interquartile_mean, interval, mean, normalized, seeds_of, worst
 from wm.report.verdicts import prediction_summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +116,8 @@ def _spent(row: Row) -> tuple[str, str]:
     """Steps and time of all rounds, where both are known."""
     if row["env_steps"] is None:
         return "–", "–"
-    return f"{row['env_steps']:,}", f"{row['hours'] * 60:.0f} min"
+    collected = f" ({row['collected_steps']:,} collected)" if "collected_steps" in row else ""
+    return f"{row['env_steps']:,}{collected}", f"{row['hours'] * 60:.0f} min"
 
 
 def page(rows: list[Row]) -> str:
@@ -146,14 +150,16 @@ def page(rows: list[Row]) -> str:
         "Right: the dream preset, C trained in the dream alone.\n",
         markdown_table(["environment", "target (minimum)", "in reality", "", "target (minimum)", "in the dream", ""],
                        targets),
+        *_seeds(rows),
         "![Validated returns of the searches](../images/learning-curves.png)\n",
         "*The validated mean of each search. A second round follows the first; the random policy is dashed.*\n",
         _NOTES,
         "## Every row\n",
         "The digest is of the run's score.json, which has the return of every episode. Steps and time include all "
-        "rounds. Time is that of training V, M and C, without collecting, encoding, dreams and evaluation; for "
-        "CartPole's second round both are unknown. At commit `7d1e2e324271` a run had two of 16 cores, and a GPU for V "
-        "and M, which eight runs shared; elsewhere it had two cores.\n",
+        "rounds. Where C learned in the dream, V and M learned from the collected steps; the others validated C. Time "
+        "is that of training V, M and C, without collecting, encoding, dreams and evaluation; for CartPole's second "
+        "round both are unknown. At commit `7d1e2e324271` a run had two of 16 cores, and a GPU for V and M, which "
+        "eight runs shared; elsewhere it had two cores.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- CarRacing's C on [z, h], with a trained or an untrained M, uses V and M of seed 0. Compare it with 20 "
@@ -174,6 +180,45 @@ def page(rows: list[Row]) -> str:
                [_dream(row) for row in rows if "dream" in row]),
     ]  # fmt: skip
     return "\n".join(parts)
+
+
+_PLACES = (("ppo", "laptop", "reality"), ("ppo-dream", "dream", "the dream"))
+
+
+def _seeds(rows: list[Row]) -> list[str]:
+    """The section about several training seeds."""
+    lines = []
+    for env in ORDER:
+        for agent, preset in (("ppo", "laptop"), ("ppo-dream", "dream"), ("cma", "laptop"), ("dreamer", "nano")):
+            if len(own := _of(rows, env, agent, preset)) > 1:
+                means, bounds = seeds_of(own), interval([seeds_of(own)], mean)
+                shown = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "–"
+                lines.append([_marked(own[0]), f"`{agent}`", str(len(own)), f"{means.mean():.1f}", shown, worst(own)])
+    head = ["environment", "agent", "seeds", "mean", "95 % interval", "worst seed"]
+    aggregates = []
+    for number, (agent, preset, place) in enumerate(
+        (("ppo", "laptop", "reality"), ("ppo-dream", "dream", "the dream"))
+    ):
+        own_rows = {env: _of(rows, env, agent, preset) for env in TARGETS}
+        measured = {env: own for env, own in own_rows.items() if own}
+        if not measured:
+            continue
+        random = {env: _of(rows, env, "random")[0]["mean"] for env in measured}
+        scaled = normalized(measured, {env: (random[env], TARGETS[env][number][0]) for env in measured})
+        bounds = interval(scaled, interquartile_mean)
+        shown = f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else "–"
+        middle = interquartile_mean(np.concatenate(scaled))
+        aggregates.append([place, ", ".join(measured), str(sum(map(len, scaled))), f"{middle:.2f}", shown])
+    return [
+        "## Over training seeds\n",
+        "A seed counts once, by its mean over the test episodes. Intervals are bootstrapped over seeds; with fewer "
+        "than three seeds there is none.\n",
+        markdown_table(head, lines),
+        "The interquartile mean over environments and seeds, after "
+        "[Agarwal et al. (2021)](https://arxiv.org/abs/2108.13264). 0 is the random policy, 1 the target; the "
+        "bootstrap is stratified by environment.\n",
+        markdown_table(["C trained in", "environments", "runs", "interquartile mean", "95 % interval"], aggregates),
+    ]
 
 
 _NOTES = """## What the rows show
@@ -229,7 +274,7 @@ def main() -> None:
         )
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(results))
-    CURVES.write_bytes(curves(results, [env for env in ORDER if _of(results, env, "cma", "laptop")]))
+    CURVES.write_bytes(curves(results, [env for env in ORDER if _best(results, env)]))
     README.write_text(replaced(README.read_text(), "scores", table(results)))
 
 

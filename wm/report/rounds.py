@@ -102,8 +102,8 @@ def rounds_section(run: Path) -> Iterator[Block]:
         return
     yield Heading(3, f"{run.name}: round by round")
     yield Paragraph(
-        "Each round collects episodes with the latest C, continues M on all of them, and continues C. The best C by "
-        "validation over all rounds is the one that is evaluated."
+        "Each round collects episodes with the latest C, continues M on all of them, and continues the best C by "
+        "validation so far, which is also the one that is evaluated at the end."
     )
     if real := _validations(rounds):
         plot = Plot("round", "return of a validation episode", [real], "real return")
