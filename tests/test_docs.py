@@ -227,3 +227,22 @@ def test_the_curve_of_a_second_round_follows_the_first() -> None:
     assert whole_curve(rows, second) == [[10, -5.0], [20, 1.0], [21, 3.0]]
     assert whole_curve(rows, ablation) == [[20, 1.0], [22, 4.0]]
     assert whole_curve(rows, alone) == [[2, 5.0]]
+
+
+def test_every_figure_of_the_readme_is_in_a_json_file() -> None:
+    """A digit outside tables and code belongs to a phrase of docs/results/readme.json. That names its source, or the
+    rows of docs/results.json whose mean it is."""
+    rows = json.loads((ROOT / "docs" / "results.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    for name in ("scores", "speed"):  # which come from JSON themselves
+        text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", "", text, flags=re.S)
+    text = re.sub(r"```.*?```|`[^`]*`|(?<=\])\([^)]*\)", "", text, flags=re.S)
+    text = " ".join(text.split())
+    for figure in json.loads((ROOT / "docs" / "results" / "readme.json").read_text()):
+        assert figure["says"] in text, "README no longer says so"
+        text = text.replace(figure["says"], "", 1)
+        assert ("rows" in figure) != bool(figure.get("source"))
+        if "rows" in figure:
+            own = [row["mean"] for row in rows if [row["env"], row["agent"], row["preset"]] == figure["rows"]]
+            assert f"{sum(own) / len(own):.{figure['digits']}f}" in figure["says"]
+    assert re.findall(r"(?<![\w.])\d[\w.]*", text) == []
