@@ -12,6 +12,7 @@ from stages.curriculum.pipeline import Pipeline
 from wm.artifacts import durable, json_reader, manifest, runs
 from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
 from wm.errors import BadData, MissingInput, WmError
+from wm.evaluation.score import MIN_EPISODES
 from wm.pipeline.stage import UP_TO_DATE, Result
 from wm.report.run_summary import RunSummary
 from wm.report.verdicts import score_verdict
@@ -43,7 +44,7 @@ SCHEMA = json_reader.table(
     },
     others=ANYTHING,
 )
-HEADER = ["environment", "random policy", "score", "episodes", "outcome", "env steps", "wall time"]
+HEADER = ["environment", "random policy", "score", "episodes", "env steps", "wall time"]  # within 80 columns
 
 
 @dataclass
@@ -101,14 +102,13 @@ class Outcome:
                     self.env + (f", round {number}" if number > 1 else ""),
                     str(Score(random["mean"], random["ci95"], random["episodes"])),
                     str(Score(score["mean"], score["ci95"], score["episodes"])),
-                    f"{score['episodes']}" + (" (preview)" if score["preview"] else ""),
-                    str(self).partition(":")[0],
+                    str(score["episodes"]),
                     f"{score['env_steps']:,}",
                     format_duration(RunSummary.of(result.path.parent.parent).wall_seconds(result.path.name)),
                 ]
             )
         if self.failure is not None:
-            rows.append([self.env, "-", "-", "-", "failed", "-", format_duration(self.seconds)])
+            rows.append([self.env, "-", "failed", "-", "-", format_duration(self.seconds)])
         return rows
 
     def as_json(self) -> dict[str, Any]:
@@ -179,8 +179,11 @@ def _result(values: dict[str, Any], run: Path) -> Result | None:
 def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
     """The table of scores, the outcomes, and the paths of the pictures."""
     lines = [console.table(HEADER, [row for outcome in outcomes for row in outcome.rows()])]
+    scores = [result.metrics for outcome in outcomes for result in outcome.results if result.stage == "evaluate"]
+    few = any(score["preview"] for score in scores)
     notes = [
-        "mean return ± half-width of the 95 % interval; test seeds, unmodified environments",
+        "mean return ± half-width of the 95 % interval; test seeds, unmodified environments"
+        + (f"; fewer than {MIN_EPISODES} episodes are a preview" if few else ""),
         "wall time: collecting, every stage, and the trainings that a later round continues; of V or M that was "
         "resumed, the last session; terms: docs/glossary.md",
         *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
