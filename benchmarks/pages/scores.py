@@ -182,6 +182,7 @@ def page(rows: list[Row]) -> str:
     return "\n".join(parts)
 
 
+# Agent and preset of a C trained in reality, and of one trained in the dream.
 _PLACES = (("ppo", "laptop", "reality"), ("ppo-dream", "dream", "the dream"))
 
 
@@ -196,9 +197,7 @@ def _seeds(rows: list[Row]) -> list[str]:
                 lines.append([_marked(own[0]), f"`{agent}`", str(len(own)), f"{means.mean():.1f}", shown, worst(own)])
     head = ["environment", "agent", "seeds", "mean", "95 % interval", "worst seed"]
     aggregates = []
-    for number, (agent, preset, place) in enumerate(
-        (("ppo", "laptop", "reality"), ("ppo-dream", "dream", "the dream"))
-    ):
+    for number, (agent, preset, place) in enumerate(_PLACES):
         own_rows = {env: _of(rows, env, agent, preset) for env in TARGETS}
         measured = {env: own for env, own in own_rows.items() if own}
         if not measured:
