@@ -32,3 +32,12 @@ def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output)
     assert found["bytes_per_frame"] == pytest.approx(size / found["frames"], abs=0.1)
     assert "returns" in output("info", "data/d.zarr")
     assert "is neither a dataset" in output("info", "data", code=66)
+
+
+def test_info_of_a_masked_dataset_says_what_frames_hide(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output("collect", "--env", "Catch", "--episodes", "2", "--set", "mask=12-88", "--data", "masked.zarr")
+    assert "16 of 64x64x3, mask 12-88" in output("info", "masked.zarr")
+    assert json.loads(output("info", "masked.zarr", "--json"))["mask"] == "12-88"

@@ -161,7 +161,7 @@ def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
 
 def zstd_level(recipe: dict[str, Any]) -> int:
     """Compression level of the frames. Level 5 makes CarRacing 9 % smaller than level 3, and decodes a little faster.
-    Frames of flat colors it makes 2 to 4 % smaller, in four times the time or more; Atari's decode at half the speed.
+    Frames of flat colors it makes 2 to 4 % smaller, in four to six times the time; Atari's decode at half the speed.
     docs/research/LOG.md, 2026-11-26, has the table."""
     return 5 if str(recipe.get("env_id", "")).startswith("CarRacing") else 3
 

@@ -29,6 +29,7 @@ class Summary:
     channels: int
     render: str
     observation: str
+    mask: str
     episodes: int
     evicted: int
     missing: list[tuple[int, int]]
@@ -53,6 +54,7 @@ class Summary:
         """Names and texts for a table."""
         evicted = f", {self.evicted} older episodes evicted" if self.evicted else ""
         observation = f", {self.observation}" if self.observation != "rgb" else ""
+        mask = f", mask {self.mask}" if self.mask != "none" else ""
         missing = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
@@ -61,7 +63,7 @@ class Summary:
             ("episodes", f"{self.episodes}{missing}, in {self.parts} parts"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
-            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}{observation}"),
+            ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}{observation}{mask}"),
             ("renderer", self.render),
             (
                 "size",
@@ -90,6 +92,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             channels=shape[2],
             render=str(recipe["env"].get("render", "unknown")),
             observation=str(recipe["env"].get("observation", "rgb")),
+            mask=str(recipe["env"].get("mask", "none")),
             episodes=dataset.episodes,
             evicted=sum(last for _, last in evicted),
             missing=[gap for gap in dataset.missing if gap not in evicted],
