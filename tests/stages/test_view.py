@@ -35,6 +35,14 @@ def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_it_shows(workspace
     assert "http" not in page.replace("http-equiv", "")
 
 
+# What a player says of its step once the step's pictures are decoded and drawn.
+SHOWN = """new Promise(done => {
+  const player = players[1], look = () => player.number === Number(player.slider.value)
+    ? done(player.section.querySelector("output").textContent) : setTimeout(look, 10);
+  look();
+})"""
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_a_page_plays_episodes_with_keys_and_shows_actions_and_labels(workspace: Path, output: Output) -> None:
     output("view", "data/d.zarr", "--out", "page.html")
@@ -45,7 +53,7 @@ def test_a_page_plays_episodes_with_keys_and_shows_actions_and_labels(workspace:
         browser.evaluate("players[1].section.focus()")
         for _ in range(3):
             browser.key("ArrowRight", "keyDown")
-        assert browser.evaluate("players[1].section.querySelector('output').textContent").startswith("step 3 of ")
+        assert browser.evaluate(SHOWN).startswith("step 3 of ")
         names = browser.evaluate("[...players[1].values.querySelectorAll('dt')].map(each => each.textContent)")
         assert names == ["reward", "return so far", "action", "a", "b"]
         browser.evaluate("document.querySelector('[data-by=return]').click()")
