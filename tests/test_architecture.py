@@ -71,6 +71,7 @@ ALLOWED = {
         "dreams",
         "envs",
         "episodes",
+        "evaluation",
         "evolution",
         "models",
         "pretrained",
