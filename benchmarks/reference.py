@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from wm.episodes.latents import Latents
 
-LATENT, HIDDEN, MIXTURES = 32, 256, 5
+LATENT, HIDDEN, MIXTURES, REWARD_BINS = 32, 256, 5, 49
 
 
 class PlainVae(nn.Module):
@@ -89,6 +89,73 @@ def plain_mdnrnn_step(latents: Latents) -> Callable[[], int]:
         loss = loss + functional.binary_cross_entropy_with_logits(out[..., -1], torch.zeros(batch, length))
         optimizer.zero_grad()
         loss.backward()
+        optimizer.step()
+        return batch * length
+
+    return step
+
+
+class PlainRollout(nn.Module):
+    """The rollout network without memory, as it is written down: one step of all windows after the other."""
+
+    def __init__(self, action: int) -> None:
+        super().__init__()
+        self.change = _mlp(3 * LATENT + 2 * action, 384, LATENT)
+        self.reward = _mlp(3 * LATENT + action, 128, REWARD_BINS)
+        self.end = _mlp(3 * LATENT + action, 128, 1)
+
+
+def _mlp(inputs: int, units: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, units), nn.SiLU(), nn.Linear(units, units), nn.SiLU(), nn.Linear(units, outputs)
+    )
+
+
+def plain_rollout_step(latents: Latents, warm_up: int, steps: int, batch: int) -> Callable[[], int]:
+    """A step of training on windows of latents: a rollout of so many `steps` after a warm-up on real ones. Rewards are
+    learned from real transitions, ends in every second window from those of the rollout. Returns steps of windows."""
+    torch.manual_seed(0)
+    width, length = latents.space.width, warm_up + steps
+    model, random = PlainRollout(width), np.random.default_rng(0)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    actions = torch.from_numpy(latents.space.encode(latents.actions))
+    means, stds = torch.from_numpy(latents.means), torch.from_numpy(np.exp(0.5 * latents.logvars))
+    rewards, ends = torch.from_numpy(latents.rewards), torch.zeros(latents.rows)
+    moved = (means[1:] - means[:-1]).std(0)
+    bins = torch.linspace(-6, 6, REWARD_BINS)
+    bins = bins.sign() * bins.abs().expm1()
+
+    def two_hot(value: Tensor) -> Tensor:
+        upper = torch.searchsorted(bins, value).clamp(1, REWARD_BINS - 1)
+        share = (value - bins[upper - 1]) / (bins[upper] - bins[upper - 1])
+        target = torch.zeros(len(value), REWARD_BINS)
+        target.scatter_(1, upper[:, None] - 1, 1 - share[:, None])
+        return target.scatter_(1, upper[:, None], share[:, None])
+
+    def step() -> int:
+        rows = torch.from_numpy(random.integers(1, latents.rows - length - 1, batch))
+        z = means[rows] + 0.5 * stds[rows] * torch.randn(batch, LATENT)
+        before, action_before, loss = z, torch.zeros(batch, width), torch.zeros(())
+        for number in range(length):
+            here, action, following = means[rows + number], actions[rows + number], means[rows + number + 1]
+            if 0 < number <= warm_up:
+                z = here + 0.5 * stds[rows + number] * torch.randn(batch, LATENT)
+            difference = (z - before) / moved
+            change = model.change(torch.cat([z, difference, action, difference, action_before], 1))
+            before, action_before, z = z, action, z + change * moved
+            loss = loss + functional.smooth_l1_loss(z / moved, following / moved)
+            if number >= warm_up:
+                real = torch.cat(
+                    [here, (here - means[rows + number - 1]) / moved, action, (following - here) / moved], 1
+                )
+                dreamt = torch.cat([before, difference, action, (z - before) / moved], 1).detach()
+                shown = torch.where(torch.arange(batch)[:, None] % 2 == 0, real, dreamt)
+                loss = loss + functional.cross_entropy(model.reward(real), two_hot(rewards[rows + number]))
+                end = model.end(shown).squeeze(1)
+                loss = loss + functional.binary_cross_entropy_with_logits(end, ends[rows + number])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return batch * length
 

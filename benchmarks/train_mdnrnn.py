@@ -1,5 +1,6 @@
 """Training M on latents, one core, steps of sequences per second: ours as `wm train-mdnrnn` does it, against plain
-nn.LSTM, batch 16, windows of 32, RMSprop, float32, on the same latents (random numbers: only speed is measured)."""
+nn.LSTM, batch 16, windows of 32, RMSprop, float32, on the same latents (random numbers: only speed is measured). The
+rollout network: against the same network, loss and batch, written plainly."""
 
 import itertools
 from collections.abc import Callable
@@ -8,15 +9,25 @@ import numpy as np
 import torch
 
 from benchmarks.measure import formats, one_core, rates, report
-from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_mdnrnn_step
+from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_mdnrnn_step, plain_rollout_step
 from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
 from wm.models.mdnrnn.network import MdnRnn
 from wm.settings import MdnRnnSettings
 from wm.training.loop import Trainer
-from wm.training.mdnrnn import loss_arguments
+from wm.training.mdnrnn import (
+    INPUT_NOISE,
+    fit_normalization,
+    loss_arguments,
+    mdnrnn_config,
+    new_mdnrnn,
+    training_windows,
+    window_length,
+)
 from wm.training.precision import Precision
+
+ROLLOUTS = 192  # in a batch of the preset
 
 
 def random_latents(episodes: int = 20, rows: int = 1000) -> Latents:
@@ -60,6 +71,28 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
     return take
 
 
+def rollout_step(latents: Latents, precision: str) -> Callable[[], int]:
+    """A step of the training of the rollout network without memory, as in the preset `dream`."""
+    settings = MdnRnnSettings(network="rollout", hidden=0, batch=ROLLOUTS)
+    model = new_mdnrnn(mdnrnn_config(settings, LATENT, latents.space), 0)
+    fit_normalization(model, latents)
+    windows = training_windows(settings, [latents], [ROLLOUTS], 0)
+
+    def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        random = torch.Generator().manual_seed(number)
+        return model.loss(*loss_arguments(settings, windows.at(number), INPUT_NOISE, random)).total, {}
+
+    format_, parts = Precision(precision, torch.device("cpu")), model.clipped_apart()
+    trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-3, clip=settings.clip, parts=parts)
+    numbers = itertools.count()
+
+    def take() -> int:
+        trainer.step(next(numbers))
+        return ROLLOUTS * window_length(settings)
+
+    return take
+
+
 def main() -> None:
     one_core()
     torch.set_num_threads(1)
@@ -69,6 +102,11 @@ def main() -> None:
     for precision in formats():
         ours, reference, ratio = rates(step(latents, precision), plain, seconds=2.0, windows=5)
         report(f"train_mdnrnn_{precision}", ours, reference, goals[precision], "steps/s", ratio)
+    settings = MdnRnnSettings(network="rollout")
+    plain = plain_rollout_step(latents, settings.warm_up, settings.rollout_steps, ROLLOUTS)
+    for precision in formats():
+        ours, reference, ratio = rates(rollout_step(latents, precision), plain, seconds=2.0, windows=5)
+        report(f"train_rollout_{precision}", ours, reference, 1.3, "steps/s", ratio)
 
 
 if __name__ == "__main__":

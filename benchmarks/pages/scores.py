@@ -237,7 +237,8 @@ _NOTES = """## What the rows show
   frames. With RGB frames the positions of ball and paddle could not be decoded once bricks were gone, and C stopped at
   11.2 ± 0.8.
 
-The [research log](../research/LOG.md) has every experiment, those that failed too.
+The [research log](../research/LOG.md) has every experiment, those that failed too. [What these numbers do not
+show](limits.md) has its own page.
 """
 
 

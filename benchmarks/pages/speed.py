@@ -62,6 +62,8 @@ MEASURED = {
     "encode_pong": ("encode 50 Pong episodes", "the limit"),
     "train_mdnrnn_fp32": ("train M on latents, fp32", "nn.LSTM, batch 16, length 32, RMSprop, fp32"),
     "train_mdnrnn_bf16": ("train M on latents, bf16", "the same plain loop"),
+    "train_rollout_fp32": ("train M on its own rollouts, fp32", "the same network and loss, written plainly"),
+    "train_rollout_bf16": ("train M on its own rollouts, bf16", "the same plain loop"),
     "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
     "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
     "dream_rate": ("256 dreams at once, bf16", "the required rate"),
