@@ -88,13 +88,22 @@ def test_it_stops_at_its_time_limit_with_a_validation(tmp_path: Path) -> None:
     assert 2 < evolution.history.generation < 10
 
 
+def test_spaced_means_are_equally_spaced(tmp_path: Path) -> None:
+    evolution = evolve(tmp_path, LinearFitness(), max_generations=10)
+    generations, means = evolution.spaced_means(4)
+    assert generations == [1, 4, 7, 10]
+    assert np.array_equal(means, np.stack(evolution.means)[[0, 3, 6, 9]])
+    assert evolution.spaced_means(20)[0] == list(range(1, 11))
+
+
 class WhiteningFitness(LinearFitness):
-    """Also computes a whitener, another one at each call."""
+    """Also computes a whitener, another one at each call, after a pause."""
 
     calls = 0
 
     def whitener(self, mean: Any) -> Any:
         self.calls += 1
+        time.sleep(self.pause)
         return np.random.default_rng(self.calls).normal(size=(3, 3)), 50
 
 
@@ -109,7 +118,7 @@ def test_a_resumed_search_uses_the_whiteners_it_has_written(tmp_path: Path) -> N
     resumed = evolve(tmp_path / "cut", cut, max_generations=10, **values)
     assert (whole.calls, cut.calls) == (2, 7)
     assert candidates(resumed) == candidates(expected)
-    assert np.array_equal(resumed.history.means[-1], expected.history.means[-1])
+    assert np.array_equal(resumed.means[-1], expected.means[-1])
     assert expected.history.env_steps == 10 * 10 + 3 * 20 + 2 * 50
 
 
@@ -131,11 +140,12 @@ def test_the_candidate_search_that_validates_best_continues_also_when_resumed(
 ) -> None:
     monkeypatch.setattr(settings_module, "GENERATIONS_PER_RESTART", 2)
     values = {"restarts": 3, "validate_every": 100, "max_generations": 9}
-    whole = evolve(tmp_path, LinearFitness(), **values).history
+    evolution = evolve(tmp_path, LinearFitness(), **values)
+    whole = evolution.history
     scores = {line["generation"]: np.mean(line["validation"]) for line in whole.validated}
     assert list(scores) == [2, 4, 6, 9]
     best = max((2, 4, 6), key=lambda end: scores[end])
-    means = dict(zip([line["generation"] for line in whole.lines], whole.means, strict=True))
+    means = dict(zip([line["generation"] for line in whole.lines], evolution.means, strict=True))
     assert len({means[end - 1].tobytes() for end in (2, 4, 6)}) == 3  # their random seeds differ
 
     search = Search(np.zeros(3, np.float32), 6, 0.3, 0)
@@ -154,3 +164,11 @@ def test_the_candidate_search_that_validates_best_continues_also_when_resumed(
         (tmp_path / LOG).write_text("".join(lines[:length]))
         resumed = evolve(tmp_path, LinearFitness(), **values).history
         assert [line["candidates"] for line in resumed.lines] == [line["candidates"] for line in whole.lines]
+
+
+def test_a_search_whose_time_ends_while_it_whitens_is_validated(tmp_path: Path) -> None:
+    fitness = WhiteningFitness(pause=0.3)
+    values = {"whiten_at": "1", "max_hours": 0.5 / 3600}
+    evolution = evolve(tmp_path, fitness, max_generations=500, validate_every=100, **values)
+    assert (evolution.stop_reason(), evolution.history.generation) == ("hours", 1)
+    assert evolution.history.best is not None

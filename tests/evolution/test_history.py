@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 
 from wm.evolution.history import History
@@ -40,11 +42,14 @@ def test_falling_dream_returns_are_no_exploit() -> None:
     assert not history_of(*(line(1 + place, GOOD if not place else BAD, -place) for place in range(5))).exploited()
 
 
-def test_spaced_means_are_equally_spaced() -> None:
-    generations, means = history_of(*(line(number) for number in range(1, 101))).spaced_means(4)
-    assert generations == [1, 34, 67, 100]
-    assert means[:, 0].tolist() == generations
-    assert history_of(line(1), line(2)).spaced_means(8)[0] == [1, 2]
+def test_of_all_parameters_only_the_best_stay_in_memory() -> None:
+    history, kept = History(), []
+    for generation in range(1, 51):
+        parameters = np.full(3, generation, np.float32)
+        kept.append(weakref.ref(parameters))
+        history.add(line(generation, [float(-abs(generation - 20))]), parameters)
+        del parameters
+    assert [number for number, reference in enumerate(kept, 1) if reference() is not None] == [20]
 
 
 def test_candidate_searches_worse_than_the_best_of_them_are_no_exploit() -> None:

@@ -78,7 +78,24 @@ def test_the_best_policy_by_validation_is_kept_and_acts_as_it_acts_better(traine
     assert (controller.config.head, controller.config.layers) == ("categorical", (32, 32))
     assert controller.model.inputs == 2 * 4
     assert len(controller.means) == len(metrics["means"]) <= 16
-    assert metrics["means"][0] == 0
+    assert metrics["means"][0] == 1
+    assert metrics["generations"] == len(lines) == lines[-1]["generation"]
+
+
+@pytest.mark.parametrize("place", ["real", "dream"])
+def test_memory_is_watched_over_the_whole_training(chain: Path, tmp_path: Path, place: str) -> None:
+    """Its snapshots are due after a quarter and near the end, which the guard has to know in iterations."""
+    folder = with_data_and_inputs(chain, tmp_path)
+    if place == "real":
+        words = ("--max-env-steps", "2560", "--set", "rollout_steps=8")
+    else:
+        words = ("--in", "dream", "--set", "max_dream_steps=8000", "--set", "num_envs=16", "--set", "rollout_steps=25")
+    run(folder, *WORDS, *words, "--set", "validation_episodes=2", "--snapshot")
+    controller = folder / "runs" / SLUG / "controller"
+    logged = [line["generation"] for line in read_log(controller)]
+    taken = sorted(int(path.stem.split("-")[1]) for path in controller.glob("memory-*.json"))
+    assert len(taken) == 2
+    assert taken[0] < len(logged) / 2 < 0.9 * len(logged) <= taken[1]
 
 
 def test_the_other_commands_take_its_controller(trained: Path) -> None:

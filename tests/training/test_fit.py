@@ -83,7 +83,15 @@ def test_a_signal_saves_the_current_step_and_the_next_run_resumes_there(tmp_path
     program = Program()
     train(tmp_path, program)
     assert "test: resumes at step 13 of 20" in program.lines
-    assert validated(tmp_path) == [0, 5, 10, 13, 15, 20]
+    assert validated(tmp_path) == [0, 5, 10, 15, 20]
+
+
+def test_a_stop_does_not_change_which_weights_are_the_best(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", losses={1: 3.0, 2: 0.5, 3: 2.0, 4: 1.0})
+    with pytest.raises(Stopped):
+        train(tmp_path / "stopped", stop_at=12, losses={1: 3.0, 2: 0.5, 3: 0.1})
+    stopped = train(tmp_path / "stopped", losses={0: 2.0, 1: 1.0})
+    assert (stopped["best_step"], stopped["validation_loss"]) == (whole["best_step"], whole["validation_loss"])
 
 
 def test_it_ends_when_validation_has_not_improved_for_a_while(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def evolve_controller(
         figures = search_figures(settings, evolution.history, fitness)
     history = evolution.history
     assert history.best is not None
-    generations, means = history.spaced_means(MEANS)
+    generations, means = evolution.spaced_means(MEANS)
     save_controller(folder, policy.controller, controller, history.best, means)
     figures["env_steps"] += sweep_steps
     return history, {

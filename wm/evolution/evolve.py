@@ -1,16 +1,18 @@
 """The evolution of C, generation by generation, with a log from which it resumes after a kill."""
 
 import io
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wm.artifacts import chained_log, durable
 from wm.artifacts.chained_log import chain
 from wm.errors import BadData, MemoryProblem
 from wm.evolution.cma_es import Search, digest, replay
 from wm.evolution.fitness import Fitness
-from wm.evolution.history import History
+from wm.evolution.history import History, Vector
 from wm.evolution.search_log import LINE, LOG, WHITENER, Line, check_lines, way_out
 from wm.evolution.stopping import files_of, stop_reason, validation_due
 from wm.evolution.whitening import Matrix
@@ -22,7 +24,8 @@ from wm.telemetry.metrics_log import MetricsLog
 
 class Evolution:
     """Evolves C until a stopping criterion of the settings is met. `label` names it in messages. `history` holds its
-    generations; `trusts_dream` says whether candidates play in the dream."""
+    generations, `means` the distribution's mean after each; `trusts_dream` says whether candidates play in the
+    dream."""
 
     def __init__(
         self,
@@ -35,7 +38,13 @@ class Evolution:
     ) -> None:
         self.settings, self.folder = settings, folder
         self.history, self.trusts_dream = History(), settings.in_ != "real"
+        self.means: list[Vector] = []
         self._runtime, self._fitness, self._temperature, self._label = runtime, fitness, temperature, label
+
+    def spaced_means(self, count: int) -> tuple[list[int], NDArray[np.float32]]:
+        """Equally spaced generations, at most `count`, and the means after them, (N, parameters)."""
+        rows = np.unique(np.linspace(0, len(self.means) - 1, count).round().astype(int))
+        return [self.history.lines[row]["generation"] for row in rows], np.stack([self.means[row] for row in rows])
 
     def stop_reason(self, extra_seconds: float = 0.0, extra_steps: int = 0) -> str:
         """The stopping criterion that is met; empty if none is."""
@@ -65,12 +74,16 @@ class Evolution:
         self._metrics = MetricsLog(
             self.folder, self.history.generation, log=self._runtime.log, track=self._runtime.track
         )
-        self._guard = MemoryGuard(self._runtime, self.folder, self.settings.max_generations)
+        with closing(self._metrics):
+            self._continue(search, validate_start)
+
+    def _continue(self, search: Search, validate_start: bool) -> None:
+        total = self.settings.max_generations
+        self._guard = MemoryGuard(self._runtime, self.folder, total)
         if self.history.lines:
             self._runtime.log(f"{self._label}: resumes at generation {search.generation}")
         elif validate_start:
             self._finish(search, {"generation": 0, "in": "none", "returns": [], "env_steps": 0}, self._runtime.clock())
-        total = self.settings.max_generations
         with self._runtime.progress(self._label, total, "generations", search.generation) as progress:
             while not self.stop_reason():
                 self._runtime.raise_if_stopped()
@@ -78,7 +91,6 @@ class Evolution:
                 mean = float(np.mean(self.history.lines[-1]["returns"]))
                 best = "none yet" if self.history.best is None else f"{self.history.best_score:.1f}"
                 progress.update(search.generation, best_validation=best, mean=f"{mean:.1f}")
-        self._metrics.close()
 
     def _evolve_generation(self, search: Search) -> None:
         began, generation, candidates = self._runtime.clock(), search.generation, search.ask()
@@ -99,14 +111,16 @@ class Evolution:
     def _finish(self, search: Search, line: Line, began: float) -> None:
         """Validate and whiten if they are due, write the log's line, and update the history and the search with it."""
         generation = line["generation"]
-        reason = self.stop_reason(self._runtime.clock() - began, line["env_steps"])
-        if validation_due(self.settings, generation) or reason in ("hours", "steps"):
-            self._validate(search, line)
         if generation in self.settings.whitened_later:
             whitener, steps = self._fitness.whitener(search.mean)
             line["env_steps"] += steps
             save_whitener(self.folder, generation, whitener)  # before its line: a resumed search reads it
-        line["seconds"] = round(self._runtime.clock() - began, 3)
+        seconds = round(self._runtime.clock() - began, 3)  # as recorded: a search that they end has to be validated
+        reason = self.stop_reason(seconds, line["env_steps"])
+        if validation_due(self.settings, generation) or reason in ("hours", "steps"):
+            self._validate(search, line)
+            seconds = round(self._runtime.clock() - began, 3)
+        line["seconds"] = seconds
         line |= files_of(self.settings, self.folder, generation, first=not self.history.lines)
         chained = chain(self._digest, line)
         durable.append(self.folder / LOG, chained.data)
@@ -132,6 +146,7 @@ class Evolution:
     def _update(self, line: Line, search: Search) -> None:
         """Everything here follows from the log's lines, so a resumed search decides as the interrupted one."""
         self.history.add(line, search.mean)
+        self.means.append(search.mean)
         if line["generation"] in self.settings.whitened_later:
             search.restart_whitened(load_whitener(self.folder, line["generation"], line))
         ends = self.settings.restart_ends
@@ -149,7 +164,6 @@ class Evolution:
             if line.get(name):
                 figures |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
         if alarm := self._guard.check(self._metrics.write(line["generation"], figures)):
-            self._metrics.close()
             raise MemoryProblem(f"{self._label}: {alarm}")
 
 

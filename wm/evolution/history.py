@@ -15,22 +15,20 @@ RECENT = 3  # validations that must all be worse than the best before the search
 
 @dataclass
 class History:
-    """The lines of the log and the mean after each. A line has `generation`, `returns` of the candidates, `env_steps`,
-    `seconds`, `in` (where candidates played: real or dream), and after a validation the returns of the mean,
-    `validation`."""
+    """The lines of the log, and the best parameters by validation. A line has `generation`, `returns` of the
+    candidates, `env_steps`, `seconds`, `in` (where candidates played: real or dream), and after a validation its
+    returns, `validation`."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    means: list[Vector] = field(default_factory=list)
     best: Vector | None = None
     best_score: float = -np.inf
     best_generation: int = 0
 
-    def add(self, line: dict[str, Any], mean: Vector) -> None:
-        """Append a line and the distribution's mean after it."""
+    def add(self, line: dict[str, Any], parameters: Vector) -> None:
+        """Append a line. The parameters are kept if its validation is the best so far."""
         self.lines.append(line)
-        self.means.append(mean)
         if "validation" in line and (score := float(np.mean(line["validation"]))) > self.best_score:
-            self.best, self.best_score, self.best_generation = mean, score, line["generation"]
+            self.best, self.best_score, self.best_generation = parameters, score, line["generation"]
 
     @property
     def generation(self) -> int:
@@ -70,8 +68,3 @@ class History:
         earlier = [value for generation, value in dream if generation <= self.best_generation][-span:]
         risen = bool(earlier) and np.mean([value for _, value in dream[-span:]]) > np.mean(earlier)
         return bool(all(score.mean + score.ci95 < 0 for score in losses) and risen)
-
-    def spaced_means(self, count: int) -> tuple[list[int], NDArray[np.float32]]:
-        """Equally spaced generations, at most `count`, and the means after them, (N, parameters)."""
-        rows = np.unique(np.linspace(0, len(self.means) - 1, count).round().astype(int))
-        return [self.lines[row]["generation"] for row in rows], np.stack([self.means[row] for row in rows])

@@ -8,6 +8,7 @@ Rewards of each sign are weighted by how often they really follow where M dreams
 wait for points that never come.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -49,6 +50,7 @@ class DreamSource:
         self.steps = settings.max_dream_steps
         self._seed, self._controller = seed, controller
         self._count, self._horizon = settings.places, settings.steps_per_place
+        self.iterations = math.ceil(self.steps / (self._count * self._horizon))
         temperature, space = float(settings.temperature), mdnrnn.space
         self._config = DreamConfig(mdnrnn.model, initial, space, temperature, self._horizon, dream_format())
         self._weights = reward_weights(mdnrnn.artifact.metrics.get("events", {}).get("rates", {}))

@@ -6,6 +6,7 @@ environments of its slots as they are; one that lacks a slot's environment rebui
 a result depends neither on the number of workers, nor on those that were lost, nor on a kill.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +90,7 @@ class RealSource:
 
     def __init__(self, settings: ControllerSettings, seed: int, policy: PolicySpec, workers: Workers) -> None:
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
+        self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))
         self._seed, self._policy, self._workers = seed, policy, workers
         self._slots = [Slot(number) for number in range(settings.places)]
 

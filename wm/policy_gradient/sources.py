@@ -24,11 +24,12 @@ class Experience:
 
 
 class Source(Protocol):
-    """Plays with a policy: `place` is real or dream, `steps` the most that are played, in `unit`s, and `passes` is how
-    often they are learned from."""
+    """Plays with a policy: `place` is real or dream, `steps` the most that are played, in `unit`s, in at most so many
+    `iterations`, and `passes` is how often they are learned from."""
 
     place: str
     steps: int
+    iterations: int
     unit: str
     passes: Passes
 

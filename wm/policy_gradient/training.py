@@ -3,6 +3,7 @@
 Steps are played in the real environment or in the dream; validations always are real episodes.
 """
 
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
@@ -200,8 +201,9 @@ class PolicyTraining:
         limit = self._source.steps
         buffers, runtime = (lambda: optimizer_bytes(self.optimizer)), self._runtime
         log = MetricsLog(self._folder, self._iteration, buffers, runtime.log, runtime.track)
-        guard = MemoryGuard(self._runtime, self._folder, limit)
-        with self._runtime.progress(self._label, limit, self._source.unit, self._played()) as progress:
+        guard = MemoryGuard(self._runtime, self._folder, self._source.iterations)
+        begin = self._played()
+        with closing(log), runtime.progress(self._label, limit, self._source.unit, begin) as progress:
             while not self._stop_reason():
                 try:
                     self._runtime.raise_if_stopped()
@@ -215,10 +217,8 @@ class PolicyTraining:
                 if "validation" in line or self._iteration % CHECKPOINT_EVERY == 0 or alarm:
                     self._save()
                 if alarm:
-                    log.close()
                     raise MemoryProblem(f"{self._label}: {alarm}")
                 progress.update(min(self._played(), limit), **self._shown())
-        log.close()
         if self._stop_reason() == "exploited":
             self._runtime.log(
                 "warning: C exploits the dream: returns there have risen since iteration "
@@ -271,20 +271,22 @@ class PolicyTraining:
         """Validate if it is due, and write the log's line."""
         parameters = self._network.parameter_vector()
         line: Line = {
-            "generation": len(self.history.lines),
+            "generation": len(self.history.lines) + 1,
             "in": self._source.place,
             "returns": played.returns,
             "env_steps": played.env_steps,
             "policy": digest(parameters[None]),
         }
-        reason = self._stop_reason(self._runtime.clock() - began, line)
+        seconds = round(self._runtime.clock() - began, 3)  # as recorded: a training that they end has to be validated
+        reason = self._stop_reason(seconds, line)
         if reason or self._source.played([*self._unvalidated(), line]) >= self._settings.validate_steps:
             returns, steps = self._fitness[False].validation_returns(parameters)
             line["validation"] = returns.tolist()
             line["env_steps"] += steps
             if np.mean(returns) > self.history.best_score:
                 self._weights.best.load_state_dict(self._network.state_dict())
-        line["seconds"] = round(self._runtime.clock() - began, 3)
+            seconds = round(self._runtime.clock() - began, 3)
+        line["seconds"] = seconds
         self._keep_snapshot(line["generation"], parameters)
         chained = chained_log.chain(self._digest, line)
         durable.append(self._folder / LOG, chained.data)
@@ -301,13 +303,13 @@ class PolicyTraining:
 
     def _keep_snapshot(self, iteration: int, parameters: NDArray[np.float32]) -> None:
         """Keep this policy if its turn has come; where there are too many, every second one stays."""
-        if iteration % self._spacing:
+        if (iteration - 1) % self._spacing:
             return
         if len(self._iterations) == SNAPSHOTS:
             self._spacing *= 2
             self._iterations = self._iterations[::2]
             self._weights.snapshots[: SNAPSHOTS // 2] = self._weights.snapshots[::2].clone()
-            if iteration % self._spacing:
+            if (iteration - 1) % self._spacing:
                 return
         self._weights.snapshots[len(self._iterations)] = torch.from_numpy(parameters)
         self._iterations = [*self._iterations, iteration]

@@ -138,20 +138,27 @@ class _Fit:
         if self._step:
             runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
         if not resumed:
-            self._save()
+            self._validate_and_save()
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
-        settings, start = self._settings, self._runtime.clock()
-        figures: dict[str, float] = {}
+        start = self._runtime.clock()
+        try:
+            self._train()
+        finally:
+            self._log.close()
+        return self._results(max(self._runtime.clock() - start, 1e-9))
+
+    def _train(self) -> None:
+        settings, figures = self._settings, dict[str, float]()
         with self._runtime.progress(self._label, settings.steps, "steps", self._step) as progress:
             while self._step < settings.steps and not self._out_of_patience():
                 metrics, others_stop = self._orders.take_step(self._trainer, self._step)
                 self._step += 1
                 stopping = (self._runtime.stop_requested() or others_stop) and self._step < settings.steps
                 alarm = ""
-                due = self._step % settings.validate_every == 0 or self._step == settings.steps or stopping
-                if due or self._step % LOG_EVERY == 0:
+                due = self._step % settings.validate_every == 0 or self._step == settings.steps
+                if due or stopping or self._step % LOG_EVERY == 0:
                     count, first = self._trainer.take_skipped()
                     if count > MAX_SKIPPED:
                         self._return_to_checkpoint(first, count)
@@ -159,18 +166,16 @@ class _Fit:
                     self._skipped += count
                     figures = {name: value.item() for name, value in metrics.items()}
                     alarm = self._guard.check(self._log.write(self._step, figures))
-                if due or alarm:
-                    self._save()
+                if due:
+                    self._validate_and_save()
+                elif stopping or alarm:
+                    self._checkpoints.save(self._step, self._checkpoints.best().scores)  # its equal, so it stays best
                 if alarm:
-                    self._log.close()
                     raise MemoryProblem(f"{self._label}: {alarm}")
                 if stopping:
-                    self._log.close()
                     self._runtime.raise_if_stopped()
                     raise Stopped(signal.SIGTERM)  # it has reached another process of torchrun alone
                 progress.update(self._step, **{name: f"{value:.4g}" for name, value in figures.items()})
-        self._log.close()
-        return self._results(max(self._runtime.clock() - start, 1e-9))
 
     def _results(self, seconds: float) -> dict[str, float]:
         if self._skipped:
@@ -185,7 +190,7 @@ class _Fit:
         ranks = {"ranks": self._runtime.ranks.count} if self._runtime.ranks is not None else {}
         return {**figures, **ranks, **best.scores}
 
-    def _save(self) -> None:
+    def _validate_and_save(self) -> None:
         scores = self._validate()
         if not math.isfinite(scores["validation_loss"]):
             raise BadData(
