@@ -20,7 +20,7 @@ from wm.actions import ActionSpace
 from wm.dreams.env import DreamConfig, DreamVectorEnv, InitialStates
 from wm.models.controller import Controller
 from wm.models.mdnrnn.rollout_network import RolloutNetwork
-from wm.policy_gradient.dream_rollouts import PASSES, DreamRecorder, RewardWeights, dream_format
+from wm.policy_gradient.dream_rollouts import PASSES, DreamRecorder, dream_format
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import make_optimizer, update
 
@@ -47,7 +47,7 @@ def ours() -> Callable[[], int]:
     assert distribution is not None
 
     def iteration() -> int:
-        recorder = DreamRecorder(config, controller, network.parameter_vector(), DREAMS, random, RewardWeights())
+        recorder = DreamRecorder(config, controller, network.parameter_vector(), DREAMS, random)
         for _ in range(STEPS):
             recorder.step()
         rollout = recorder.finish().rollout

@@ -71,7 +71,6 @@ ALLOWED = {
         "dreams",
         "envs",
         "episodes",
-        "evaluation",
         "evolution",
         "models",
         "pretrained",

@@ -7,14 +7,14 @@ from wm.actions import ActionSpace
 from wm.dreams.env import DreamConfig, InitialStates
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
-from wm.policy_gradient.dream_rollouts import ENDED, DreamRecorder, RewardWeights, reward_weights
+from wm.policy_gradient.dream_rollouts import ENDED, DreamRecorder
 from wm.policy_gradient.sources import Experience
 
 Z, A, H, N, T = 2, 3, 8, 32, 20
 SPACE = ActionSpace(count=A)
 
 
-def play(serve: int | None = None, seed: int = 0, weights: tuple[float, float] = (1.0, 1.0)) -> Experience:
+def play(serve: int | None = None, seed: int = 0) -> Experience:
     torch.manual_seed(0)
     memory = MdnRnn(Z, A, H, 2, 1.0).requires_grad_(False)
     with torch.no_grad():
@@ -24,8 +24,9 @@ def play(serve: int | None = None, seed: int = 0, weights: tuple[float, float] =
     initial = InitialStates(z, memory.initial_state(100), -bound, bound, z - 0.5, action)
     controller = Controller(2 * Z + A + H, SPACE, "categorical", None, 0, serve, (8,), True, True, True)
     parameters = torch.randn(controller.parameters).numpy() / 2
-    config, random = DreamConfig(memory, initial, SPACE, 1.0, T), np.random.default_rng(seed)
-    recorder = DreamRecorder(config, controller, parameters, N, random, RewardWeights(*weights))
+    recorder = DreamRecorder(
+        DreamConfig(memory, initial, SPACE, 1.0, T), controller, parameters, N, np.random.default_rng(seed)
+    )
     for _ in range(T):
         recorder.step()
     return recorder.finish()
@@ -84,22 +85,3 @@ def test_an_iteration_follows_from_its_seed() -> None:
     assert torch.equal(one.features, same.features)
     assert torch.equal(one.log_probs, same.log_probs)
     assert not torch.equal(one.features, other.features)
-
-
-def test_rewards_are_weighted_by_their_sign() -> None:
-    plain, experience = play(), play(weights=(0.5, 2.0))
-    rewards = plain.rollout.rewards
-    assert (rewards > 0).any()
-    assert (rewards < 0).any()
-    assert torch.equal(experience.rollout.rewards, torch.where(rewards > 0, rewards / 2, rewards * 2))
-    assert experience.returns != plain.returns
-
-
-def test_the_weights_are_real_over_dreamt_rates_where_enough_events_tell() -> None:
-    def rate(dream: float, real: float, events: float = 60.0) -> dict[str, float]:
-        return {"dream": dream, "real": real, "events": events}
-
-    assert reward_weights({"positive": rate(4.0, 3.0), "negative": rate(5.0, 6.0)}) == (0.75, 1.2)
-    assert reward_weights({"positive": rate(4.0, 1.0), "negative": rate(0.0, 6.0)}) == (0.5, 2.0)
-    assert reward_weights({"positive": rate(4.0, 3.0, 9.0), "end": rate(1.0, 2.0)}) == (1.0, 1.0)
-    assert reward_weights({}) == (1.0, 1.0)

@@ -17,7 +17,7 @@ from wm.report.returns_plot import draw_returns
 from wm.rollouts.players import policy_spec
 from wm.settings import ControllerSettings
 
-RECIPE = 12
+RECIPE = 11
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",

@@ -9,7 +9,7 @@ from wm.dreams.env import DreamConfig, InitialStates
 from wm.models.controller import Controller
 from wm.models.mdnrnn.predictor import Predictor
 from wm.policy_gradient.dream_rollouts import PASSES as DREAM_PASSES
-from wm.policy_gradient.dream_rollouts import DreamRecorder, RewardWeights, dream_format
+from wm.policy_gradient.dream_rollouts import DreamRecorder, dream_format
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import Rollout, make_optimizer, update
 from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
@@ -59,7 +59,7 @@ def _dream_seconds(
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
     config = DreamConfig(memory, initial, controller.space, float(settings.temperature), 0, dream_format())
     parameters = np.zeros(controller.parameters, np.float32)
-    recorder = DreamRecorder(config, controller, parameters, settings.places, np.random.default_rng(0), RewardWeights())
+    recorder = DreamRecorder(config, controller, parameters, settings.places, np.random.default_rng(0))
     seconds = []
     for _ in range(1 + TIMED_DREAM_STEPS):
         started = clock()

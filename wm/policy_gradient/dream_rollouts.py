@@ -3,15 +3,12 @@
 C is given the reward M expects, and the probability that the episode ended here discounts what follows. Where a dream
 has more likely ended than not, it is cut and another begins in its place: what M shows after an end was never in its
 data.
-
-Rewards of each sign are weighted by how often they really follow where M dreams of them: an optimistic M teaches C to
-wait for points that never come.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +17,6 @@ from torch import Tensor
 
 from wm.artifacts.json_reader import Schema
 from wm.dreams.env import DreamConfig, Dreams, InitialStates
-from wm.evaluation.baselines import MIN_EVENTS
-from wm.evaluation.event_rates import FACTOR
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.policy_gradient.ppo import Passes, Rollout
 from wm.policy_gradient.sources import Experience
@@ -53,12 +48,11 @@ class DreamSource:
         self.iterations = math.ceil(self.steps / (self._count * self._horizon))
         temperature, space = float(settings.temperature), mdnrnn.space
         self._config = DreamConfig(mdnrnn.model, initial, space, temperature, self._horizon, dream_format())
-        self._weights = reward_weights(mdnrnn.artifact.metrics.get("events", {}).get("rates", {}))
 
     def play(self, parameters: NDArray[np.float32], iteration: int) -> Experience:
         """As Source: the state is none, every iteration begins new dreams."""
         random = generator(self._seed, "ppo dreams", iteration)
-        recorder = DreamRecorder(self._config, self._controller, parameters, self._count, random, self._weights)
+        recorder = DreamRecorder(self._config, self._controller, parameters, self._count, random)
         for _ in range(self._horizon):
             recorder.step()
         return recorder.finish()
@@ -80,26 +74,6 @@ class DreamSource:
         """As Source."""
 
 
-class RewardWeights(NamedTuple):
-    """What a dreamt reward of each sign is multiplied by."""
-
-    positive: float = 1.0
-    negative: float = 1.0
-
-
-def reward_weights(rates: dict[str, dict[str, float]]) -> RewardWeights:
-    """The ratios of real to dreamt `rates`, as `event_rates` measured them along held-out episodes, and at most a
-    factor of two. 1 where too few events tell."""
-
-    def weight(sign: str) -> float:
-        rate = rates.get(sign)
-        if rate is None or rate["events"] < MIN_EVENTS:
-            return 1.0
-        return min(max(rate["real"] / max(rate["dream"], 1e-9), 1 / FACTOR), FACTOR)
-
-    return RewardWeights(weight("positive"), weight("negative"))
-
-
 def dream_format() -> torch.dtype:
     """Of M's matrix products in a dream."""
     return pick("auto", torch.device("cpu")).dtype
@@ -116,9 +90,8 @@ class DreamRecorder:
         parameters: NDArray[np.float32],
         count: int,
         random: np.random.Generator,
-        weights: RewardWeights,
     ) -> None:
-        self._config, self._controller, self._random, self._weights = config, controller, random, weights
+        self._config, self._controller, self._random = config, controller, random
         self._network = controller.pack(torch.from_numpy(parameters), count)
         initial = config.sample_states(random, count)
         self._dreams = Dreams(config.mdnrnn, initial, config.temperature, int(random.integers(1 << 62)), config.dtype)
@@ -148,11 +121,10 @@ class DreamRecorder:
             self._serves[served] -= 1
         self._z_before, self._action_before = self._dreams.z, self._config.encode(actions)
         sample = self._dreams.advance(self._action_before)
-        rewards = sample.reward * torch.where(sample.reward > 0, *self._weights)
-        self._return += self._goes_on * rewards
+        self._return += self._goes_on * sample.reward
         self._goes_on = self._goes_on * (1 - sample.end)
         cut = self._goes_on < ENDED
-        step = {"features": features, "choices": choices, "rewards": rewards, "discounts": 1 - sample.end}
+        step = {"features": features, "choices": choices, "rewards": sample.reward, "discounts": 1 - sample.end}
         for name, value in (step | {"own": torch.from_numpy(~served), "cut": cut}).items():
             self._steps[name].append(value)
         self._outputs.append(outputs)
