@@ -22,6 +22,8 @@ from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.episodes.latents import Latents
+from wm.episodes.split import validation_mask
 from wm.errors import BadData, RecipeMismatch, UsageProblem
 from wm.model_json import BY_GRADIENT, MODEL_FILE
 from wm.models.controller import Controller, ControllerConfig
@@ -87,6 +89,10 @@ class TrainedMdnRnn:
     def space(self) -> ActionSpace:
         """The actions it was trained on."""
         return ActionSpace.from_json(self.config.action_space)
+
+    def held_out(self, latents: Latents) -> NDArray[np.bool_]:
+        """(episodes,) True for those of the latents of its training that it did not learn from."""
+        return validation_mask(latents.seeds, self.artifact.settings["validation_share"])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from stages.session import Session
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem, Stopped, WmError
+from wm.pipeline.encode import latents_in
 from wm.pipeline.stage import CREATED, UP_TO_DATE
 from wm.settings import CollectSettings, CurriculumSettings
 from wm.settings.sources import Sources
@@ -140,7 +141,7 @@ def _within_budget(step: Step, pipelines: list[Pipeline]) -> Session:
 def delete_intermediate(pipeline: Pipeline, keep: str) -> None:
     """Remove what need not stay of a finished environment. A dataset with more episodes than the pipeline collects
     has another owner, and stays."""
-    folders = [run / "latents" for run in pipeline.runs] if keep != "all" else []
+    folders = [path for run in pipeline.runs for path in latents_in(run)] if keep != "all" else []
     folders += pipeline.replays if keep == "artifacts" else []
     for step in pipeline.steps if keep == "artifacts" else ():
         if isinstance(step.settings, CollectSettings):

@@ -159,6 +159,8 @@ def test_the_same_episode_is_refused_the_second_time(tmp_path: Path) -> None:
     files = [saved(tmp_path / f"{name}.npz", **arrays()) for name in "ab"]
     with pytest.raises(BadData, match=r"b\.npz has the same episode as .*a\.npz"):
         imported(tmp_path / "data", *files)
+    with pytest.raises(BadData, match=r"a\.npz has the same episode as .*a\.npz"):
+        imported(tmp_path / "data", files[0], files[0])
 
 
 def test_a_bad_file_after_good_ones_leaves_nothing(tmp_path: Path) -> None:

@@ -61,8 +61,9 @@ def test_the_context_shrinks_where_all_episodes_are_short(monkeypatch: pytest.Mo
         seeds = np.arange(4)
         latents = Latents(np.zeros((4 * rows, 2)), None, None, None, ends, ends, seeds, None)  # type: ignore[arg-type]
         dataset = SimpleNamespace(rows=4 * rows)
-        assert dream_pictures._long_episodes(latents, dataset)[0] == context  # type: ignore[arg-type]
-        episodes = dream_pictures._long_episodes(latents, dataset)[1]  # type: ignore[arg-type]
+        held_out = np.array([True, False, False, False])
+        found, episodes = dream_pictures._long_episodes(latents, held_out, dataset)  # type: ignore[arg-type]
+        assert (found, episodes.tolist()) == (context, [0])
         _, first, end = dream_pictures._window(latents, episodes, context)
         assert end - first >= 2
         assert (first % rows) >= context

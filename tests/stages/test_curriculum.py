@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from stages import cli, console, curriculum
+from stages.curriculum import delete_intermediate
 from stages.curriculum import estimate as estimating
 from stages.curriculum.outcome import HEADER, Outcome, recorded_outcome, table_of
 from stages.curriculum.pipeline import STAGES, Pipeline, pipelines_of, stage_settings
@@ -262,6 +263,17 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
         assert shown in done.stdout  # the console's table
         assert f"| {shown} |" in (tmp_path / "runs" / "report.md").read_text()
     assert json.loads(record.read_text())["usage"] == usage
+
+
+def test_what_is_not_kept_goes_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (pipeline,) = pipelines_of(Session(""), CurriculumSettings(envs=TINY, rounds=2), read_sources())
+    first, second = pipeline.runs
+    others = [run / name for run in pipeline.runs for name in ("vae", "mdnrnn")]
+    for folder in (first / "latents", second / "latents", second / f"latents-{SLUG}.round2", *others):
+        folder.mkdir(parents=True)
+    delete_intermediate(pipeline, "data")
+    assert sorted(path for run in pipeline.runs for path in run.iterdir()) == sorted(others)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ to `archive/<name>-<first 8 digits of its fingerprint>`, and is restored when it
 the archive is deleted, and an artifact of another kind is never moved.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,18 +56,27 @@ class Artifact:
         return max(float(self.manifest["provenance"]["wall_seconds"]), float(self.metrics.get("seconds", 0.0)))
 
     def read_bytes(self, name: str) -> bytes:
-        """A file's bytes, checked against the manifest."""
-        self.check(name)
-        return durable.read_bytes(self.folder / name)
+        """A file's bytes, whose digest agrees with the manifest; raises BadData otherwise."""
+        path = self._locate(name)
+        data = durable.read_bytes(path)
+        self._compare(path, hashlib.sha256(data).hexdigest(), name)
+        return data
 
     def check(self, name: str) -> Path:
         """The path of a file whose digest agrees with the manifest; raises BadData otherwise."""
+        path = self._locate(name)
+        self._compare(path, manifest.sha256_file(path), name)
+        return path
+
+    def _locate(self, name: str) -> Path:
         path = manifest.locate(self.folder, name)
         if name not in self.manifest["files"]:
             raise BadData(f"{self.folder / manifest.NAME} does not list {name}; run the stage again.")
-        if manifest.sha256_file(path) != self.manifest["files"][name]["sha256"]:
-            raise BadData(f"{path} does not match its checksum; remove {self.folder} and run the stage again.")
         return path
+
+    def _compare(self, path: Path, digest: str, name: str) -> None:
+        if digest != self.manifest["files"][name]["sha256"]:
+            raise BadData(f"{path} does not match its checksum; remove {self.folder} and run the stage again.")
 
 
 def free_name(archived: Path) -> Path:

@@ -242,7 +242,7 @@ _METRICS: dict[str, Schema] = {
 }
 _SETTINGS: dict[str, Schema] = {
     "vae": table({"network": TEXT, "latent": COUNT}, others=ANYTHING),
-    "mdnrnn": table({}, {"later_weight": NUMBER}, others=ANYTHING),
+    "mdnrnn": table({"validation_share": NUMBER}, {"later_weight": NUMBER}, others=ANYTHING),
     "controller": table({"algo": TEXT}, {"target_return": or_null(NUMBER)}, others=ANYTHING),
 }
 _INPUTS: dict[str, Schema] = {

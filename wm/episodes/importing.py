@@ -75,8 +75,9 @@ class Import:
         digest = hashlib.sha256(frames.data)
         digest.update(actions.data)
         digest.update(rewards.data)
-        if (other := self._seen.setdefault(digest.hexdigest(), recording.name)) != recording.name:
+        if (other := self._seen.get(digest.hexdigest())) is not None:
             raise BadData(f"{recording.name} has the same episode as {other}; leave out one of them.")
+        self._seen[digest.hexdigest()] = recording.name
         return Episode(
             index=index,
             seed=_seed(recording, digest.hexdigest()),

@@ -19,7 +19,6 @@ from wm.dreams.env import InitialStates
 from wm.dreams.initial_states import early_initial_states
 from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.latents import Latents
-from wm.episodes.split import validation_mask
 from wm.evaluation.event_rates import judge_events
 from wm.evaluation.prediction import fit_baselines, open_loop_errors
 from wm.models.controller import ControllerConfig, pick_head
@@ -92,7 +91,7 @@ def measure_fidelity(
     real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
     dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
     encoded = _as_latents(trajectories, latents)
-    baselines = fit_baselines(latents, validation_mask(latents.seeds, 0.1))
+    baselines = fit_baselines(latents, mdnrnn.held_out(latents))
     variance = encoded.means.astype(np.float64).var(axis=0)
     moving = variance > STILL * variance.max()
     return {

@@ -1,6 +1,7 @@
 """Episodes + V -> latents: the first part of `wm train-mdnrnn`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,15 +19,20 @@ from wm.pretrained import TrainedVae
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
-RECIPE = 3
+NAME, RECIPE = "latents", 3
 BATCH = 64
 
 
 def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
     """The place of the latents of a dataset: `latents` for the first one, else with the dataset's name."""
     inputs = {"episodes": dataset.fingerprint, "vae": vae.artifact.fingerprint}
-    name = "latents" if dataset.path == session.data_paths[0] else f"latents-{dataset.path.stem}"
+    name = NAME if dataset.path == session.data_paths[0] else f"{NAME}-{dataset.path.stem}"
     return session.make_run(name, "latents", RECIPE, {}, inputs, seeded=False)
+
+
+def latents_in(run: Path) -> list[Path]:
+    """The folders of latents in a run, of each of its datasets."""
+    return sorted(path for path in run.glob(f"{NAME}*") if path.name == NAME or path.name.startswith(f"{NAME}-"))
 
 
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:

@@ -13,7 +13,6 @@ from wm.dreams.initial_states import initial_states_at
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
-from wm.episodes.split import validation_mask
 from wm.models.vae.networks import to_frames
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.film_strip import Panels, animation, film_strip
@@ -71,7 +70,7 @@ def picture_dream(
 ) -> PicturedDream:
     """A dream of `FRAMES` steps after `CONTEXT` real ones, fewer where all episodes are short. `latents` are those M
     was trained on; they begin with those of `dataset`."""
-    context, episodes = _long_episodes(latents, dataset)
+    context, episodes = _long_episodes(latents, mdnrnn.held_out(latents), dataset)
     episode, first, end = _window(latents, episodes, context)
     rows = np.arange(first, end)
     z = torch.from_numpy(latents.means[rows])
@@ -92,7 +91,7 @@ def picture_dream(
     )
 
 
-def _long_episodes(latents: Latents, dataset: Dataset) -> tuple[int, NDArray[np.int64]]:
+def _long_episodes(latents: Latents, held_out: NDArray[np.bool_], dataset: Dataset) -> tuple[int, NDArray[np.int64]]:
     """The context, and the episodes of the dataset with more steps: held-out ones, or all if no held-out one has.
 
     Where all episodes are shorter than `CONTEXT`, as in Catch, the context is about half of the longest.
@@ -104,8 +103,8 @@ def _long_episodes(latents: Latents, dataset: Dataset) -> tuple[int, NDArray[np.
         context = max(int(rows.max()) // 2 - 1, 0)
         fewest = context + 2
     long = rows >= fewest
-    held_out = long & validation_mask(latents.seeds, 0.1)
-    return context, np.flatnonzero(held_out if held_out.any() else long)
+    unseen = long & held_out
+    return context, np.flatnonzero(unseen if unseen.any() else long)
 
 
 def _window(latents: Latents, episodes: NDArray[np.int64], context: int) -> tuple[int, int, int]:

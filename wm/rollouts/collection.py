@@ -280,7 +280,9 @@ def open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, bu
     budget.require(need.bytes, used, f"collecting {episodes} episodes of {env}", need.files)
 
     def allow(size: int) -> None:
-        if size > budget.available(durable.folder_size(claim.path)):
+        nonlocal used
+        available, used = budget.available(used), used + size
+        if size > available:
             raise DiskProblem(
                 f"the disk budget at {claim.path} is used up after {writer.dataset.episodes} episodes, which are kept; "
                 "free some space or raise --disk-budget, and run the same command again."

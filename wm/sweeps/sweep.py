@@ -117,14 +117,15 @@ class Sweep:
         self._study.tell(trial.number, figure)
 
     def prune(self, trial: "Trial") -> None:
-        """The trial was pruned. Its folder is removed; the journal has its validations."""
-        self._study.tell(trial.number, state=TrialState.PRUNED)
+        """The trial was pruned. Its folder is removed, before it is told: a kill between leaves a trial that goes on.
+        The journal has its validations."""
         durable.remove(trial.folder)
+        self._study.tell(trial.number, state=TrialState.PRUNED)
 
     def fail(self, trial: "Trial") -> None:
         """The trial has no figure, such as one whose loss is not finite. Its folder is removed."""
-        self._study.tell(trial.number, state=TrialState.FAIL)
         durable.remove(trial.folder)
+        self._study.tell(trial.number, state=TrialState.FAIL)
 
     def repeat(self, trial: "Trial", earlier: Outcome) -> None:
         """The trial ends as an earlier one of the same values did."""

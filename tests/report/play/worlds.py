@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tests.conftest import write_dataset
 from wm.actions import ActionSpace
@@ -48,6 +49,10 @@ def _shaken(model: torch.nn.Module) -> torch.nn.Module:
     return model.eval().requires_grad_(False)
 
 
+def _none_held_out(latents: Latents) -> NDArray[np.bool_]:
+    return np.zeros(len(latents.ends), bool)
+
+
 def make_game(folder: Path, kind: Kind, env: str = "Breakout") -> Game:
     """A game of untrained models."""
     dataset = Dataset.open(write_dataset(folder / "d.zarr", EPISODES))
@@ -60,7 +65,7 @@ def make_game(folder: Path, kind: Kind, env: str = "Breakout") -> Game:
     none, seeds = np.zeros(rows, np.float32), np.arange(EPISODES)
     latents = Latents(means, means, actions, none, ends, np.zeros(EPISODES, bool), seeds, kind.space)
     config = MdnRnnConfig(LATENT, kind.space.as_json(), kind.hidden, 3, 4.0, kind.mdnrnn, 16)
-    mdnrnn: Any = SimpleNamespace(model=_shaken(config.build()), space=kind.space)
+    mdnrnn: Any = SimpleNamespace(model=_shaken(config.build()), space=kind.space, held_out=_none_held_out)
     vae: Any = SimpleNamespace(model=_shaken(build(kind.vae, kind.size, 3, LATENT)))
     form = {"memory": True, **kind.controller}
     inputs = LATENT * (2 if form.get("difference") else 1)

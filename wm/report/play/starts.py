@@ -14,7 +14,6 @@ from wm.dreams.initial_states import CONTEXT, initial_states_at
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
-from wm.episodes.split import validation_mask
 from wm.pretrained import TrainedMdnRnn
 from wm.report.play.weights import Add
 
@@ -68,7 +67,7 @@ def choose_starts(latents: Latents, mdnrnn: TrainedMdnRnn, dataset: Dataset, row
     from, if there are any. Half of them are a few steps into an episode, half in its middle. `latents` are those M was
     trained on; they begin with those of `dataset`."""
     reader, chosen = FrameReader(dataset), list[Start]()
-    for number, episode in enumerate(_episodes(latents, dataset)):
+    for number, episode in enumerate(_episodes(latents, mdnrnn.held_out(latents), dataset)):
         first, end = int(latents.starts[episode]), int(latents.ends[episode])
         context = min(CONTEXT, max((end - first) // 2 - 1, 0))
         row = max(first + context, (first + end - rows) // 2) if number % 2 else first + context
@@ -89,12 +88,12 @@ def choose_starts(latents: Latents, mdnrnn: TrainedMdnRnn, dataset: Dataset, row
     return chosen
 
 
-def _episodes(latents: Latents, dataset: Dataset) -> NDArray[np.int64]:
+def _episodes(latents: Latents, held_out: NDArray[np.bool_], dataset: Dataset) -> NDArray[np.int64]:
     """At most `STARTS` episodes of the dataset, evenly over the longer half of the held-out ones; of all, if too few
     are held out."""
     own = np.flatnonzero(latents.ends <= dataset.rows)
-    held_out = own[validation_mask(latents.seeds[own], 0.1)]
-    candidates = held_out if len(held_out) >= STARTS else own
+    unseen = own[held_out[own]]
+    candidates = unseen if len(unseen) >= STARTS else own
     lengths = (latents.ends - latents.starts)[candidates]
     longer = candidates[np.argsort(-lengths, kind="stable")[: max(len(candidates) // 2, STARTS)]]
     return np.sort(longer)[np.unique(np.linspace(0, len(longer) - 1, STARTS).astype(int))]
