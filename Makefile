@@ -38,7 +38,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 
 setup: $(STAMP) ## Create .venv; TORCH=cpu or TORCH=cuda selects the build of torch
 
-test: $(STAMP) ## Run the tests (3 minutes on two fast cores)
+test: $(STAMP) ## Run the tests (about 5 minutes on two cores)
 	$(BIN)/python -m pytest --numprocesses auto
 
 test-slow: $(STAMP) ## Run the long tests
@@ -58,7 +58,7 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop or paper, ENVS=Pong,CarRacing, JOBS=1
+curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=quick, laptop, dream or paper, ENVS=Pong,CarRacing, JOBS=1
 	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
 
 pretrained: PRESET := laptop

@@ -247,7 +247,7 @@ SHARED: dict[str, Any] = {
     ),
     "preset": SectionOption(
         ["--preset"], COMMON, type=click.Choice(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
-        help="Settings: quick (minutes), laptop (hours; dream: C learns in dreams alone), paper (days).",
+        help="Settings: quick (minutes), laptop (about an hour), dream (C learns in dreams alone), paper (days).",
     ),
     "quick": SectionOption(["--quick"], is_flag=True),
     "set": SectionOption(

@@ -110,7 +110,8 @@ def _setting(item: "dataclasses.Field[Any]") -> list[str]:
     name = f"`{public_name(item)}`" + ("" if item.metadata["result"] else "\\*")
     option = f", `{option_name(item)}`" if item.metadata["section"] else ""
     algorithm = item.metadata["algorithm"]
-    only = f" Only with `algo={algorithm}`." if algorithm else ""
+    values = {"cma": "`algo=cma` and `sep-cma`"}.get(algorithm, f"`algo={algorithm}`")
+    only = f" Only with {values}." if algorithm else ""
     return [name + option, default_text(item), _values(item), item.metadata["sentence"] + only]
 
 

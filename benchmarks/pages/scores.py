@@ -27,7 +27,7 @@ ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", 
 AGENTS = {
     "ppo": "preset",
     "ppo-dream": "preset",
-    "cma": "CMA-ES, the preset until version 0.3",
+    "cma": "CMA-ES; the preset until version 0.3, in CartPole and Acrobot still",
     "cma-round1": "after the first of two rounds",
     "cma-350": "one round of 350 generations",
     "cma-350-round2": "one round of 350 generations, then a second round",

@@ -135,10 +135,13 @@ reference in one run and writes benchmarks/results.jsonl, from which this page i
 
 The rows come from three machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
 workers and the estimates of `--dry-run`: a slower Xeon without bf16. All other rows: an older EPYC.
+
+Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
+the two medians beside it. Rates of different rows were not measured at the same time.
 """
 
 _NOTES = """
-Streaming Pong is slower than an array in RAM because decoding a chunk costs more than copying it.
+Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
 On an older EPYC, M in bf16 and 256 dreams missed their goals too, before dreams packed their weights: 2.02 times the
 plain loop instead of 2.3, and 115,000 steps/s instead of 200,000.

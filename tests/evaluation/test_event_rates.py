@@ -2,12 +2,12 @@ import numpy as np
 import torch
 
 from tests.stages.test_train_mdnrnn import model, world
-from wm.evaluation.event_rates import STARTS, event_rates, event_warning, format_event_rates
+from wm.evaluation.event_rates import event_rates, event_warning, format_event_rates
 
 
 def test_the_real_rates_are_those_of_the_episodes() -> None:
     rates = event_rates(model(), world(), np.ones(8, bool))
-    assert rates["end"]["events"] == STARTS  # every episode ends within the steps of a dream
+    assert 8 <= rates["end"]["events"] < 3 * 8  # every dream passes an end, but there are those of eight episodes only
     assert 1000 / 30 < rates["end"]["real"] < 1000 / 20
     assert 1000 / 49 < rates["positive"]["real"] < 1000 / 30  # not after every start
     assert rates["negative"]["real"] == 0

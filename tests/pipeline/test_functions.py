@@ -114,8 +114,8 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
     [
         ({"step": 5}, UsageProblem, "train-vae has no setting 'step'; did you mean steps"),
         ({"steps": 0}, UsageProblem, "steps is 0; expected at least 1"),
-        ({"steps": "many"}, UsageProblem, r"steps is 'many' \(wm.train_vae\); expected int"),
-        ({"steps": 2.5}, UsageProblem, r"steps is 2.5 \(wm.train_vae\); expected int"),
+        ({"steps": "many"}, UsageProblem, r"steps is 'many' \(wm.train_vae\); expected a whole number"),
+        ({"steps": 2.5}, UsageProblem, r"steps is 2.5 \(wm.train_vae\); expected a whole number"),
         ({"preset": "labtop"}, UsageProblem, "preset is 'labtop'; did you mean laptop"),
         ({"seed": -1}, UsageProblem, "seed is -1; expected a whole number from 0 on"),
         ({"seed": 1.5}, UsageProblem, "seed is 1.5; expected a whole number"),

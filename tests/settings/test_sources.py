@@ -22,8 +22,8 @@ from wm.settings.sources import (
     [
         ("[colect]\n", "has a table for 'colect'; did you mean collect?"),
         ("[collect]\nepisode = 3\n", "did you mean episodes"),
-        ("[collect]\nepisodes = true\n", "expected int"),
-        ("[collect]\nepisodes = [3]\n", "expected int"),
+        ("[collect]\nepisodes = true\n", "expected a whole number"),
+        ("[collect]\nepisodes = [3]\n", "expected a whole number"),
         ("[collect]\ngray = 'maybe'\n", "expected true or false"),
         ("[collect\n", "is not TOML"),
         ("[collect.Pong.soon]\nepisodes = 3\n", r"has a table \[collect.Pong.soon\]; the only one within is later"),

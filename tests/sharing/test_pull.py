@@ -47,7 +47,7 @@ def test_what_needs_all_episodes_says_how_many_came_along(shared: Path, answer: 
     assert "has 4 episodes but 24 are needed" in sentence
     assert not (shared.parent / RUN / "dream.partial").exists()
     shutil.rmtree(shared.parent / DATA)
-    assert "is not a dataset; run `wm collect" in answer(*arguments("dream"), code=66)
+    assert "does not exist; run `wm collect" in answer(*arguments("dream"), code=66)
 
 
 def test_with_all_episodes_the_dream_is_that_of_the_run(chain: Path, tmp_path: Path) -> None:

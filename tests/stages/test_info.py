@@ -31,7 +31,10 @@ def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output)
     assert found["bytes"] == size
     assert found["bytes_per_frame"] == pytest.approx(size / found["frames"], abs=0.1)
     assert "returns" in output("info", "data/d.zarr")
-    assert "is neither a dataset" in output("info", "data", code=66)
+    assert "is no artifact itself; give one in it, such as data/d.zarr" in output("info", "data", code=66)
+    assert "nowhere does not exist" in output("info", "nowhere", code=66)
+    (workspace / "empty").mkdir()
+    assert "is neither a dataset" in output("info", "empty", code=66)
 
 
 def test_info_of_a_masked_dataset_says_what_frames_hide(

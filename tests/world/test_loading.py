@@ -94,7 +94,7 @@ def test_the_module_of_an_environment_is_imported_by_the_user_only(tmp_path: Pat
 def test_datasets_lie_beside_the_runs_or_where_they_are_given(run: Path, tmp_path: Path, chain: Path) -> None:
     assert wm.load(run).dataset.episodes == 24
     alone = copied(run, tmp_path)
-    with pytest.raises(MissingInput, match=r"Tiny-v0.zarr is not a dataset; run `wm collect"):
+    with pytest.raises(MissingInput, match=r"Tiny-v0.zarr does not exist; run `wm collect"):
         wm.load(alone).dataset  # noqa: B018
     assert wm.load(alone, data=chain / "data" / f"{SLUG}.zarr").dataset.episodes == 24
 

@@ -164,7 +164,10 @@ class Dataset:
 def read_root(path: Path) -> dict[str, Any]:
     """The recipe of the dataset at `path`."""
     if not (path / manifest.NAME).is_file():
-        raise MissingInput(f"{path} is not a dataset; run `wm collect --env {path.stem}` first.")
+        problem = "is not a dataset" if path.exists() else "does not exist"
+        named = path.suffix == ".zarr"
+        way_out = f"run `wm collect --env {path.stem}` first" if named else "give a dataset, such as data/Pong.zarr"
+        raise MissingInput(f"{path} {problem}; {way_out}.")
     root = manifest.read(path, KIND)
     if root.get("format") != FORMAT:
         raise BadData(f"{path} has format {str(root.get('format'))[:40]}; this version reads format {FORMAT}.")

@@ -44,7 +44,7 @@ def select(dataset: Dataset, asked: str | None) -> NDArray[np.int64]:
     absent = [index for index in indices if index not in rows]
     if absent:
         raise MissingInput(
-            f"{dataset.path} has no episode {absent[0]}; it holds {dataset.episodes} below {dataset.upto}."
+            f"{dataset.path} has no episode {absent[0]}; its {dataset.episodes} are numbered 0 to {dataset.upto - 1}."
         )
     return np.array([rows[index] for index in indices])
 

@@ -31,7 +31,8 @@ def judge_events(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]
 @torch.inference_mode()
 def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
     """By event its rate per 1,000 steps in the `dream` and in the `real` continuation, and the `events` that a rate is
-    based on, the more of both. Dreams start anywhere in the episodes of the mask, and are given their actions.
+    based on, the more of both. Dreams start anywhere in the episodes of the mask, and are given their actions. Where
+    those have fewer steps than all dreams, dreams pass the same ones, and an event counts once.
 
     A reward counts from half of the usual one, the median of those that are not 0.
     """
@@ -58,11 +59,13 @@ def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_])
         "negative": ((dream_reward < -usual) * dreamt, (real_reward < -usual) * real),
         "end": (end * dreamt, torch.from_numpy(batch.ends[:, CONTEXT:]) * real),
     }
+    rows = int((latents.ends - latents.starts)[episodes].sum())
+    once = min(1.0, rows / float(real.sum()))
     return {
         name: {
             "dream": 1000 * float(dream.sum() / dreamt.sum()),
             "real": 1000 * float(happened.sum() / real.sum()),
-            "events": float(max(dream.sum(), happened.sum())),
+            "events": once * float(max(dream.sum(), happened.sum())),
         }
         for name, (dream, happened) in counts.items()
     }

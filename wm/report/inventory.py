@@ -115,7 +115,14 @@ def _figure(kind: str, artifact: Artifact) -> str:
 
 def _kind(folder: Path) -> str:
     if not (folder / manifest.NAME).is_file():
-        raise MissingInput(f"{folder} is neither a dataset nor a finished artifact; expected a {manifest.NAME} in it.")
+        inside = sorted(path.parent for path in folder.glob(f"*/{manifest.NAME}"))
+        if not folder.exists():
+            problem = "does not exist; `wm ls` shows what there is"
+        elif inside:
+            problem = f"is no artifact itself; give one in it, such as {inside[0]}"
+        else:
+            problem = f"is neither a dataset nor a finished artifact; expected a {manifest.NAME} in it"
+        raise MissingInput(f"{folder} {problem}.")
     try:
         return str(manifest.read_json(folder / manifest.NAME)["kind"])
     except (KeyError, TypeError):

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, get_args
 from wm.errors import UsageProblem
 
 T = TypeVar("T")
+
+WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}  # by the type of a setting
 Field = dataclasses.Field[Any]
 
 
@@ -155,5 +157,4 @@ def convert(item: Field, value: Any, source: str) -> Any:
                 return converted  # 2.5 is no whole number
         except (TypeError, ValueError, OverflowError):
             pass
-    wanted = "true or false" if expected is bool else expected.__name__
-    raise UsageProblem(f"{public_name(item)} is {repr(value)[:80]} ({source}); expected {wanted}.")
+    raise UsageProblem(f"{public_name(item)} is {repr(value)[:80]} ({source}); expected {WANTED[expected]}.")
