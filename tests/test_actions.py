@@ -4,7 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from wm.actions import ActionSpace
+from wm.actions import LARGEST_BOUND, MOST_ACTIONS, ActionSpace
+from wm.artifacts import schemas
+from wm.artifacts.json_reader import Mismatch
 from wm.errors import UsageProblem
 
 
@@ -23,6 +25,18 @@ def test_a_box_is_scaled_to_plus_minus_one() -> None:
 def test_other_spaces_are_refused() -> None:
     with pytest.raises(UsageProblem, match="not supported"):
         ActionSpace.of(gym.spaces.MultiBinary(3))
+
+
+def test_a_recipe_takes_exactly_the_spaces_that_can_be_played() -> None:
+    for space in (gym.spaces.Discrete(MOST_ACTIONS), gym.spaces.Box(-1, LARGEST_BOUND, (MOST_ACTIONS,), np.float64)):
+        described = ActionSpace.of(space).as_json()
+        schemas.action_space(described, "action_space")
+    larger = {"count": MOST_ACTIONS + 1, "low": [], "high": []}, {"count": 0, "low": [-1.1e38], "high": [0.0]}
+    for value in (*larger, {"count": 0, "low": [0.0] * (MOST_ACTIONS + 1), "high": [1.0] * (MOST_ACTIONS + 1)}):
+        with pytest.raises(Mismatch):
+            schemas.action_space(value, "action_space")
+        with pytest.raises(UsageProblem, match="expected Discrete or a bounded Box, of at most 8192 actions or dim"):
+            ActionSpace.of(ActionSpace.from_json(value).to_gymnasium())
 
 
 BOXES = [ActionSpace(low=(-2.0,), high=(5.0,)), ActionSpace(low=(-1.0, 0.0, 0.0), high=(1.0, 1.0, 1.0))]

@@ -11,6 +11,8 @@ from wm.errors import UsageProblem
 
 MOST_OPPOSED = 0.8  # of the second of two opposed dimensions: CarRacing's brake locks the wheels from 0.9 on
 LARGEST_INTEGER = 1 << 23  # of an integer box: up to here 32-bit floats hold halves, so rounding reaches every integer
+MOST_ACTIONS = 8192  # or dimensions: the networks have an input for each, and a forged one must not allocate all memory
+LARGEST_BOUND = 1e38  # of a box: the width between two of them is a float of 32 bits
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,15 @@ class ActionSpace:
     @classmethod
     def of(cls, space: gym.Space[Any]) -> "ActionSpace":
         """Describe a gymnasium space. Raises UsageProblem for other kinds than Discrete and bounded flat Box, which
-        `wm/envs/checked_env.py` makes of a Discrete that starts elsewhere and of other bounded boxes."""
-        if isinstance(space, gym.spaces.Discrete) and space.start == 0:
-            return cls(count=int(space.n))
+        `wm/envs/checked_env.py` makes of a Discrete that starts elsewhere and of other bounded boxes; and for more than
+        MOST_ACTIONS actions or dimensions."""
         if problem := _problem(space):
             raise UsageProblem(
-                f"the action space is {problem}, which is not supported; expected Discrete or a bounded Box, so wrap "
-                "the environment with one of these."
+                f"the action space is {problem}, which is not supported; expected Discrete or a bounded Box, of at "
+                f"most {MOST_ACTIONS} actions or dimensions, so wrap the environment with one of these."
             )
+        if isinstance(space, gym.spaces.Discrete):
+            return cls(count=int(space.n))
         return cls(low=tuple(map(float, space.low)), high=tuple(map(float, space.high)))  # type: ignore[attr-defined]
 
     @classmethod
@@ -105,7 +108,10 @@ class ActionSpace:
 
 
 def _problem(space: gym.Space[Any]) -> str:
-    """What the space is, if it is no bounded flat Box of floats; empty if it is one."""
+    """What the space is, if it is neither a Discrete from 0 nor a bounded flat Box of floats, or is too large for
+    manifests (wm/artifacts/schemas.py); empty if it can be described."""
+    if isinstance(space, gym.spaces.Discrete) and space.start == 0:
+        return "" if space.n <= MOST_ACTIONS else f"a Discrete of {space.n} actions"
     if not isinstance(space, gym.spaces.Box):
         return type(space).__name__
     if 0 in space.shape:
@@ -114,7 +120,12 @@ def _problem(space: gym.Space[Any]) -> str:
         return f"a Box of {space.dtype} with a bound beyond {LARGEST_INTEGER}"
     with np.errstate(over="ignore"):
         widths = space.high.astype(np.float32) - space.low.astype(np.float32)
-    return "" if len(space.shape) == 1 and np.isfinite(widths).all() else "an unbounded Box"
+    if len(space.shape) != 1 or not np.isfinite(widths).all():
+        return "an unbounded Box"
+    if len(space.low) > MOST_ACTIONS:
+        return f"a Box of {len(space.low)} dimensions"
+    bounds = np.abs(np.concatenate([space.low, space.high]).astype(np.float64))
+    return "" if bounds.max() <= LARGEST_BOUND else f"a Box with a bound beyond {LARGEST_BOUND:g}"
 
 
 def _bounds(values: tuple[float, ...]) -> str:

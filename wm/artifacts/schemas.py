@@ -5,6 +5,7 @@ A manifest has the metrics that commands read from it, in their types. Other met
 
 from typing import Any
 
+from wm.actions import LARGEST_BOUND, MOST_ACTIONS
 from wm.artifacts.json_reader import (
     ANYTHING,
     COUNT,
@@ -25,7 +26,7 @@ from wm.artifacts.json_reader import (
 )
 from wm.masks import masked_rows
 
-WIDTH = between(1, 8192)  # of a layer or an action; a forged one must not allocate all memory
+WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memory
 
 
 def _mask(value: Any, key: str) -> None:
@@ -48,8 +49,7 @@ _PLAYED = {
     "mask": _mask,
 }
 ENVIRONMENT = table({"name": TEXT}, _FRAMES | _PLAYED)
-_ACTIONS = table({"count": between(0, 8192), "low": list_of(NUMBER), "high": list_of(NUMBER)})
-_MAX_BOUND = 1e38  # of a box: the width between two of them is a float of 32 bits
+_ACTIONS = table({"count": between(0, MOST_ACTIONS), "low": list_of(NUMBER), "high": list_of(NUMBER)})
 
 
 def action_space(value: Any, key: str) -> None:
@@ -59,8 +59,10 @@ def action_space(value: Any, key: str) -> None:
     if len(low) != len(high) or bool(count) == bool(low):
         found = f"of {count} actions with {len(low)} lower and {len(high)} upper bounds"
         raise Mismatch(key, found, "a number of actions, or a box")
-    if any(abs(bound) > _MAX_BOUND for bound in (*low, *high)):
-        raise Mismatch(key, "a box with a bound beyond 1e38", "floats of 32 bits")
+    if len(low) > MOST_ACTIONS:
+        raise Mismatch(key, f"a box of {len(low)} dimensions", f"at most {MOST_ACTIONS}")
+    if any(abs(bound) > LARGEST_BOUND for bound in (*low, *high)):
+        raise Mismatch(key, f"a box with a bound beyond {LARGEST_BOUND:g}", "floats of 32 bits")
 
 
 # Of a dataset that no collecting made: the episodes that were taken, or a digest of the imported files.
