@@ -20,7 +20,7 @@ from stages.options import (
     variables_of,
 )
 from wm.artifacts.disk import explain
-from wm.errors import DiskProblem, NotPermitted, UsageProblem, WmError
+from wm.errors import DiskProblem, EnvironmentFault, NotPermitted, UsageProblem, WmError
 from wm.ranks import PIECES, PartDone, is_first, is_rank, open_ranks
 from wm.settings import COMMANDS, CurriculumSettings, GradientSettings
 from wm.settings.base import suggestion
@@ -343,6 +343,9 @@ def run(arguments: list[str] | None = None) -> int:
         return _fail(message, NotPermitted.exit_code)
     except OSError as error:
         return _fail(explain(error), DiskProblem.exit_code)
+    except SystemExit as error:  # of an environment or a package: no command of wm raises it
+        message = f"an environment or a package raised SystemExit: {error.code}, so the command did not finish; remove its sys.exit()."
+        return _fail(message, EnvironmentFault.exit_code)
     return 0
 
 

@@ -66,6 +66,32 @@ def _exits(self: Any, action: Any) -> Any:
     sys.exit("no licence")
 
 
+class _Nameless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def _late_exit(self: Any, action: Any) -> Any:
+    if self.t == 3:
+        sys.exit(0)
+    return Odd.step(self, action)
+
+
+def _nameless(self: Any, action: Any) -> Any:
+    raise _Nameless
+
+
+def _changes_action(self: Any, action: Any) -> Any:
+    observation, _, *ends = Odd.step(self, action)
+    paid = float(action[0])
+    action *= 0
+    return observation, paid, *ends
+
+
+def _no_info(self: Any, **options: Any) -> Any:
+    return Odd.reset(self, **options)[0], None
+
+
 def _text_end(self: Any, action: Any) -> Any:
     observation, reward, ended, truncated, info = Odd.step(self, action)
     return observation, reward, str(ended), truncated, info
@@ -192,6 +218,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "OldStep": {"step": _old_step},
     "BrokenReset": {"reset": _raises},
     "BrokenStep": {"step": _raises},
+    "LateExit": {"step": _late_exit},
+    "Nameless": {"step": _nameless},
+    "NoResetInfo": {"reset": _no_info},
+    "NoModes": {**_observed(IMAGE, np.asarray), "metadata": {"render_modes": None}},
+    "ManyActions": {"action_space": gym.spaces.Discrete(10**9)},
+    "WideBox": {"action_space": gym.spaces.Box(-1, 1, (9000,))},
+    "FarBox": {"action_space": gym.spaces.Box(-3e38, 0, (2,))},
+    "HugeReward": {"reward": lambda self, action: 1e30},
+    "ChangesAction": {"action_space": gym.spaces.Box(-1, 1, (2,)), "step": _changes_action},
 }
 
 for _name, _parts in VARIANTS.items():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stages.session import Session
@@ -46,13 +47,20 @@ REFUSED = {
     "TextEnd": (70, "returned terminated of type str at step 0"),
     "NoInfo": (70, "returned info None at step 0"),
     "Exit": (70, "raised SystemExit: no licence at its first step()"),
+    "LateExit": (70, "SystemExit: 0"),
+    "Nameless": (70, "raised _Nameless at its first step()"),
+    "NoResetInfo": (70, "returned info None from reset() of the episode with seed 0; expected a dict"),
+    "ManyActions": (64, "the action space is a Discrete of 1000000000 actions"),
+    "WideBox": (64, "the action space is a Box of 9000 dimensions"),
+    "FarBox": (64, "the action space is a Box with a bound beyond 1e+38"),
+    "HugeReward": (70, "returned the reward 1e+30 at step 0 of the episode with seed"),
     "OldReset": (70, "at its first reset(), which returns (observation, info)"),
     "OldStep": (70, "at its first step(), which returns (observation, reward, terminated, truncated, info)"),
     "BrokenReset": (70, "raised RuntimeError: the simulator is gone at its first reset()"),
     "BrokenStep": (70, "raised RuntimeError: the simulator is gone at its first step()"),
 }
 GRAY = ("Flat", "OneChannel")
-OBSERVED = ("Observed", "ObservedFirst", "OneChannel", "Negative")
+OBSERVED = ("Observed", "ObservedFirst", "OneChannel", "Negative", "NoModes")
 
 
 def collect(folder: Path, name: str) -> Dataset:
@@ -76,7 +84,11 @@ def test_what_is_stored_has_the_right_values(name: str, tmp_path: Path) -> None:
     dataset = collect(tmp_path, name)
     rows = 1 if name == "OneStep" else STEPS
     assert dataset.rows == 3 * (rows + 1)
-    if name != "Drifting":
+    if name == "ChangesAction":
+        taken = np.delete(dataset.column("actions")[:, 0], dataset.ends - 1)
+        assert np.array_equal(taken, np.delete(dataset.column("rewards"), dataset.ends - 1))
+        assert taken.all()
+    elif name != "Drifting":
         assert dataset.table["return"].tolist() == [rows] * 3
     assert dataset.label_names == []
     assert dataset.recipe["frames"] == ("observation" if name in OBSERVED else "render")

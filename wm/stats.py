@@ -12,6 +12,7 @@ RIDGE = 1e-3  # penalty per row of a ridge regression
 MIN_PAIRS = 10  # below which a correlation has no interval
 MIN_GROUPS = 3  # below which a mean over groups has no interval: of two, `student_quantile` is 11 % too small
 BOOTSTRAPS = 2000
+LARGEST_REWARD = 1e15  # in size: squares of such rewards, and sums over 1e8 of them, are finite in 32 bits
 
 Array = NDArray[np.floating[Any]]
 

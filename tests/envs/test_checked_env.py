@@ -21,11 +21,12 @@ class Scripted(gym.Env):  # type: ignore[type-arg]
     observation_space = gym.spaces.Box(0, 1, (1,))
 
     def __init__(self, space: gym.Space[Any], rewards: Any = (), ends: Any = (False, False), info: Any = None) -> None:
+        self.reset_info: Any = {}
         self.action_space, self.rewards, self.received = space, list(rewards), list[Any]()
         self.ends, self.info = ends, {} if info is None else info
 
     def reset(self, **_: Any) -> Any:
-        return np.zeros(1), {}
+        return np.zeros(1), self.reset_info
 
     def step(self, action: Any) -> Any:
         self.received.append(action)
@@ -38,6 +39,7 @@ class Scripted(gym.Env):  # type: ignore[type-arg]
         (float("nan"), "nan"),
         (float("-inf"), "-inf"),
         (1e39, r"1e\+39"),  # it is no float32
+        (-1e30, r"-1e\+30"),  # its square is none
         (None, "None"),
         (np.array([1.0, 2.0]), r"array of shape \(2,\)"),
         (np.array([1.0]), r"array of shape \(1,\)"),
@@ -97,6 +99,24 @@ def test_an_end_that_is_neither_true_nor_false_is_refused(end: Any, described: s
         env = CheckedEnv(Scripted(gym.spaces.Discrete(2), ends=ends), "Odd-v0")
         with pytest.raises(EnvironmentFault, match=f"^Odd-v0 returned {name} {described} at step 0; expected True or"):
             env.step(0)
+
+
+def test_a_reward_that_is_refused_is_told_how_large_one_may_be() -> None:
+    for reward, fits in ((1e15, True), (-1e15, True), (1.1e15, False)):
+        env = CheckedEnv(Scripted(gym.spaces.Discrete(2), [reward]), "Odd-v0")
+        if fits:
+            assert env.step(0)[1] == reward
+        else:
+            with pytest.raises(EnvironmentFault, match=r"expected a finite number of at most 1e\+15 in size, so fix"):
+                env.step(0)
+
+
+def test_an_info_of_reset_that_is_no_dict_is_refused() -> None:
+    inner = Scripted(gym.spaces.Discrete(2))
+    inner.reset_info = None
+    sentence = r"^Odd-v0 returned info None from reset\(\) of the episode with seed 7; expected a dict, so fix the .* reset"
+    with pytest.raises(EnvironmentFault, match=sentence):
+        CheckedEnv(inner, "Odd-v0").reset(seed=7)
 
 
 def test_an_info_that_is_no_dict_is_refused() -> None:
@@ -173,11 +193,22 @@ def test_a_box_of_other_floats_receives_its_own_within_its_bounds(number: Any, s
         assert inner.received[-1].dtype == number
 
 
-def test_a_flat_box_of_floats_passes_untouched() -> None:
+def test_a_flat_box_of_floats_passes_unchanged() -> None:
     inner = Scripted(gym.spaces.Box(-1, 1, (2,)))
     action = np.array([0.25, 3.0], np.float32)
     CheckedEnv(inner, "Odd-v0").step(action)
-    assert inner.received[0] is action
+    assert inner.received[0].dtype == np.float32
+    assert inner.received[0].tolist() == [0.25, 3.0]
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_what_an_environment_writes_into_an_action_does_not_reach_the_agent(number: Any, shape: Any) -> None:
+    inner = Scripted(gym.spaces.Box(-1, 1, shape, number))
+    action = np.array([0.25, 0.5], np.float32)
+    CheckedEnv(inner, "Odd-v0").step(action)
+    inner.received[0] *= 0
+    assert action.tolist() == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +224,10 @@ def test_a_flat_box_of_floats_passes_untouched() -> None:
         (gym.spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64), "a Box of int64 with a bound beyond 8388608"),
         (gym.spaces.Box(0, 2**64 - 1, (2, 2), np.uint64), "a Box of uint64 with a bound beyond 8388608"),
         (gym.spaces.Box(-(2**23) - 1, 0, (1,), np.int32), "a Box of int32 with a bound beyond 8388608"),
+        (gym.spaces.Box(-3e38, 0, (2,)), r"a Box with a bound beyond 1e\+38"),
+        (gym.spaces.Box(-1, 1, (8193,)), "a Box of 8193 dimensions"),
+        (gym.spaces.Discrete(8193), "a Discrete of 8193 actions"),
+        (gym.spaces.Discrete(10**9, start=3), "a Discrete of 1000000000 actions"),
     ],
 )
 def test_other_action_spaces_are_refused_by_name(space: gym.Space[Any], kind: str) -> None:

@@ -1,5 +1,7 @@
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import psutil
@@ -42,6 +44,29 @@ def test_workers_have_one_thread_and_on_linux_inherit_slow_imports() -> None:
 def test_outside_a_worker_a_heartbeat_does_nothing() -> None:
     for _ in range(2 * worker_process._HEARTBEAT_EVERY):
         heartbeat()
+
+
+def leave(code: int) -> None:
+    sys.exit(code)
+
+
+class Nameless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raise_nameless() -> None:
+    raise Nameless
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "raised"), [(leave, (0,), "SystemExit: 0"), (raise_nameless, (), "Nameless")]
+)
+def test_a_task_that_leaves_or_raises_anything_is_reported_by_a_worker_that_lives(
+    function: Callable[..., None], arguments: tuple[Any, ...], raised: str
+) -> None:
+    with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
+        assert workers.run_once(function, arguments) == ("failed", raised)
 
 
 def test_a_worker_that_ends_reports_how() -> None:

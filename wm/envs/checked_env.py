@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from wm.actions import LARGEST_INTEGER
 from wm.errors import EnvironmentFault
-
-LARGEST = float(np.finfo(np.float32).max)  # rewards are stored as float32
+from wm.stats import LARGEST_REWARD
 
 Translate = Callable[[Any], Any]
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment whose rewards are finite floats. `steps` is the number of its steps in the episode, which is
-    truncated after `max_steps` (0: at the environment's own limit only).
+    """An environment whose rewards are finite floats of at most LARGEST_REWARD in size. `steps` is the number of its
+    steps in the episode, which is truncated after `max_steps` (0: at the environment's own limit only).
 
-    Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions.
+    Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions,
+    in memory of their own. What an environment writes into an action is not stored.
     """
 
     def __init__(self, env: gym.Env[Any, Any], name: str, max_steps: int = 0) -> None:
@@ -35,11 +35,16 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
-        return self.env.reset(seed=seed, options=options)
+        observation, info = self.env.reset(seed=seed, options=options)
+        if not isinstance(info, dict):
+            raise self._fault("info", info, "a dict", "reset()")
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._translate is not None:
             action = self._translate(action)
+        elif isinstance(action, np.ndarray):
+            action = action.copy()
         observation, reward, terminated, truncated, info = self.env.step(action)
         checked = self._check_reward(reward)
         terminated, truncated = self._check_end("terminated", terminated), self._check_end("truncated", truncated)
@@ -61,11 +66,11 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         return 0
 
     def _check_reward(self, reward: Any) -> float:
-        """The reward as a float. Raises EnvironmentFault if it is not a finite number."""
+        """The reward as a float. Raises EnvironmentFault if it is no finite number, or larger than LARGEST_REWARD."""
         value = reward if type(reward) is float else _number(reward)
-        if -LARGEST <= value <= LARGEST:
+        if -LARGEST_REWARD <= value <= LARGEST_REWARD:
             return value
-        raise self._fault("the reward", reward, "a finite number")
+        raise self._fault("the reward", reward, f"a finite number of at most {LARGEST_REWARD:g} in size")
 
     def _check_end(self, name: str, value: Any) -> bool:
         """`terminated` or `truncated` as a bool. Raises EnvironmentFault unless it is true or false, or 0 or 1."""
@@ -76,11 +81,12 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             return number == 1
         raise self._fault(name, value, "True or False")
 
-    def _fault(self, what: str, value: Any, expected: str) -> EnvironmentFault:
+    def _fault(self, what: str, value: Any, expected: str, method: str = "step()") -> EnvironmentFault:
+        where = f"at step {self.steps}" if method == "step()" else f"from {method}"
         seed = "" if self._seed is None else f" of the episode with seed {self._seed}"
         return EnvironmentFault(
-            f"{self._name} returned {what} {_describe(value)} at step {self.steps}{seed}; expected {expected}, so fix "
-            "the environment's step()."
+            f"{self._name} returned {what} {_describe(value)} {where}{seed}; expected {expected}, so fix the "
+            f"environment's {method}."
         )
 
 
@@ -97,7 +103,7 @@ def _number(value: Any) -> float:
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
-    if isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, int) and abs(value) > LARGEST_REWARD:
         return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, int | float | np.number):
         return str(value)

@@ -37,18 +37,18 @@ def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv]) -> Instance
         alone = play(first)
         if play(first) != alone:
             return Instances(repeats=False)
-    except Exception:  # environments outside this project may raise anything
+    except (Exception, SystemExit):  # environments outside this project may raise anything
         return Instances()
     try:
         second = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = str(error).rstrip(".") if isinstance(error, WmError) else one_line(error)
         return Instances(f"a second one fails: {reason}")
     try:
         if play(first, second) != alone + play(second, seed=1):
             return Instances("stepping one changes what another returns")
         return Instances(repeats=play(second) == alone)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Instances(f"played in turn, one raised {one_line(error)}")
     finally:
         second.close()

@@ -95,8 +95,11 @@ def _module_of(entry_point: Any) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """An exception's type and message on one line."""
-    message = " ".join(str(error).split()).rstrip(".")
+    """An exception's type and message on one line; the type alone where the message cannot be made."""
+    try:
+        message = " ".join(str(error).split()).rstrip(".")
+    except Exception:  # a __str__ of somebody else may raise anything
+        message = ""
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST]} ..."
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

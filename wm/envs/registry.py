@@ -155,7 +155,7 @@ class EnvConfig:
 
     def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
-        renders = "rgb_array" in (env.metadata or {}).get("render_modes", ())
+        renders = "rgb_array" in ((env.metadata or {}).get("render_modes") or ())
         observed = self._observes(env.observation_space, renders)
         if not observed or (filmed and renders):
             env.close()

@@ -17,6 +17,7 @@ from wm.episodes.size_estimate import estimate_size, sample_suffices
 from wm.episodes.writer import Writer
 from wm.errors import BadData
 from wm.seeding import episode_seed, split_of
+from wm.stats import LARGEST_REWARD
 
 _CHANNELS = (1, 3)
 _ROUNDING = 1e-6  # of a bound, by which an action of 32 bits may exceed it
@@ -159,9 +160,13 @@ def _rewards(recording: Recording, steps: int) -> NDArray[np.float32]:
     rewards = np.zeros(steps + 1, np.float32)
     with np.errstate(over="ignore"):
         rewards[:-1] = given
-    if not np.isfinite(rewards).all():
-        step = int(np.flatnonzero(~np.isfinite(rewards))[0])
-        raise BadData(f"{recording.name} has the reward {given[step]} at step {step}; expected finite rewards.")
+    fits = np.abs(rewards) <= LARGEST_REWARD  # not where it is NaN
+    if not fits.all():
+        step = int(fits.argmin())
+        raise BadData(
+            f"{recording.name} has the reward {given[step]} at step {step}; expected finite numbers of at most "
+            f"{LARGEST_REWARD:g} in size."
+        )
     return rewards
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from wm.envs.registration import one_line
 from wm.errors import WmError
 from wm.telemetry.malloc import trim
 
@@ -54,8 +55,8 @@ def _serve(pipe: Any) -> None:
             pickle.dumps(reply)
         except WmError as error:
             reply = ("refused", error)
-        except Exception as error:
-            reply = ("raised", f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # environments outside this project may raise anything
+            reply = ("raised", one_line(error))
         memory = process.memory_info().rss
         if memory > trimmed + TRIM_ABOVE and trim():
             memory = trimmed = process.memory_info().rss
