@@ -1,10 +1,20 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
 from wm.errors import UsageProblem
-from wm.settings import COMMANDS, CollectSettings, VaeSettings
-from wm.settings.base import Field, default_text
+from wm.settings import (
+    COMMANDS,
+    CollectSettings,
+    ControllerSettings,
+    DreamerSettings,
+    DreamSettings,
+    EvaluateSettings,
+    MdnRnnSettings,
+    VaeSettings,
+)
+from wm.settings.base import MOST, Field, default_text, given_as, value_type
 
 
 def test_a_value_outside_its_bound_names_the_option_the_value_and_the_bound() -> None:
@@ -25,6 +35,48 @@ def test_a_setting_without_an_option_is_named_as_it_is_set() -> None:
 def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> None:
     assert "ram" not in VaeSettings().result_settings()
     assert VaeSettings().result_settings()["latent"] == 32
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_no_setting(value: float) -> None:
+    for group in COMMANDS.values():
+        for item in (item for item in dataclasses.fields(group) if value_type(item) is float):
+            with pytest.raises(UsageProblem, match=rf"{given_as(item)} is {value}; expected a finite number\.$"):
+                group(**{item.name: value})
+
+
+def test_every_whole_number_has_a_largest_value() -> None:
+    for group in COMMANDS.values():
+        for item in (item for item in dataclasses.fields(group) if value_type(item) is int):
+            with pytest.raises(UsageProblem, match=rf"{given_as(item)} is .*; expected (at most \d+|one of .*)\.$"):
+                group(**{item.name: MOST + 1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "most"),
+    [
+        (ControllerSettings, "popsize", 10_000),
+        (ControllerSettings, "episodes_per_eval", 1000),
+        (ControllerSettings, "validation_episodes", 10**6),
+        (EvaluateSettings, "episodes", 10**6),
+        (DreamSettings, "dreams", 10**5),
+        (DreamSettings, "max_steps", 10**4),
+        (VaeSettings, "batch", 10**5),
+        (MdnRnnSettings, "seq_len", 10**4),
+        (DreamerSettings, "deter", 8192),
+    ],
+)
+def test_what_is_held_in_memory_at_once_has_a_bound_of_its_own(settings: Any, name: str, most: int) -> None:
+    settings(**{name: most})
+    with pytest.raises(UsageProblem, match=f"expected at most {most}"):
+        settings(**{name: most + 1})
+
+
+def test_a_number_of_many_digits_is_not_written_out() -> None:
+    with pytest.raises(
+        UsageProblem, match="--episodes is a number of more than 30 digits; expected at most 10{9}"
+    ):
+        CollectSettings(episodes=10**400)
 
 
 def items() -> list[Field]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from wm.errors import BadData
+from wm.errors import BadData, WmError
 from wm.training import weights
 
 
@@ -28,6 +28,9 @@ def test_a_mismatch_is_reported_by_name() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, value: float, kind: torch.dtype) -> None:
-    weights.save(tmp_path / "w", {"good": torch.ones(3), "bad": torch.tensor([[1.0, value]], dtype=kind)})
+    tensors = {"good": torch.ones(3), "bad": torch.tensor([[1.0, value]], dtype=kind)}
     with pytest.raises(BadData, match=rf"runs/vae/w: bad has the value {value}; expected finite numbers"):
-        weights.load_tensors((tmp_path / "w").read_bytes(), "runs/vae/w")
+        weights.load_tensors(weights.to_bytes(tensors), "runs/vae/w")
+    with pytest.raises(WmError, match=rf"^w was to be written but bad has the value {value}; expected finite numbers"):
+        weights.save(tmp_path / "w", tensors)
+    assert not list(tmp_path.iterdir())

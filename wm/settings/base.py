@@ -8,12 +8,18 @@ fingerprints. This package imports nothing heavy: `wm --help` reads it.
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
 from wm.errors import UsageProblem
 
+MOST = 10**9  # of whole numbers without a bound of their own: no training counts so far, and products fit 64 bits
+MOST_EPISODES = 10**6  # of an evaluation or validation: the list of them is built before the first is played
+MOST_IN_BATCH = 10**5  # frames, windows or dreams that are in memory together; of the smallest frames, 0.3 GB
+LONGEST = 10**4  # steps of a window or a dream, for each of which memory is allocated before the first
+_MOST_DIGITS = 30  # of a number in a sentence
 T = TypeVar("T")
 
 WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}  # by the type of a setting
@@ -32,7 +38,8 @@ def setting(
     newer: bool = False,
     algorithm: str = "",
 ) -> T:
-    """Declare a setting: its default, a sentence for the help, its bounds, the help's section its option stands in
+    """Declare a setting: its default, a sentence for the help, its bounds (a whole number without `high`: MOST), the
+    help's section its option stands in
     (empty: no option), whether it can change the result, and the only `algorithm` that it means something to. Earlier
     artifacts lack a `newer` setting: its default means what they did."""
     metadata = {
@@ -113,17 +120,32 @@ def default_text(item: Field) -> str:
 
 
 def check(item: Field, value: Any) -> None:
-    """Raise UsageProblem, by the name it is given with, if `value` is outside the declared bounds or choices."""
+    """Raise UsageProblem, by the name it is given with, if `value` is outside the declared bounds or choices, or is no
+    finite number."""
     if value is None:
         return
     low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
     name = given_as(item)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageProblem(f"{name} is {value}; expected a finite number.")
+    if isinstance(value, int) and high is None:
+        high = MOST
     if choices is not None and value not in choices:
         raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:
-        raise UsageProblem(f"{name} is {value}; expected at least {low:g}.")
+        raise UsageProblem(f"{name} is {_shown(value)}; expected at least {_bound(low)}.")
     if high is not None and not value <= high:
-        raise UsageProblem(f"{name} is {value}; expected at most {high:g}.")
+        raise UsageProblem(f"{name} is {_shown(value)}; expected at most {_bound(high)}.")
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence; a number of very many digits is not written out."""
+    too_long = isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS
+    return f"a number of more than {_MOST_DIGITS} digits" if too_long else str(value)
+
+
+def _bound(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

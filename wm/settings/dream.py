@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wm.settings.base import Settings, setting
+from wm.settings.base import LONGEST, MOST_IN_BATCH, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,5 +13,7 @@ class DreamSettings(Settings):
     temperature: float = setting(
         1.0, "Above 1 the dream is more random, below 1 less.", low=0.01, high=10.0, section="Dream"
     )
-    dreams: int = setting(32, "Dreams per controller of the comparison.", low=2, section="Dream")
-    max_steps: int = setting(500, "Longest dream and longest real episode of the comparison.", low=1, section="Dream")
+    dreams: int = setting(32, "Dreams per controller of the comparison.", low=2, high=MOST_IN_BATCH, section="Dream")
+    max_steps: int = setting(
+        500, "Longest dream and longest real episode of the comparison.", low=1, high=LONGEST, section="Dream"
+    )

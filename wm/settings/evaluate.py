@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 
-from wm.settings.base import Settings, setting
+from wm.settings.base import MOST_EPISODES, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings(Settings):
     """`wm evaluate`: scores on test seeds in the unmodified environment."""
 
-    episodes: int = setting(100, "Test episodes; fewer than 100 give a preview.", low=2, section="Evaluation")
+    episodes: int = setting(
+        100, "Test episodes; fewer than 100 give a preview.", low=2, high=MOST_EPISODES, section="Evaluation"
+    )
     agent: str = setting("controller", "Name of the controller or Dreamer that plays, or random.", section="Evaluation")
     record_video: int = setting(
         0, "Film the first N test episodes: GIF, and MP4 where imageio is installed.", low=0,

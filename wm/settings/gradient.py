@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
-from wm.settings.base import Settings, setting
+from wm.settings.base import MOST_IN_BATCH, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,7 +11,7 @@ class GradientSettings(Settings):
     """What the trainings of V and of M have in common."""
 
     steps: int = setting(4000, "Training steps.", low=1, section="Training")
-    batch: int = setting(32, "Frames or windows per batch.", low=1, section="Training")
+    batch: int = setting(32, "Frames or windows per batch.", low=1, high=MOST_IN_BATCH, section="Training")
     precision: str = setting(
         "auto",
         "Number format of matrix products; auto: bf16 where the device has it.",

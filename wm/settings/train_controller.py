@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wm.errors import UsageProblem
-from wm.settings.base import Settings, given_as, setting
+from wm.settings.base import MOST_EPISODES, Settings, given_as, setting
 
 GENERATIONS_PER_RESTART = 10  # enough to tell a car that drives from one that stays on the spot
 GROUP = 8  # environments that a process steps in lockstep; wm/rollouts/players.py says why it is fixed
 PPO_STEPS = 1_000_000  # real steps without --max-env-steps: Pong is played well after as many
+# Of a generation, and times a candidate plays: the jobs of all are listed before the first is played.
+_MOST_CANDIDATES, _MOST_PLAYED = 10_000, 1_000
+_LARGEST_SIGMA = 1e3  # from far larger ones the search samples weights that are infinite in 32 bits
 # What `none` stands for. Dreams cost little and are short: M's predictions hold for some 50 steps.
 _BY_PLACE = {
     "real": {"num_envs": 16, "rollout_steps": 128, "entropy": 0.01},
@@ -41,9 +44,9 @@ class ControllerSettings(Settings):
         choices=("auto", "trained", "untrained", "none"),
         section="Search",
     )
-    popsize: int = setting(16, "Candidates per generation.", low=4, section="Search", algorithm="cma")
+    popsize: int = setting(16, "Candidates per generation.", low=4, high=_MOST_CANDIDATES, section="Search", algorithm="cma")
     episodes_per_eval: int = setting(
-        1, "Episodes each candidate plays per generation.", low=1, section="Search", algorithm="cma"
+        1, "Episodes each candidate plays per generation.", low=1, high=_MOST_PLAYED, section="Search", algorithm="cma"
     )
     temperature: str = setting(
         "1.0",
@@ -67,7 +70,7 @@ class ControllerSettings(Settings):
         algorithm="cma",
     )
     hidden: int = setting(0, "Hidden units of C; 0: linear.", low=0, high=256, algorithm="cma")
-    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6, algorithm="cma")
+    sigma: float = setting(0.3, "CMA-ES' initial step size.", low=1e-6, high=_LARGEST_SIGMA, algorithm="cma")
     restarts: int = setting(
         1,
         "Searches of ten generations from different seeds; the best by validation continues.",
@@ -90,7 +93,7 @@ class ControllerSettings(Settings):
         algorithm="cma",
     )
     final_phase_episodes: int = setting(
-        1, "In the final phase, times as many episodes per candidate.", low=1, algorithm="cma"
+        1, "In the final phase, times as many episodes per candidate.", low=1, high=_MOST_PLAYED, algorithm="cma"
     )
     final_phase_steps: int = setting(
         1, "In the final phase, times as many steps per training episode.", low=1, algorithm="cma"
@@ -105,7 +108,9 @@ class ControllerSettings(Settings):
         5, "Generations between validations of the distribution's mean.", low=1, algorithm="cma"
     )
     validate_steps: int = setting(200_000, "Training steps between validations of the policy.", low=1, algorithm="ppo")
-    validation_episodes: int = setting(20, "Full episodes per validation, on seeds of their own.", low=2)
+    validation_episodes: int = setting(
+        20, "Full episodes per validation, on seeds of their own.", low=2, high=MOST_EPISODES
+    )
     difference: bool = setting(True, "C also receives the difference of z from the step before.", algorithm="ppo")
     previous_action: bool = setting(False, "C also receives the action before.", algorithm="ppo")
     units: int = setting(

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
-from wm.settings.base import Settings, setting
+from wm.settings.base import LONGEST, MOST_EPISODES, MOST_IN_BATCH, Settings, setting
 
+_WIDEST = 8192  # of a layer: what model.json may name (wm/artifacts/schemas.py)
 # A small replay has fractions of its capacity instead: it still has several parts, and its memory many readings.
 PREFILL = 256  # steps before the first update: more than a window of each environment
 PART_ROWS = 4096  # steps between checkpoints, all that a kill loses; each checkpoint writes a part of the replay
@@ -24,8 +25,8 @@ class DreamerSettings(Settings):
         section="Play",
     )
     train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, section="Training")
-    batch: int = setting(8, "Windows per update.", low=1, section="Training")
-    seq_len: int = setting(32, "Steps per window.", low=2, section="Training")
+    batch: int = setting(8, "Windows per update.", low=1, high=MOST_IN_BATCH, section="Training")
+    seq_len: int = setting(32, "Steps per window.", low=2, high=LONGEST, section="Training")
     pretrain: int = setting(
         2000,
         "With --data: updates of the world model on it before the first environment step.",
@@ -39,8 +40,10 @@ class DreamerSettings(Settings):
         section="Training",
     )
     warmup: int = setting(1024, "Environment steps before actor and critic are trained, too.", low=0)
-    validation_episodes: int = setting(20, "Episodes of a validation, with seeds of their own.", low=2)
-    horizon: int = setting(15, "Steps of an imagined trajectory.", low=1)
+    validation_episodes: int = setting(
+        20, "Episodes of a validation, with seeds of their own.", low=2, high=MOST_EPISODES
+    )
+    horizon: int = setting(15, "Steps of an imagined trajectory.", low=1, high=LONGEST)
     imagine_last: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
     decoded_share: float = setting(0.25, "Share of a batch's frames that an update decodes.", low=0.01, high=1)
     reconstruction_nats: float = setting(
@@ -67,12 +70,12 @@ class DreamerSettings(Settings):
     )
     size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 96, 128))
     gray: bool = setting(True, "Frames have one gray channel instead of three colours.")
-    deter: int = setting(256, "Units of the GRU's state.", low=8)
-    hidden: int = setting(128, "Units between the parts of the recurrent model.", low=8)
-    stoch: int = setting(32, "Categorical latents.", low=1)
-    classes: int = setting(16, "Categories of each latent.", low=2)
-    depth: int = setting(16, "Channels of the first convolution.", low=2)
-    units: int = setting(128, "Units of a head's layers.", low=8)
+    deter: int = setting(256, "Units of the GRU's state.", low=8, high=_WIDEST)
+    hidden: int = setting(128, "Units between the parts of the recurrent model.", low=8, high=_WIDEST)
+    stoch: int = setting(32, "Categorical latents.", low=1, high=_WIDEST)
+    classes: int = setting(16, "Categories of each latent.", low=2, high=_WIDEST)
+    depth: int = setting(16, "Channels of the first convolution.", low=2, high=_WIDEST)
+    units: int = setting(128, "Units of a head's layers.", low=8, high=_WIDEST)
     layers: int = setting(2, "Layers of a head.", low=1, high=8)
     bins: int = setting(63, "Bins of reward and value; odd.", low=3, high=511)
 

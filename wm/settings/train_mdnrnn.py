@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wm.errors import UsageProblem
-from wm.settings.base import option_name, setting
+from wm.settings.base import LONGEST, MOST_IN_BATCH, option_name, setting
 from wm.settings.gradient import GradientSettings
 
 _OF_NETWORK = {
@@ -34,10 +34,14 @@ class MdnRnnSettings(GradientSettings):
     )
     units: int = setting(384, "Units of the rollout network's two layers.", low=1, high=8192)
     mixtures: int = setting(5, "Gaussians per latent dimension.", low=1, high=64, section="Model")
-    seq_len: int = setting(64, "Steps per training window of the paper's network.", low=2, section="Training")
-    batch: int = setting(32, "Windows per batch.", low=1, section="Training")
-    rollout_steps: int = setting(15, "Steps that the rollout network predicts from its own predictions.", low=1)
-    warm_up: int = setting(8, "Real steps before each rollout.", low=0)
+    seq_len: int = setting(
+        64, "Steps per training window of the paper's network.", low=2, high=LONGEST, section="Training"
+    )
+    batch: int = setting(32, "Windows per batch.", low=1, high=MOST_IN_BATCH, section="Training")
+    rollout_steps: int = setting(
+        15, "Steps that the rollout network predicts from its own predictions.", low=1, high=LONGEST
+    )
+    warm_up: int = setting(8, "Real steps before each rollout.", low=0, high=LONGEST)
     event_share: float = setting(
         0.08,
         "Share of the rollouts in which a rare kind of event is to happen, a reward of a sign or an end; up to four "

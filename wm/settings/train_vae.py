@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wm.settings.base import setting
+from wm.settings.base import MOST_IN_BATCH, setting
 from wm.settings.gradient import GradientSettings
 
 
@@ -20,7 +20,7 @@ class VaeSettings(GradientSettings):
     )
     episodes: int = setting(0, "Train on the first N episodes; 0: all.", low=0, section="Training", result=False)
     steps: int = setting(6000, "Training steps.", low=1, section="Training")
-    batch: int = setting(64, "Frames per batch.", low=1, section="Training")
+    batch: int = setting(64, "Frames per batch.", low=1, high=MOST_IN_BATCH, section="Training")
     reconstruction_nats: float = setting(
         3000.0,
         "Weight of the reconstruction: nats that always predicting the mean image costs; 0: the plain summed squared "

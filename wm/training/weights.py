@@ -1,7 +1,7 @@
 """Weights as safetensors: no pickle is ever loaded, and a mismatch is reported by name.
 
 Every load goes through `load_tensors`, which refuses values that are not finite: a network with a NaN still acts, and
-its score looks like any other.
+its score looks like any other. `save` writes none, so that what is published can be loaded.
 """
 
 from pathlib import Path
@@ -12,13 +12,19 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from wm.artifacts import durable
-from wm.errors import BadData
+from wm.errors import BadData, WmError
 
 WEIGHTS = "weights.safetensors"
 
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors durably (serialised in memory first: a full disk leaves no partial file)."""
+    """Write tensors durably (serialised in memory first: a full disk leaves no partial file). Raises WmError for values
+    that are not finite."""
+    if found := _not_finite(tensors):
+        raise WmError(
+            f"{path.name} was to be written but {found}; expected finite numbers, so nothing was written: train with a "
+            "smaller step size."
+        )
     durable.write_bytes(path, to_bytes(tensors))
 
 
@@ -33,11 +39,17 @@ def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # the last three: types unknown to torch
         raise BadData(f"{source} is not a safetensors file: {str(error)[:200]}.") from None
+    if found := _not_finite(tensors):
+        raise BadData(f"{source}: {found}; expected finite numbers, so restore it or retrain.")
+    return tensors
+
+
+def _not_finite(tensors: dict[str, Tensor]) -> str:
+    """`bias has the value nan`, of the first tensor with a value that is not finite; empty without one."""
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
-            value = tensor[~torch.isfinite(tensor)][0].item()
-            raise BadData(f"{source}: {name} has the value {value}; expected finite numbers, so restore it or retrain.")
-    return tensors
+            return f"{name} has the value {tensor[~torch.isfinite(tensor)][0].item()}"
+    return ""
 
 
 def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
