@@ -84,5 +84,10 @@ def _histogram(returns: dict[str, list[float]]) -> str:
     lines = []
     for count, low, high in zip(counts, edges, edges[1:], strict=False):
         bar = "█" * round(40 * count / most) or ("▏" if count else "")
-        lines.append(f"  {low:10.1f} to {high:10.1f}  {bar} {int(count) or ''}".rstrip())
+        lines.append(f"  {_edge(low)} to {_edge(high)}  {bar} {int(count) or ''}".rstrip())
     return "\n".join(lines)
+
+
+def _edge(value: float) -> str:
+    """With one decimal, or with the exponent of a number that is too large for its column."""
+    return f"{value:10.1f}" if abs(value) < 1e7 else f"{value:10.4g}"

@@ -1,9 +1,15 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from wm.artifacts import durable
+from wm.artifacts import chained_log, durable
+from wm.episodes import archive
+from wm.errors import BadData
+from wm.evolution import evolve
+from wm.sweeps.journal import JournalFile
+from wm.telemetry import metrics_log
 
 
 def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
@@ -26,6 +32,31 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mo
         durable.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_of_unlikely_size_is_refused_unread(tmp_path: Path) -> None:
+    readers: dict[str, Callable[[Path], object]] = {
+        archive.PROVENANCE: archive.read_provenance,
+        metrics_log.NAME: metrics_log.chained,
+        evolve.LOG: lambda folder: chained_log.read(folder, evolve.LOG, evolve.LINE),
+        "journal": lambda folder: JournalFile(folder / "journal", "remove it"),
+    }
+    for name, read in readers.items():
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(1 << 41)
+        with pytest.raises(BadData, match=rf"{name} has {1 << 41} bytes; expected at most {durable.LARGEST_LOG}"):
+            read(tmp_path)
+    with pytest.raises(BadData, match="has 2199023255552 bytes"):
+        evolve.logged(tmp_path)
+
+
+def test_a_line_that_is_appended_does_not_change_a_file_with_another_name(tmp_path: Path) -> None:
+    path, snapshot = tmp_path / "log", tmp_path / "snapshot"
+    durable.append(path, b"1\n")
+    os.link(path, snapshot)
+    for line in (b"2\n", b"3\n"):
+        durable.append(path, line)
+    assert (path.read_bytes(), snapshot.read_bytes()) == (b"1\n2\n3\n", b"1\n")
 
 
 def test_a_folder_is_committed_by_one_rename(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.conftest import SLUG, make_episode
+from tests.conftest import RECIPE, SLUG, make_episode
 from tests.stages.conftest import Output
+from wm.episodes.writer import Writer, create
 
 
 def test_info_of_an_artifact_has_its_settings_and_provenance(
@@ -35,6 +37,18 @@ def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output)
     assert "nowhere does not exist" in output("info", "nowhere", code=66)
     (workspace / "empty").mkdir()
     assert "is neither a dataset" in output("info", "empty", code=66)
+
+
+def test_info_of_a_dataset_whose_returns_no_bins_can_divide_has_one(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Writer(create(tmp_path / "d.zarr", RECIPE)) as writer:
+        for index in range(3):
+            rewards = np.append(np.full(19, 1e15), 0).astype(np.float32)
+            writer.add(replace(make_episode(index), rewards=rewards).pack())
+    assert output("info", "d.zarr").splitlines()[-1].split()[:3] == ["1.9e+16", "to", "1.9e+16"]
+    assert json.loads(output("info", "d.zarr", "--json"))["returns"]["counts"] == [3]
 
 
 def test_info_of_a_masked_dataset_says_what_frames_hide(

@@ -92,7 +92,7 @@ def read(folder: Path, name: str, schema: Schema, finite: bool = True) -> list[d
         return []
     way_out = f"restore it, or remove {folder} to begin anew"
     if artifact is None:
-        lines = parse(durable.read_bytes(path), str(path), start(folder), schema, way_out, finite)
+        lines = parse(durable.read_log(path), str(path), start(folder), schema, way_out, finite)
         return [line.value for line in lines]
     texts = artifact.read_bytes(name).split(b"\n")[:-1]
     return [_value(text, f"{path}, line {k}", schema, way_out, finite) for k, text in enumerate(texts, 1)]

@@ -20,6 +20,9 @@ from wm.artifacts import links
 from wm.errors import BadData, UsageProblem
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
+# Bytes of a log, which no manifest lists while it grows: a training of 10**7 steps writes 50 MB. A file that claims
+# more, such as a sparse one, must not take all memory.
+LARGEST_LOG = 1 << 28
 # Files that are open and synced at once: more than a part has. A file system that has several to sync commits its
 # journal once for all: on ext4 the ten files of a part took 26 ms instead of 92.
 _SYNCED_AT_ONCE = 16
@@ -41,6 +44,18 @@ def _open_regular(path: str, flags: int) -> int:
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file of a dataset or a run. Raises BadData for a link."""
     with open_file(path, "rb") as file:
+        return file.read()
+
+
+def read_log(path: Path) -> bytes:
+    """The bytes of a file that grows, and whose size no manifest tells. Raises BadData for a link, and for more than
+    LARGEST_LOG bytes."""
+    with open_file(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_LOG:
+            raise BadData(
+                f"{path} has {size} bytes; expected at most {LARGEST_LOG}, so restore it, or remove it to go without."
+            )
         return file.read()
 
 
@@ -95,7 +110,11 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append one line, with its line feed, and sync it. A kill can tear only the last line, which readers drop."""
+    """Append one line, with its line feed, and sync it. A kill can tear only the last line, which readers drop. A file
+    with other names, as in a snapshot by `cp -al`, is replaced: what they name stays as it was."""
+    if path.exists() and path.stat().st_nlink > 1:
+        write_bytes(path, read_log(path) + line)
+        return
     with _naming(path), open_file(path, "ab") as file:
         file.write(line)
         file.flush()

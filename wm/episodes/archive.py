@@ -29,7 +29,7 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
     Raises BadData for a link, and with the number of a damaged line."""
     file = path / PROVENANCE
     try:
-        data = durable.read_bytes(file)
+        data = durable.read_log(file)
     except OSError:
         return []
     way_out = f"restore it, or remove {file} to go without"

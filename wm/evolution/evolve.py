@@ -196,7 +196,7 @@ def logged(folder: Path) -> list[chained_log.Line]:
     path = folder / LOG
     if not path.exists():
         return []
-    data = durable.read_bytes(path)
+    data = durable.read_log(path)
     lines = chained_log.parse(data, str(path), chained_log.start(folder), LINE, way_out(folder))
     check_lines(folder, [line.value for line in lines])
     complete = b"".join(line.data for line in lines)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.runs import Artifact
@@ -135,8 +136,7 @@ def describe(path: Path) -> dict[str, Any]:
     if kind != EPISODES:
         return {"path": str(path), "bytes": durable.folder_size(path), **runs.read_whole(path, kind).manifest}
     summary, dataset = summarize(path)
-    returns = dataset.table["return"]
-    counts, edges = np.histogram(returns, bins=BINS) if len(returns) else (np.zeros(0), np.zeros(0))
+    counts, edges = _histogram(dataset.table["return"])
     return {
         "kind": kind,
         **summary.as_json(),
@@ -144,3 +144,14 @@ def describe(path: Path) -> dict[str, Any]:
         "recipe": dataset.recipe,
         "provenance": read_provenance(path),
     }
+
+
+def _histogram(returns: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The numbers of returns in BINS equal intervals, and their edges; in one interval where floats are too coarse to
+    divide theirs, as for 1e17 and the next number."""
+    if not len(returns):
+        return np.zeros(0), np.zeros(0)
+    try:
+        return np.histogram(returns, bins=BINS)
+    except ValueError:
+        return np.array([len(returns)]), np.array([returns.min(), returns.max()])

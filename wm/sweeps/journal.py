@@ -19,7 +19,7 @@ class JournalFile:
 
     def __init__(self, path: Path, way_out: str) -> None:
         self._path = path
-        data = durable.read_bytes(path) if path.exists() else b""
+        data = durable.read_log(path) if path.exists() else b""
         complete = data[: data.rfind(b"\n") + 1]
         if data != complete:
             durable.write_bytes(path, complete)

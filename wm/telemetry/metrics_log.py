@@ -72,7 +72,7 @@ def chained(folder: Path) -> list[Line]:
     path = folder / NAME
     if not path.exists():
         return []
-    data = durable.read_bytes(path).partition(b"\0")[0]
+    data = durable.read_log(path).partition(b"\0")[0]
     way_out = f"restore it, or remove {folder} to begin anew"
     return chained_log.parse(data, str(path), chained_log.start(folder), LINE, way_out, finite=False)
 
