@@ -19,8 +19,8 @@ from stages.options import (
     stage_command,
     variables_of,
 )
-from wm.artifacts.disk import explain
-from wm.errors import DiskProblem, EnvironmentFault, NotPermitted, UsageProblem, WmError
+from wm.artifacts.disk import explain, explain_misplaced
+from wm.errors import BadData, DiskProblem, EnvironmentFault, NotPermitted, UsageProblem, WmError
 from wm.ranks import PIECES, PartDone, is_first, is_rank, open_ranks
 from wm.settings import COMMANDS, CurriculumSettings, GradientSettings
 from wm.settings.base import suggestion
@@ -342,6 +342,8 @@ def run(arguments: list[str] | None = None) -> int:
         message = f"no permission for {error.filename}; change its permissions or give another place."
         return _fail(message, NotPermitted.exit_code)
     except OSError as error:
+        if misplaced := explain_misplaced(error):
+            return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
     except SystemExit as error:  # of an environment or a package: no command of wm raises it
         message = f"an environment or a package raised SystemExit: {error.code}, so the command did not finish; remove its sys.exit()."

@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,28 @@ def test_a_reserve_stays_free_and_the_targets_own_volume_counts(
     (tmp_path / "link").symlink_to(tmp_path)
     assert DiskBudget(tmp_path / "link" / "not" / "yet").available(0) == 2 << 30
     assert asked == [tmp_path.resolve()]
+
+
+def test_what_is_in_the_way_of_a_folder_or_a_file_is_named(tmp_path: Path) -> None:
+    file, folder, other = tmp_path / "file", tmp_path / "folder", tmp_path / "other"
+    file.write_text("x")
+    for made in (folder, other):
+        made.mkdir()
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: (file / "a" / "b").read_bytes(), f"{file} is a file where a folder is expected; remove or rename it."),
+        (lambda: (file / "a").mkdir(parents=True), f"{file} is a file where a folder is expected"),
+        (lambda: file.mkdir(exist_ok=True), f"{file} is a file where a folder is expected"),
+        (lambda: folder.rename(file), f"{file} is a file where a folder is expected"),
+        (folder.read_bytes, f"{folder} is a folder where a file is expected; remove or rename it."),
+        (lambda: file.replace(other), f"{other} is a folder where a file is expected"),
+        (lambda: (tmp_path / "missing").read_bytes(), ""),
+    ]
+    for call, sentence in calls:
+        with pytest.raises(OSError, match=r".") as raised:
+            call()
+        found = budget.explain_misplaced(raised.value)
+        assert found.startswith(sentence)
+        assert bool(found) == bool(sentence)
 
 
 def test_too_few_inodes_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

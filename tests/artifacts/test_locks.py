@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import environment
 from wm.artifacts import locks
+from wm.artifacts.disk import explain_misplaced
 from wm.errors import Locked
 
 HOLD = """
@@ -17,6 +18,17 @@ with locks.exclusive(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
+
+
+@pytest.mark.parametrize("name", [".vae.owner", ".vae.lock"])
+def test_a_folder_in_the_place_of_a_lock_stays_and_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "kept").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError) as raised, locks.exclusive(tmp_path / "vae"):
+        pass
+    assert explain_misplaced(raised.value) == (
+        f"{tmp_path / name} is a folder where a file is expected; remove or rename it."
+    )
+    assert (tmp_path / name / "kept").is_dir()
 
 
 def test_the_second_writer_is_told_who_holds_the_lock_and_a_killed_holder_frees_it(tmp_path: Path) -> None:

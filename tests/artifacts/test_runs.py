@@ -49,6 +49,15 @@ def test_a_copy_takes_no_disk_space_of_its_own_and_is_checked(tmp_path: Path) ->
     assert not (tmp_path / "three" / "vae").exists()
 
 
+@pytest.mark.parametrize("place", ["vae", "vae.partial", "archive"])
+def test_a_file_in_the_place_of_a_folder_is_found_before_anything_is_built(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).write_text("mine")
+    with pytest.raises(BadData, match=f"{place} is a file where a folder is expected; remove or rename it"):
+        make(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [place]
+    assert (tmp_path / place).read_text() == "mine"
+
+
 def test_an_artifact_that_is_read_whole_has_every_file_checked(tmp_path: Path) -> None:
     make(tmp_path)
     assert runs.read_whole(tmp_path / "vae").metrics == METRICS["vae"]

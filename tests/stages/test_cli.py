@@ -11,7 +11,7 @@ import pytest
 
 from stages.cli import TABLE, run
 from stages.session import Session
-from tests.conftest import IN_PROCESS, RECIPE, TINY, arguments, command, environment, make_episode
+from tests.conftest import IN_PROCESS, RECIPE, SLUG, TINY, arguments, command, environment, make_episode
 from wm.episodes.dataset import Dataset
 from wm.episodes.writer import Writer, create
 from wm.settings import COMMANDS
@@ -41,6 +41,16 @@ def dataset(path: Path, size: int = 32) -> Path:
             writer.add(make_episode(index, size=size).pack())
     Dataset.open(path)  # which writes the index
     return path
+
+
+def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("x")
+    dataset(tmp_path / "data" / f"{SLUG}.zarr")
+    sentence = refused(capsys, 65, "train-vae", "--env", TINY, "--steps", "2")
+    assert sentence == "wm: runs is a file where a folder is expected; remove or rename it."
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.errors import DiskProblem
+from wm.errors import BadData, DiskProblem
 from wm.units import format_size
 
 RESERVE = 1 << 30  # bytes that stay free on a large volume, for the system and other programs
@@ -58,6 +58,29 @@ def inodes_left(path: Path) -> int | None:
         return None
     volume = os.statvfs(volume_of(path))
     return volume.f_favail if volume.f_files > 0 else None
+
+
+def in_the_way(path: Path) -> str:
+    """The sentence about a file in the place of a folder, or a folder in the place of a file."""
+    found, expected = ("folder", "file") if path.is_dir() else ("file", "folder")
+    return f"{path} is a {found} where a {expected} is expected; remove or rename it."
+
+
+def require_folder(path: Path) -> None:
+    """Raise BadData if something that is no folder is at `path`, at which nothing need be."""
+    if path.exists() and not path.is_dir():
+        raise BadData(in_the_way(path))
+
+
+def explain_misplaced(error: OSError) -> str:
+    """The sentence of `in_the_way` about what the error comes from; empty for another error."""
+    paths = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    if error.errno == errno.EISDIR:
+        return next((in_the_way(path) for path in paths if path.is_dir()), "")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        places = (place for path in paths for place in (path, *path.parents))
+        return next((in_the_way(place) for place in places if place.exists() and not place.is_dir()), "")
+    return ""
 
 
 def explain(error: OSError) -> str:

@@ -28,9 +28,11 @@ def exclusive(target: Path) -> Iterator[None]:
     try:
         with durable.open_file(owner, "wb") as file:
             file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-        yield
+        try:
+            yield
+        finally:
+            durable.remove(owner)
     finally:
-        durable.remove(owner)
         lock.release()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import durable, json_reader, links, locks, manifest, schemas
+from wm.artifacts import disk, durable, json_reader, links, locks, manifest, schemas
 from wm.artifacts.json_reader import TABLE
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
@@ -172,11 +172,11 @@ class Run:
         return self.root / ARCHIVE / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
 
     def require_place(self) -> None:
-        """Raise BadData for a link in the places of this artifact, and RecipeMismatch for an artifact of another
-        kind."""
+        """Raise BadData for a link or a file in the places of this artifact's folders, and RecipeMismatch for an
+        artifact of another kind."""
         parents = [parent for parent in self.folder.parents if parent.is_relative_to(self.root) and parent != self.root]
         for place in (*reversed(parents), self.folder, self.partial, self.root / ARCHIVE):
-            links.refuse(place)
+            disk.require_folder(links.refuse(place))
         for place in (self.folder, self.partial, self.root / ARCHIVE):
             links.refuse_below(place)
         for place in (self.folder, self.partial):
