@@ -77,6 +77,27 @@ def _late_exit(self: Any, action: Any) -> Any:
     return Odd.step(self, action)
 
 
+def _prints(self: Any, action: Any) -> Any:
+    sys.stdout.write("noise of the simulator\n")
+    os.write(1, b"noise of its library\n")
+    return Odd.step(self, action)
+
+
+def _go_elsewhere() -> None:
+    os.makedirs("elsewhere", exist_ok=True)
+    os.chdir("elsewhere")
+
+
+def _built_elsewhere(self: Any, render_mode: str | None = None) -> None:
+    Odd.__init__(self, render_mode)
+    _go_elsewhere()
+
+
+def _reset_elsewhere(self: Any, **options: Any) -> Any:
+    _go_elsewhere()
+    return Odd.reset(self, **options)
+
+
 def _nameless(self: Any, action: Any) -> Any:
     raise _Nameless
 
@@ -219,6 +240,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "BrokenReset": {"reset": _raises},
     "BrokenStep": {"step": _raises},
     "LateExit": {"step": _late_exit},
+    "Prints": {"step": _prints},
+    "Wanders": {"reset": _reset_elsewhere},
+    "BuiltElsewhere": {"__init__": _built_elsewhere},
     "Nameless": {"step": _nameless},
     "NoResetInfo": {"reset": _no_info},
     "NoModes": {**_observed(IMAGE, np.asarray), "metadata": {"render_modes": None}},

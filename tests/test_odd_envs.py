@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from stages.session import Session
-from tests.conftest import SLUG, TINY, outcome, run, small_config
+from tests.conftest import SLUG, TINY, command, environment, outcome, run, small_config
 from tests.odd_envs import DOT, STEPS, VARIANTS
 from wm.actions import ActionSpace
 from wm.artifacts.runs import load
@@ -246,6 +247,15 @@ def test_a_choice_of_frames_that_cannot_be_is_one_sentence() -> None:
 def test_a_small_observation_that_is_chosen_is_stored() -> None:
     config = EnvConfig("tests.odd_envs:Symbols-v0", 32, frames="observation")
     assert (config.make().reset(seed=0)[0] == 1).all()
+
+
+def test_what_an_environment_prints_does_not_reach_stdout(tmp_path: Path) -> None:
+    env = ("--env", "tests.odd_envs:Prints-v0")
+    words = command("collect", *env, "--episodes", "3", "--size", "32", "--json")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=environment(), check=True)
+    assert json.loads(done.stdout)["status"] == "created"
+    assert "noise of the simulator" in done.stderr
+    assert "noise of its library" in done.stderr
 
 
 def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) -> None:

@@ -114,7 +114,9 @@ def test_a_reward_that_is_refused_is_told_how_large_one_may_be() -> None:
 def test_an_info_of_reset_that_is_no_dict_is_refused() -> None:
     inner = Scripted(gym.spaces.Discrete(2))
     inner.reset_info = None
-    sentence = r"^Odd-v0 returned info None from reset\(\) of the episode with seed 7; expected a dict, so fix the .* reset"
+    sentence = (
+        r"^Odd-v0 returned info None from reset\(\) of the episode with seed 7; expected a dict, so fix the .* reset"
+    )
     with pytest.raises(EnvironmentFault, match=sentence):
         CheckedEnv(inner, "Odd-v0").reset(seed=7)
 

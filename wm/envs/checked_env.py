@@ -4,6 +4,7 @@ counted.
 `EnvConfig` builds no environment without it, so that no loop can forget the check.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
-        observation, info = self.env.reset(seed=seed, options=options)
+        with contextlib.chdir("."):  # an environment that looks for its files must not move the datasets and runs
+            observation, info = self.env.reset(seed=seed, options=options)
         if not isinstance(info, dict):
             raise self._fault("info", info, "a dict", "reset()")
         return observation, info

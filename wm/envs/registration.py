@@ -3,6 +3,7 @@
 Whatever goes wrong is one sentence with the real reason and the name as it was typed.
 """
 
+import contextlib
 import copy
 import difflib
 import importlib
@@ -35,8 +36,13 @@ def require_form(name: str) -> None:
 def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
     """gymnasium's environment, from `entry_point` if there is one; `name` is the environment's name in messages.
 
-    Raises MissingPackage, or UsageProblem with what importing or building raised.
+    The working directory stays. Raises MissingPackage, or UsageProblem with what importing or building raised.
     """
+    with contextlib.chdir("."):  # modules and constructors may go elsewhere
+        return _build(env_id, name, entry_point, options)
+
+
+def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
     module, colon, registered = env_id.rpartition(":")
     if colon:
         _import(module, name)
