@@ -244,11 +244,13 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
         module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])
         return
     if options["dry_run"]:
-        plan = module.plan(session, settings)
+        with console.stdout_for_results():
+            plan = module.plan(session, settings)
         _print({"plan": [plan.as_json()]} if options["as_json"] else str(plan))
         return
     stage = getattr(module, name.replace("-", "_"))
-    result = (_run_rank if is_rank(os.environ) else _run_alone)(stage, session, settings)
+    with console.stdout_for_results():
+        result = (_run_rank if is_rank(os.environ) else _run_alone)(stage, session, settings)
     if result is not None:
         _print(result.as_json() if options["as_json"] else result.text(console.wrap))
 
@@ -346,13 +348,15 @@ def run(arguments: list[str] | None = None) -> int:
             return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
     except SystemExit as error:  # of an environment or a package: no command of wm raises it
-        message = f"an environment or a package raised SystemExit: {error.code}, so the command did not finish; remove its sys.exit()."
+        raised = f"an environment or a package raised SystemExit: {error.code}"
+        message = f"{raised}, so the command did not finish; remove its sys.exit()."
         return _fail(message, EnvironmentFault.exit_code)
     return 0
 
 
 def main() -> None:
     """Entry point of `wm`."""
+    console.open_closed_streams()
     console.raise_on_signals()
     sys.exit(run())
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import FrameType
 from typing import Any, TextIO
 
@@ -292,6 +292,29 @@ def print_json(value: Any) -> None:
     """Print exactly one JSON object to stdout. What is not printable is escaped as JSON does it."""
     text = _named(json.dumps(value, indent=1, ensure_ascii=False))
     click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
+
+
+def open_closed_streams() -> None:
+    """Open stdout and stderr to nowhere where they are closed, as by `wm ls >&-`: Python has none for them then."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
+
+
+@contextmanager
+def stdout_for_results() -> Iterator[None]:
+    """Send to stderr what is printed meanwhile, by an environment, a library in C or a worker process."""
+    with ExitStack() as stack:
+        own_out, own_err = sys.__stdout__, sys.__stderr__
+        if own_out and own_err and (sys.stdout, sys.stderr) == (own_out, own_err):  # a caller may have replaced them
+            own_out.flush()
+            out = own_out.fileno()
+            kept = os.dup(out)
+            stack.callback(os.close, kept)
+            os.dup2(own_err.fileno(), out)
+            stack.callback(os.dup2, kept, out)
+        stack.enter_context(redirect_stdout(sys.stderr))
+        yield
 
 
 def stop_signals() -> list[int]:

@@ -39,7 +39,8 @@ def run_command(
         settings = replace(settings, envs=share.env, jobs=1)
     else:
         console.say("measuring this machine's speed to estimate disk, memory and time ...")
-        needs = estimate_curriculum(session, settings, sources)
+        with console.stdout_for_results():
+            needs = estimate_curriculum(session, settings, sources)
         if dry_run:
             if as_json:
                 console.print_json(needs.as_json())
@@ -49,7 +50,8 @@ def run_command(
         console.say(str(needs))
         needs.require_disk()
     session.stop.install()
-    outcomes = curriculum(session, settings, sources, words)
+    with console.stdout_for_results():
+        outcomes = curriculum(session, settings, sources, words)
     pages = () if share is not None else _report(outcomes)
     if as_json:
         environments = {outcome.env: outcome.as_json() for outcome in outcomes}

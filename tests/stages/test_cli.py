@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -41,6 +42,14 @@ def dataset(path: Path, size: int = 32) -> Path:
             writer.add(make_episode(index, size=size).pack())
     Dataset.open(path)  # which writes the index
     return path
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: str) -> None:
+    for words in (command("ls"), command("collect", "--env", TINY, "--episodes", "2", "--size", "32")):
+        line = f"{shlex.join(words)} {closed}"
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
