@@ -166,7 +166,9 @@ def test_the_same_episode_is_refused_the_second_time(tmp_path: Path) -> None:
 def test_a_bad_file_after_good_ones_leaves_nothing(tmp_path: Path) -> None:
     good = [saved(tmp_path / f"{k:02}.npz", **arrays(k)) for k in range(20)]
     bad = saved(tmp_path / "bad.npz", **arrays(99, rewards=[np.inf] * STEPS))
-    with pytest.raises(BadData, match=r"bad\.npz has the reward inf at step 0; expected finite numbers of at most 1e\+15"):
+    with pytest.raises(
+        BadData, match=r"bad\.npz has the reward inf at step 0; expected finite numbers of at most 1e\+15"
+    ):
         imported(tmp_path / "data", *good, bad)
     assert not list((tmp_path / "data").iterdir())
 

@@ -73,9 +73,7 @@ def test_what_is_held_in_memory_at_once_has_a_bound_of_its_own(settings: Any, na
 
 
 def test_a_number_of_many_digits_is_not_written_out() -> None:
-    with pytest.raises(
-        UsageProblem, match="--episodes is a number of more than 30 digits; expected at most 10{9}"
-    ):
+    with pytest.raises(UsageProblem, match=r"--episodes is a number of more than 30 digits; expected at most 10{9}"):
         CollectSettings(episodes=10**400)
 
 

@@ -44,7 +44,9 @@ class ControllerSettings(Settings):
         choices=("auto", "trained", "untrained", "none"),
         section="Search",
     )
-    popsize: int = setting(16, "Candidates per generation.", low=4, high=_MOST_CANDIDATES, section="Search", algorithm="cma")
+    popsize: int = setting(
+        16, "Candidates per generation.", low=4, high=_MOST_CANDIDATES, section="Search", algorithm="cma"
+    )
     episodes_per_eval: int = setting(
         1, "Episodes each candidate plays per generation.", low=1, high=_MOST_PLAYED, section="Search", algorithm="cma"
     )
