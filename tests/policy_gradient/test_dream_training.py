@@ -96,7 +96,7 @@ def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, mo
     break_at_eight(monkeypatch)
     assert outcome(broken, *SHORT).returncode != 0
     monkeypatch.undo()
-    assert "resumes at iteration 5" in run(broken, *SHORT).stderr
+    assert "resumes at iteration 6" in run(broken, *SHORT).stderr
     assert weights_of(whole) == weights_of(broken)
     logs = [read_log(folder / "runs" / SLUG / "controller") for folder in (whole, broken)]
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]

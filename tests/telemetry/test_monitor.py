@@ -7,7 +7,10 @@ from stages import console
 from wm.telemetry.monitor import INTERVAL, ResourceMonitor
 
 
-def test_it_measures_the_peak_of_memory_and_the_size_of_folders(tmp_path: Path) -> None:
+def test_it_measures_the_peak_of_memory_and_the_size_of_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wm.telemetry.monitor.REST_EVERY", 1)
     place = tmp_path / "vae"
     with ResourceMonitor([place]) as monitor:
         idle = monitor.peak_memory

@@ -11,7 +11,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -230,4 +230,15 @@ def sweep(folder: Path, name: str = "*") -> None:
 
 def folder_size(folder: Path) -> int:
     """Sum of the file sizes below `folder`, in bytes, without those behind links; 0 if it does not exist."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    if not folder.is_dir():
+        return 0
+    total, folders = 0, [os.fspath(folder)]
+    while folders:
+        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:  # another may remove it
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_size
+    return total

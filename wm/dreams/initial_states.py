@@ -115,8 +115,8 @@ def initial_states_at(
 
 def latent_bounds(latents: Latents) -> tuple[Tensor, Tensor]:
     """The bounds (Z,) of a dream's latents, for episodes like these."""
-    low, high = (torch.from_numpy(np.percentile(latents.means, share, axis=0).astype(np.float32)) for share in BOUNDS)
-    return low, high
+    low, high = np.percentile(latents.means, BOUNDS, axis=0).astype(np.float32)
+    return torch.from_numpy(low), torch.from_numpy(high)
 
 
 def _states_at(

@@ -107,8 +107,11 @@ def read_latents(folder: Path) -> Latents:
 
 
 def join(parts: Sequence[Latents]) -> Latents:
-    """The latents of several datasets as one, in order. Raises RecipeMismatch where their actions differ."""
+    """The latents of several datasets as one, in order; of one they are its own, without a copy. Raises RecipeMismatch
+    where their actions differ."""
     first = parts[0]
+    if len(parts) == 1:
+        return first
     if any(part.space != first.space for part in parts):
         raise RecipeMismatch("the datasets were played with different actions; give --data of the same --actions.")
     offsets = np.cumsum([0, *(part.rows for part in parts)])

@@ -3,12 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from wm.artifacts.runs import Builder
 from wm.artifacts.workspace import Workspace
+from wm.dreams.env import InitialStates
 from wm.dreams.initial_states import initial_states_anywhere, load_latent_parts
 from wm.episodes.latents import join
 from wm.evolution.history import History
 from wm.evolution.transfer import load_transfer_source
+from wm.models.controller import Controller
 from wm.policy_gradient.earlier import earlier_policy
 from wm.policy_gradient.network import inputs_seen
 from wm.policy_gradient.training import train_policy
@@ -18,6 +22,24 @@ from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 
 INITIAL_STATES = 4096  # real states in which dreams start
+
+
+def _recorded(
+    workspace: Workspace,
+    settings: ControllerSettings,
+    seed: int,
+    mdnrnn: TrainedMdnRnn,
+    policy: PolicySpec,
+    controller: Controller,
+) -> tuple[Tensor, InitialStates | None]:
+    """C's inputs (N, F) in recorded episodes, and for training in dreams their initial states. The latents themselves
+    do not stay in memory."""
+    parts, memory = load_latent_parts(workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
+    seen = inputs_seen(controller, memory, join(parts))
+    if settings.in_ != "dream":
+        return seen, None
+    later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
+    return seen, initial_states_anywhere(parts, mdnrnn, seed, INITIAL_STATES, later_weight)
 
 
 def train_by_gradient(
@@ -31,11 +53,7 @@ def train_by_gradient(
 ) -> tuple[History, dict[str, Any]]:
     """Train C, save it in the builder's folder, and return the history and the metrics. After a kill it resumes."""
     controller = build_controller(mdnrnn, policy.controller, policy.env)
-    parts, memory = load_latent_parts(workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
-    seen, initial = inputs_seen(controller, memory, join(parts)), None
-    if settings.in_ == "dream":
-        later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
-        initial = initial_states_anywhere(parts, mdnrnn, seed, INITIAL_STATES, later_weight)
+    seen, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from)
