@@ -292,7 +292,8 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
     """The options besides settings that can change what a command does, and where each came from."""
     values = {
         "env": session.env,
-        "data": [str(path) for path in session.data_paths],
+        # A Dreamer learns from datasets only where they are given.
+        "data": list(map(str, session.data if context.command.name == "train-dreamer" else session.data_paths)),
         "run": str(session.run_path),
         "name": session.name,
         "seed": session.seed,

@@ -95,7 +95,7 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
 @command.command(name="import", short_help="Write episodes from npz, MP4 or Minari files.")
 @click.argument("sources", nargs=-1, required=True, type=_new)
 @click.option("--env", required=True, metavar="NAME", help="The environment in which they were recorded.")
-@click.option("--size", type=click.IntRange(16, 256), default=64, metavar="N", help="Side of the frames.  [64]")
+@click.option("--size", type=click.IntRange(32, 128), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")
 @click.option(
     "--observation",

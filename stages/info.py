@@ -34,13 +34,13 @@ def _artifact(facts: dict[str, Any]) -> str:
     rows += [["size", format_size(facts["bytes"])]]
     inputs = {name: text[:DIGITS] for name, text in facts["recipe"]["inputs"].items()}
     groups = {
+        "metric": facts["metrics"],
         "setting": facts["recipe"]["settings"],
         "input": inputs,
-        "metric": facts["metrics"],
         "provenance": facts["provenance"],
     }
     for group, values in groups.items():
-        rows += [[f"{group} {name}", _text(value)] for name, value in values.items()]
+        rows += [[f"{group} {name.rstrip('_')}", _text(value)] for name, value in values.items()]
     return f"{facts['path']}\n" + console.table(["what", "value"], rows)
 
 
@@ -56,7 +56,9 @@ def _inner(value: Any) -> str:
         return f"({len(value)} values)"
     if isinstance(value, list) and len(value) > 8:
         return f"({len(value)} values)"
-    return f"{value:.6g}" if isinstance(value, float) else str(value) or "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None or value == "" else str(value)
 
 
 def _dataset(facts: dict[str, Any]) -> str:

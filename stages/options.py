@@ -340,6 +340,11 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
             ["--preset"], COMMON, type=click.Choice(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
+    if family == "dreamer":
+        shared["data"] = SectionOption(
+            ["--data"], WHERE, type=DatasetPath(), multiple=True,
+            help="Dataset to learn from before it plays; several have their own --data each. [none]",
+        )  # fmt: skip
     return list(shared.values())
 
 

@@ -148,7 +148,8 @@ class Estimate:
         ]
         rows.append(["all", "", "", _size(self.disk), _size(self.memory), _duration(self.seconds)])
         lines = [console.table(["environment", "stage", "what", "disk", "memory", "time"], rows)]
-        lines.append("estimated from short measurements on this machine; the time of C depends on its episodes' length")
+        note = "estimated from short measurements on this machine; the time of C depends on its episodes' length"
+        lines.append(console.wrap(note, ""))
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 

@@ -57,7 +57,7 @@ def test_too_small_a_budget_is_refused_before_anything_is_written(workspace: Pat
     ("words", "code", "sentence"),
     [
         (("merge", "data/d.zarr", "--out", "a.zarr"), 64, "two or more"),
-        (("merge", "data/d.zarr", "nowhere.zarr", "--out", "a.zarr"), 66, "is not a dataset"),
+        (("merge", "data/d.zarr", "nowhere.zarr", "--out", "a.zarr"), 66, "does not exist"),
         (("split", "data/d.zarr", "--at", "20", "--out-first", "a.zarr", "--out-rest", "b.zarr"), 64, "1 to 19"),
         (("split", "data/d.zarr", "--at", "5", "--out-first", "a.zarr", "--out-rest", "a.zarr"), 64, "for two"),
         (("drop", "data/d.zarr", "--episodes", "0-19", "--out", "a.zarr"), 64, "nothing would be left"),

@@ -53,7 +53,7 @@ def test_a_missing_extra_gets_its_pip_line(workspace: Path, output: Output, monk
 def test_an_absurd_range_and_a_missing_dataset_are_one_sentence(workspace: Path, output: Output) -> None:
     words = ("--to", "npz", "--episodes", "0-99999999999999999999")
     assert "up to 100,000 episodes" in output("export", "data/d.zarr", *words, code=64)
-    assert "is not a dataset" in output("export", "data/nowhere.zarr", "--to", "npz", code=66)
+    assert "does not exist" in output("export", "data/nowhere.zarr", "--to", "npz", code=66)
 
 
 def test_onnx_is_for_runs_and_its_options_for_what_they_mean(

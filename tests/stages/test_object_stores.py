@@ -45,7 +45,7 @@ def test_every_command_takes_the_address(address: str, s3: Server, tmp_path: Pat
     facts = json.loads(said(elsewhere, "info", address, "--json"))
     assert (facts["path"], facts["episodes"]) == (address, 12)
     assert facts["bytes"] == sum(len(data) for name, data in stored.items() if name.startswith("part-"))
-    assert "12, in 1 parts" in said(elsewhere, "info", address)
+    assert "12, in 1 part" in said(elsewhere, "info", address)
     assert address.rpartition("/")[0] in said(elsewhere, "ls", address.rpartition("/")[0])
     assert f"{address}/part-000000-000012: 7 files agree" in said(elsewhere, "verify", address)
     assert "freed 0 B" in said(elsewhere, "clean", address)

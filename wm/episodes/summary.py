@@ -60,7 +60,7 @@ class Summary:
             ("environment", self.env),
             ("policy", self.policy if self.origin else f"{self.policy}, seed {self.seed}"),
             *([("origin", self.origin)] if self.origin else []),
-            ("episodes", f"{self.episodes}{missing}, in {self.parts} parts"),
+            ("episodes", f"{self.episodes}{missing}, in {self.parts} {'part' if self.parts == 1 else 'parts'}"),
             ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
             ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
             ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}{observation}{mask}"),

@@ -34,7 +34,7 @@ class ControllerSettings(Settings):
     )
     in_: str = setting(
         "real",
-        "Where candidates play; mixed (not with ppo): in the dream, selected by real returns.",
+        "Where C learns; mixed (not with ppo): in the dream, selected by real returns.",
         choices=("real", "dream", "mixed"),
         section="Search",
     )
