@@ -77,7 +77,8 @@ def _sweep(**options: Any) -> None:
     with open_sweep(folder, recipe, space, OBJECTIVES[stage], session.seed) as sweep:
         while len(sweep.outcomes()) < trials:
             session.stop.raise_if_stopped()
-            run_trial(sweep, stage, [run], train, _validates_in_reality(base), trials, session.runtime.log)
+            with console.stdout_for_results():
+                run_trial(sweep, stage, [run], train, _validates_in_reality(base), trials, session.runtime.log)
         _show(sweep, stage, preset, options)
 
 
