@@ -16,8 +16,8 @@ from wm.errors import RecipeMismatch
 from wm.settings import GradientSettings
 from wm.training import weights
 
-# Constants of a data set, not weights: the training measures its own. Those of the rollout network stay: its weights are
-# in units of them.
+# Constants of a data set, not weights: the training measures its own. The rollout network keeps its own, because its
+# weights are in units of them.
 _DATA_CONSTANTS = ("mean_image", "image_std", "reward_mean", "reward_std")
 
 
