@@ -309,7 +309,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "expected at least a window of 8 steps" in refused(
         tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
     )
-    assert "give a smaller one" in refused(tmp_path, 71, *words("--capacity", "2000000000"))
+    assert "give a smaller one" in refused(tmp_path, 71, *words("--capacity", "1000000000"))
     assert "a replay of 256 steps needs about" in refused(tmp_path, 74, *words("--disk-budget", "10kB"))
     assert not list(tmp_path.iterdir())
 

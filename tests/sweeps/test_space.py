@@ -35,8 +35,8 @@ def test_ranges_have_the_type_of_their_setting(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ("unit = [64]", "train-controller has no setting 'unit'; did you mean units?"),
-        ("units = [64, 'many']", "units is 'many' (space.toml); expected int."),
-        ("units = [64.5]", "units is 64.5 (space.toml); expected int."),
+        ("units = [64, 'many']", "units is 'many' (space.toml); expected a whole number."),
+        ("units = [64.5]", "units is 64.5 (space.toml); expected a whole number."),
         ("units = [0, 64]", "space.toml: --set units is 0; expected at least 1."),
         ("gamma = {low = 0.5, high = 1.5}", "space.toml: --set gamma is 1.5; expected at most 1."),
         ("memory = ['all']", "space.toml: --memory is 'all'; expected one of auto, trained, untrained, none."),

@@ -279,9 +279,13 @@ def open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, bu
     used = durable.folder_size(claim.path) if claim.dataset else 0
     budget.require(need.bytes, used, f"collecting {episodes} episodes of {env}", need.files)
 
+    written: int | None = None  # what the dataset takes: measured before its first new part, then added up
+
     def allow(size: int) -> None:
-        nonlocal used
-        available, used = budget.available(used), used + size
+        nonlocal written
+        if written is None:
+            written = durable.folder_size(claim.path)
+        available, written = budget.available(written), written + size
         if size > available:
             raise DiskProblem(
                 f"the disk budget at {claim.path} is used up after {writer.dataset.episodes} episodes, which are kept; "
