@@ -134,7 +134,8 @@ Medians on one core of a two-core AMD EPYC; rows with workers use both cores. `m
 reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
 
 The rows come from three machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
-workers and the estimates of `--dry-run`: a slower Xeon without bf16. All other rows: an older EPYC.
+workers and the estimates of `--dry-run`: a slower Xeon without bf16. PPO, M on its own rollouts and all
+other rows: an older EPYC without bf16.
 
 Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
 the two medians beside it. Rates of different rows were not measured at the same time.
@@ -144,7 +145,12 @@ _NOTES = """
 Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
 On an older EPYC, M in bf16 and 256 dreams missed their goals too, before dreams packed their weights: 2.02 times the
-plain loop instead of 2.3, and 115,000 steps/s instead of 200,000.
+plain loop instead of 2.3, and 115,000 steps/s instead of 200,000. M in float32 is 1.18 times as fast as the plain loop
+there.
+
+PPO in dreams spends its time in products of matrices that stable-baselines3's has too: those of M, and of actor and
+critic. On that EPYC they allow no 60,000 steps/s. The same holds for M on its own rollouts: two thirds of a step are
+products, in either program.
 
 ## How exact the renderers are
 
