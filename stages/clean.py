@@ -9,7 +9,7 @@ import click
 
 from stages import console
 from stages.ls import default_roots
-from stages.options import PathOrAddress, mount
+from stages.options import ExistingPath, mount
 from wm.units import format_size
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="clean")
-@click.argument("paths", type=PathOrAddress(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=ExistingPath(addresses=True), nargs=-1)
 @click.option("--quarantine", is_flag=True, help="Also parts that `wm verify --repair` set aside.")
 @click.option("--unfinished", is_flag=True, help="Also unfinished work.")
 @click.option("--archive", is_flag=True, help="Also archived artifacts of other recipes.")

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import strict_option, tell_damaged
+from stages.options import ExistingPath, strict_option, tell_damaged
 
 
 @click.command(name="compare")
-@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
+@click.argument("paths", type=ExistingPath(), nargs=-1, required=True)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("compare.png"), show_default=True, help="The plot."
 )

@@ -79,7 +79,7 @@ def _score(
 ) -> Result:
     def work(builder: Builder) -> dict[str, Any]:
         label = f"evaluate {session.env} ({agent.kind})"
-        metrics = score_agent(session.runtime, agent, session.env, settings.episodes, label)
+        metrics = score_agent(session.runtime, agent, session.env, settings.episodes, label, builder.folder)
         metrics |= {"random": baseline} if baseline else {}
         durable.write_json(builder.folder / SCORES, metrics)
         return metrics

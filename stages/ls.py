@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import PathOrAddress, mount
+from stages.options import ExistingPath, mount
 from wm.errors import BadData
 from wm.units import format_size
 
@@ -15,7 +15,7 @@ KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
 
 
 @click.command(name="ls")
-@click.argument("paths", type=PathOrAddress(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=ExistingPath(addresses=True), nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
     """List datasets and artifacts below folders, or datasets below s3:// addresses  [default: data runs].

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import strict_option, tell_damaged
+from stages.options import ExistingPath, strict_option, tell_damaged
 from wm.units import format_size
 
 VERDICTS = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "flat": "good"}
 
 
 @click.command(name="memory")
-@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=ExistingPath(), nargs=-1)
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path, ...], strict: bool, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from stages import console
-from wm.errors import BadData, UsageProblem
+from wm.errors import BadData, MissingInput, UsageProblem
 from wm.runtime import LOCAL, WORKER_TIMEOUT
 from wm.settings import COMMANDS, CURRICULA, Settings
 from wm.settings.base import Field, default_text, option_name, public_name, suggestion, value_type
@@ -96,12 +96,21 @@ class DatasetPath(click.Path):
         return mirror.folder
 
 
-class PathOrAddress(click.Path):
-    """A path that exists, or an s3:// address, which stays a text."""
+class ExistingPath(click.Path):
+    """A path that exists, or with `addresses` an s3:// address, which stays a text. Raises MissingInput."""
+
+    def __init__(self, addresses: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._addresses = addresses
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A text for an address, a Path for anything else."""
-        return value if _is_address(value) else super().convert(value, param, ctx)
+        if self._addresses and _is_address(value):
+            return value
+        path = super().convert(value, param, ctx)
+        if not path.exists():
+            raise MissingInput(f"{path} does not exist; `wm ls` shows what there is.")
+        return path
 
 
 def _is_address(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import strict_option, tell_damaged
+from stages.options import ExistingPath, strict_option, tell_damaged
 from wm.errors import Stopped, WmError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
 
 @click.command(name="report")
-@click.argument("paths", type=click.Path(path_type=Path, exists=True), nargs=-1)
+@click.argument("paths", type=ExistingPath(), nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run].")
 @click.option(
     "--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film]."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import PathOrAddress, mount
+from stages.options import ExistingPath, mount
 from wm.errors import BadData, UsageProblem
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="verify")
-@click.argument("path", type=PathOrAddress(path_type=Path))
+@click.argument("path", type=ExistingPath(addresses=True))
 @click.option("--repair", is_flag=True, help="Set broken parts of datasets aside, so that the rest is usable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(path: Path | str, repair: bool, as_json: bool) -> None:

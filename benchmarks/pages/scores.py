@@ -227,15 +227,15 @@ _NOTES = """## What the rows show
 - **CarRacing.** PPO on [z, difference of z, previous action] returns 90 more than CMA-ES did, with half of the steps.
   Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES evolved eight hidden units on z. A
   multilayer perceptron that imitates a scripted expert returned 907 ± 3.
-- **Pong.** PPO on [z, difference of z] wins by 16 points, one seed so far; CMA-ES, on the same V, loses by 10. In M's
+- **Pong.** PPO on [z, difference of z] wins by 14 and 16 points, two seeds so far; CMA-ES loses by 8 to 14. In M's
   dreams alone, in twenty rounds, PPO wins by 2.5 and 5.3: it loses 40 and 23 of 100 games. M dreams of more won points
   than happen.
 - **LunarLander.** PPO reaches with one training what CMA-ES reached with two rounds, from half of the steps; neither
   reaches 200. CMA-ES' first round is restarted three times in whitened coordinates: z is up to six times more
   sensitive to some state variables than to others. The gain of its second round is within the noise.
-- **Breakout.** Frames show the foreground, so V, trained on random play, gives similar latents for a good player's
-  frames. With RGB frames the positions of ball and paddle could not be decoded once bricks were gone, and C stopped at
-  11.2 ± 0.8.
+- **Breakout.** PPO returns 38, CMA-ES 21 from more steps; one seed each. V, trained on random play, is half as exact on
+  the frames of a good player. Frames show the foreground: with RGB frames the positions of ball and paddle could not be
+  decoded once bricks were gone, and CMA-ES stopped at 11.2 ± 0.8.
 
 The [research log](../research/LOG.md) has every experiment, those that failed too. [What these numbers do not
 show](limits.md) has its own page.

@@ -119,7 +119,10 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
-        (("verify", "nowhere"), 66, "holds no dataset and no artifact"),
+        *(
+            ((name, "nowhere"), 66, "nowhere does not exist; `wm ls` shows what there is")
+            for name in ("ls", "clean", "compare", "memory", "report", "verify")
+        ),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
         (("curriculum", "--envs", "Pong,Pogn"), 64, "did you mean Pong?"),
         (("train-vae", "--env", "Pong", "--latent", "0"), 64, "--latent is 0"),

@@ -98,6 +98,20 @@ def read(folder: Path, name: str, schema: Schema, finite: bool = True) -> list[d
     return [_value(text, f"{path}, line {k}", schema, way_out, finite) for k, text in enumerate(texts, 1)]
 
 
+def resume(folder: Path, name: str, schema: Schema, way_out: str) -> list[Line]:
+    """The complete lines of a log in an unfinished artifact's folder; none if it has no such log. An incomplete last
+    line is cut off the file. Raises BadData naming the line that was changed."""
+    path = folder / name
+    if not path.exists():
+        return []
+    data = durable.read_log(path)
+    lines = parse(data, str(path), start(folder), schema, way_out)
+    complete = b"".join(line.data for line in lines)
+    if data != complete:
+        durable.write_bytes(path, complete)
+    return lines
+
+
 def sync(path: Path) -> str:
     """Make a log durable. Returns the digest of its last line; empty without one."""
     if not path.exists():

@@ -344,10 +344,15 @@ def format_predictions(metrics: dict[str, Any]) -> str:
 
 
 def _position_line(name: str, errors: dict[str, Any]) -> str:
-    steps = [step for step, error in errors.get("M", {}).items() if error is not None]
-    parts = (f"{who} {', '.join(f'{errors[who][step]:.3g}' for step in steps)}" for who in ("M", "persistence"))
-    ahead = f"; {', '.join(steps)} steps ahead {'; '.join(parts)}" if steps else ""
-    return f"  error of {name}: V {_score(errors['V'])}{ahead}"
+    steps = sorted((step for step, error in errors.get("M", {}).items() if error is not None), key=int)
+    predictors = [who for who in ("M", "linear", "persistence") if who in errors]
+    parts = (f"{who} {', '.join(_short(errors[who].get(step)) for step in steps)}" for who in predictors)
+    ahead = f"; {', '.join(steps)} steps ahead: {'; '.join(parts)}" if steps else ""
+    return f"  error of {name}: V {_short(errors['V'])}{ahead}"
+
+
+def _short(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3g}"
 
 
 def _score(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import read_root
 from wm.errors import MissingInput
+from wm.evaluation.episode_log import EpisodeLog
 from wm.masks import describe_mask
 from wm.pretrained import find_dreamer, is_dreamer, load_all
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
@@ -109,9 +111,12 @@ def _unmodified(env: EnvConfig) -> EnvConfig:
     return replace(env, render="gymnasium")
 
 
-def score_agent(runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes: int, label: str) -> dict[str, Any]:
-    """Play the test episodes. Returns the score, its returns, and the agent's facts."""
-    results = _play(runtime, agent.spec, evaluation_jobs(episodes), label)
+def score_agent(
+    runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes: int, label: str, folder: Path | None = None
+) -> dict[str, Any]:
+    """Play the test episodes. Returns the score, its returns, and the agent's facts. In the `folder` of an unfinished
+    artifact finished episodes are recorded, and none is played again after a kill."""
+    results = _play(runtime, agent.spec, evaluation_jobs(episodes), label, EpisodeLog(folder))
     score = Score.of(np.array([result.episode_return for result in results]))
     return {
         "env": env_name,
@@ -126,14 +131,19 @@ def score_agent(runtime: Runtime, agent: EvaluatedAgent, env_name: str, episodes
     }
 
 
-def _play(runtime: Runtime, spec: Spec, jobs: list[EpisodeJob], label: str) -> list[EpisodeResult]:
-    results: list[EpisodeResult] = []
-    with open_workers(runtime) as workers, runtime.progress(label, len(jobs), "episodes") as progress:
-        tasks = [(spec, None, portion) for portion in _portions(jobs, workers.count)]
+def _play(runtime: Runtime, spec: Spec, jobs: list[EpisodeJob], label: str, log: EpisodeLog) -> list[EpisodeResult]:
+    missing = log.missing(jobs)
+    done = len(jobs) - len(missing)
+    if 0 < done < len(jobs):
+        runtime.log(f"{label}: resumes after {done} episodes")
+    with open_workers(runtime) as workers, runtime.progress(label, len(jobs), "episodes", done) as progress:
+        tasks = [(spec, None, portion) for portion in _portions(missing, workers.count)]
         for _, portion in workers.map(play_jobs, tasks):
-            results += portion
-            progress.update(len(results))
-    return sorted(results, key=lambda result: result.key)
+            log.add(portion)
+            done += len(portion)
+            progress.update(done)
+    log.remove()
+    return log.results(jobs)
 
 
 def _portions(jobs: list[EpisodeJob], workers: int) -> Iterator[list[EpisodeJob]]:

@@ -193,13 +193,6 @@ def load_whitener(folder: Path, generation: int, line: Line | None) -> Matrix:
 def logged(folder: Path) -> list[chained_log.Line]:
     """The complete lines of an unfinished search's log; an incomplete last line is cut off the file. Raises BadData
     naming the line or file that was changed."""
-    path = folder / LOG
-    if not path.exists():
-        return []
-    data = durable.read_log(path)
-    lines = chained_log.parse(data, str(path), chained_log.start(folder), LINE, way_out(folder))
+    lines = chained_log.resume(folder, LOG, LINE, way_out(folder))
     check_lines(folder, [line.value for line in lines])
-    complete = b"".join(line.data for line in lines)
-    if data != complete:
-        durable.write_bytes(path, complete)
     return lines

@@ -184,7 +184,7 @@ def find_runs(paths: tuple[Path, ...]) -> list[Path]:
     if not folders:
         named = ", ".join(map(str, paths))
         raise MissingInput(f"there is no run in {named}; expected a folder such as runs/Pong. Run `wm curriculum`.")
-    return list(dict.fromkeys(folders))
+    return list({folder.resolve(): folder for folder in folders}.values())
 
 
 def all_evaluated(paths: tuple[Path, ...]) -> bool:

@@ -144,18 +144,15 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
 
 def _positions(errors: dict[str, Any]) -> Iterator[Block]:
     """A table of what predictions mean in the environment's own units."""
-    steps = [step for error in errors.values() for step, value in error.get("M", {}).items() if value is not None]
-    if steps := list(dict.fromkeys(steps)):
-        heads = [f"{name}, {step} steps" for name in ("M", "persistence") for step in steps]
-        rows = [
-            [
-                name,
-                _number(error["V"], ".3g"),
-                *(_number(error[who].get(step), ".3g") for who in ("M", "persistence") for step in steps),
-            ]
-            for name, error in errors.items()
-        ]
-        yield Table(["error of positions", "V", *heads], rows)
+    names = ("M", "linear", "persistence", "mean")
+    rows = [
+        [label, step, _number(error["V"], ".3g"), *(_number(error.get(name, {}).get(step), ".3g") for name in names)]
+        for label, error in errors.items()
+        for step in sorted(error.get("M", {}), key=int)
+        if error["M"][step] is not None
+    ]
+    if rows:
+        yield Table(["error of positions", "steps ahead", "V itself", *names], rows)
 
 
 def read_fidelity(dream: Artifact) -> dict[str, Any] | None:

@@ -1,0 +1,24 @@
+from pathlib import Path
+
+from tests.conftest import SLUG
+from wm.artifacts import runs
+from wm.evaluation.prediction import format_predictions
+from wm.report.document import Table
+from wm.report.sections import mdnrnn_section
+
+
+def test_errors_of_positions_stand_beside_every_baseline_in_the_order_of_steps(chain: Path) -> None:
+    artifact = runs.load(chain / "runs" / SLUG / "mdnrnn", "mdnrnn", "wm train-mdnrnn")
+    by_step = {"1": 2.0, "15": 9.0, "5": 4.0, "50": None}  # as JSON sorts them
+    names = ("M", "linear", "persistence", "mean")
+    artifact.metrics["positions"] = {"ball_x": {"V": 1.5} | dict.fromkeys(names, by_step)}
+    tables = [block for block in mdnrnn_section("Tiny", artifact, []) if isinstance(block, Table)]
+    table = next(table for table in tables if table.header[0] == "error of positions")
+    assert table.header[1:] == ["steps ahead", "V itself", *names]
+    assert [row[:4] for row in table.rows] == [
+        ["ball_x", "1", "1.5", "2"],
+        ["ball_x", "5", "1.5", "4"],
+        ["ball_x", "15", "1.5", "9"],
+    ]
+    printed = format_predictions(artifact.metrics)
+    assert "error of ball_x: V 1.5; 1, 5, 15 steps ahead: M 2, 4, 9; linear 2, 4, 9; persistence 2, 4, 9" in printed
