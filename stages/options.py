@@ -107,8 +107,8 @@ class ExistingPath(click.Path):
         """A text for an address, a Path for anything else."""
         if self._addresses and _is_address(value):
             return value
-        path = super().convert(value, param, ctx)
-        if not path.exists():
+        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # as path_type asks for
+        if not os.path.lexists(path):  # a link to nothing is there, and damaged
             raise MissingInput(f"{path} does not exist; `wm ls` shows what there is.")
         return path
 

@@ -11,7 +11,7 @@ def test_errors_of_positions_stand_beside_every_baseline_in_the_order_of_steps(c
     artifact = runs.load(chain / "runs" / SLUG / "mdnrnn", "mdnrnn", "wm train-mdnrnn")
     by_step = {"1": 2.0, "15": 9.0, "5": 4.0, "50": None}  # as JSON sorts them
     names = ("M", "linear", "persistence", "mean")
-    artifact.metrics["positions"] = {"ball_x": {"V": 1.5} | dict.fromkeys(names, by_step)}
+    artifact.manifest["metrics"]["positions"] = {"ball_x": {"V": 1.5} | dict.fromkeys(names, by_step)}
     tables = [block for block in mdnrnn_section("Tiny", artifact, []) if isinstance(block, Table)]
     table = next(table for table in tables if table.header[0] == "error of positions")
     assert table.header[1:] == ["steps ahead", "V itself", *names]
