@@ -22,17 +22,21 @@ from wm.stats import Score
 
 RECIPE = 2
 SCORES = "score.json"
+NO_STICKY = "-no-sticky"  # ends the name of an evaluation without sticky actions, which stands beside the usual one
 
 
 def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) -> Run:
     if agent.kind == "random":
-        name = "evaluation/random"
+        name = "random"
         env: dict[str, Any] = {"env": agent.env.name, "action_space": agent.env.action_space}
         if agent.env.max_steps:
             env["max_steps"] = agent.env.max_steps * agent.env.action_repeat  # the random policy repeats nothing
+        if not agent.env.sticky:
+            env["sticky_actions"] = False
         recipe: dict[str, Any] = {"episodes": settings.episodes, "agent": "random", **env}
     else:
-        name, recipe = "evaluation/" + check_name("--agent", settings.agent), settings.result_settings()
+        name, recipe = check_name("--agent", settings.agent), settings.result_settings()
+    name = f"evaluation/{name}{'' if agent.env.sticky else NO_STICKY}"
     code = agent.env.code
     recipe, inputs = {**recipe, "packages": code.packages}, {**agent.inputs, **code.sources}
     return session.make_run(name, "evaluation", RECIPE, recipe, inputs, seeded=False)
@@ -40,7 +44,7 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
     """What `evaluate` would do."""
-    agent = open_agent(session.workspace, settings.agent, settings.max_steps)
+    agent = open_agent(session.workspace, settings.agent, settings.max_steps, settings.sticky_actions)
     run = _run(session, settings, agent)
 
     def estimate() -> Plan:
@@ -56,7 +60,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     """Score an agent, and the random policy, on test episodes that are used for nothing else. Show and record them if
     the settings ask for it."""
-    agent = open_agent(session.workspace, settings.agent, settings.max_steps)
+    agent = open_agent(session.workspace, settings.agent, settings.max_steps, settings.sticky_actions)
     if isinstance(agent.spec, RandomSpec):
         result = _score(session, settings, agent)
         return replace(result, table=_table(result.metrics))

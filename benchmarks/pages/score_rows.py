@@ -12,6 +12,7 @@ from wm.settings import ControllerSettings, CurriculumSettings
 from wm.settings.sources import preset_names
 
 Row = dict[str, Any]
+NO_STICKY = "-no-sticky"  # ends the names of evaluations without sticky actions, and of their agents here
 KEYS = ("env", "agent", "preset", "training_seeds")  # a new row replaces the one with the same
 _DREAM = (
     "policies", "rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95", "dream_return", "dream_return_ci95",
@@ -24,10 +25,11 @@ def rows_of(run: Path, preset: str) -> list[Row]:
     rows = []
     for folder in sorted(path.parent for path in (run / "evaluation").glob("[!.]*/manifest.json")):
         manifest = _manifest(folder)
-        score = manifest["metrics"]
+        score, name = manifest["metrics"], folder.name.removesuffix(NO_STICKY)
+        protocol = folder.name.removeprefix(name)
         row = {
             "env": score["env"],
-            "agent": "random",
+            "agent": "random" + protocol,
             "preset": None,
             "training_seeds": [],
             "mean": round(score["mean"], 2),
@@ -35,24 +37,27 @@ def rows_of(run: Path, preset: str) -> list[Row]:
             "episodes": score["episodes"],
             "env_steps": score.get("env_steps", 0),
             "hours": round(score.get("training_wall_seconds", 0) / 3600, 3),
-            "command": _command(run, score["env"], folder.name, score["episodes"], preset),
+            "command": _command(run, score["env"], name, score["episodes"], preset)
+            + (" --set sticky_actions=false" if protocol else ""),
             "commit": manifest["provenance"]["commit"],
             "sha256": hashlib.sha256((folder / "score.json").read_bytes()).hexdigest(),
         }
-        if folder.name != "random":
-            recipe = _manifest(run / folder.name)["recipe"]
+        if name != "random":
+            recipe = _manifest(run / name)["recipe"]
+            agent = agent_of(run, recipe, preset, score["env"])
             row |= {
-                "agent": agent_of(run, recipe, preset, score["env"]),
+                "agent": agent + protocol,
                 "preset": preset,
                 "training_seeds": [recipe["settings"]["seed"]],
-                "curve": _curve(run / folder.name, recipe["kind"]),
             }
-            if row["agent"] == "ppo-dream":
-                rounds = read_rounds(run)
-                row |= {"curve": _rounds_curve(rounds), "collected_steps": _collected(rounds[-1])}
-            if folder.name == "controller" and (run / "dream" / "manifest.json").exists():
-                metrics = _manifest(run / "dream")["metrics"]
-                row["dream"] = {name: metrics[name] for name in _DREAM}
+            if agent == "ppo-dream":
+                row["collected_steps"] = _collected(read_rounds(run)[-1])
+            if not protocol:
+                rounds = read_rounds(run) if agent == "ppo-dream" else []
+                row["curve"] = _rounds_curve(rounds) if rounds else _curve(run / name, recipe["kind"])
+                if name == "controller" and (run / "dream" / "manifest.json").exists():
+                    metrics = _manifest(run / "dream")["metrics"]
+                    row["dream"] = {key: metrics[key] for key in _DREAM}
         rows.append(row)
     return rows
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.pages.markdown import markdown_table, replaced
 from benchmarks.pages.score_curves import curves
-from benchmarks.pages.score_rows import KEYS, Row, rows_of
+from benchmarks.pages.score_rows import KEYS, NO_STICKY, Row, rows_of
 from benchmarks.pages.score_seeds import interquartile_mean, interval, mean, normalized, seeds_of, worst
 from wm.report.verdicts import prediction_summary
 
@@ -27,6 +27,9 @@ ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", 
 AGENTS = {
     "ppo": "preset",
     "ppo-dream": "preset",
+    "ppo-no-sticky": "no sticky actions, no-ops at the start",
+    "ppo-dream-no-sticky": "no sticky actions, no-ops at the start",
+    "random-no-sticky": "no sticky actions, no-ops at the start",
     "cma": "CMA-ES; the preset until version 0.3, in CartPole and Acrobot still",
     "cma-round1": "after the first of two rounds",
     "cma-350": "one round of 350 generations",
@@ -151,6 +154,7 @@ def page(rows: list[Row]) -> str:
         markdown_table(["environment", "target (minimum)", "in reality", "", "target (minimum)", "in the dream", ""],
                        targets),
         *_seeds(rows),
+        *_protocols(rows),
         "![Validated returns of the searches](../images/learning-curves.png)\n",
         "*The validated mean of each search. A second round follows the first; the random policy is dashed.*\n",
         _NOTES,
@@ -220,6 +224,32 @@ def _seeds(rows: list[Row]) -> list[str]:
         "bootstrap is stratified by environment.\n",
         markdown_table(["C trained in", "environments", "runs", "interquartile mean", "95 % interval"], aggregates),
     ]
+
+
+def _protocols(rows: list[Row]) -> list[str]:
+    """The agents that were played by both of Atari's protocols."""
+    lines = []
+    for row in rows:
+        if row["agent"].endswith(NO_STICKY):
+            usual = _same_training(rows, row)
+            seeds = ", ".join(map(str, row["training_seeds"])) or "–"
+            agent = f"`{row['agent'].removesuffix(NO_STICKY)}`"
+            lines.append(
+                [row["env"], agent, seeds, *(f"{one['mean']:.1f} ± {one['ci95']:.1f}" for one in (usual, row))]
+            )
+    return [
+        "## Atari without sticky actions\n",
+        "The same agents, trained with sticky actions, in the protocol of older papers: every action is carried out, and "
+        "an episode begins with 1 to 30 no-ops, for otherwise all would be alike. "
+        "`wm evaluate --env Pong --set sticky_actions=false`.\n",
+        markdown_table(["environment", "agent", "training seed", "sticky actions 0.25", "none"], lines),
+    ]
+
+
+def _same_training(rows: list[Row], row: Row) -> Row:
+    agent = row["agent"].removesuffix(NO_STICKY)
+    own = _of(rows, row["env"], agent, row["preset"])
+    return next(one for one in own if one["training_seeds"] == row["training_seeds"])
 
 
 _NOTES = """## What the rows show

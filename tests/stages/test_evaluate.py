@@ -73,3 +73,12 @@ def test_an_edited_return_of_a_stopped_evaluation_is_refused(tmp_path: Path) -> 
     log.write_bytes(log.read_bytes().replace(b'"episode_return": 1', b'"episode_return": 9', 1))
     with pytest.raises(BadData, match=r"episodes.jsonl, line \d does not agree with its digest; restore it, or remove"):
         evaluate(Session("CartPole", run=tmp_path, workers=1), EvaluateSettings(agent="random", episodes=20))
+
+
+def test_a_score_without_sticky_actions_stands_beside_the_usual_one(tmp_path: Path) -> None:
+    session = Session("Pong", run=tmp_path, workers=1)
+    usual = evaluate(session, EvaluateSettings(agent="random", episodes=2, max_steps=50))
+    other = evaluate(session, EvaluateSettings(agent="random", episodes=2, max_steps=50, sticky_actions=False))
+    assert other.path == tmp_path / "evaluation" / "random-no-sticky"
+    assert "no sticky actions, 1 to 30 no-ops at the start" in other.metrics["protocol"]
+    assert usual.path.is_dir()

@@ -65,6 +65,7 @@ class EnvSpec:
 _BOX2D = "'gymnasium[box2d]'"
 _CLASSIC = "'gymnasium[classic-control]'"
 ATARI_PROTOCOL = "frame skip 4, sticky actions 0.25"
+NO_STICKY_PROTOCOL = "frame skip 4, no sticky actions, 1 to 30 no-ops at the start"
 ATARI_RENDERER = "wm.envs.renderers.atari:AtariRenderer"
 
 

@@ -21,6 +21,7 @@ from wm.envs import registration
 from wm.envs.checked_env import CheckedEnv
 from wm.envs.code import EnvCode
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
+from wm.envs.noop_start import NoopStart
 from wm.envs.pixel_env import GymnasiumRenderer, PixelEnv, Renderer
 from wm.envs.rgb import is_image_space
 from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
@@ -57,8 +58,14 @@ def _register_atari() -> None:
         gym.register_envs(ale_py)
 
 
-PLAYED = ("max_steps", "envs_per_process")  # fields that change no observation
-_NEWER = ("frames", "max_steps", "envs_per_process", "mask")  # fields of EnvConfig that recipes did not always have
+PLAYED = ("max_steps", "envs_per_process", "sticky")  # fields that change no observation
+_NEWER = (
+    "frames",
+    "max_steps",
+    "envs_per_process",
+    "mask",
+    "sticky",
+)  # fields of EnvConfig that recipes did not always have
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,8 @@ class EnvConfig:
 
     `frames` says where frames come from, without a renderer of ours: observation, render, or auto, which takes
     observations that are images. Episodes are truncated after `max_steps` actions (0: at the environment's own limit).
-    `envs_per_process` is how many a process may play in turn (0: as many as it likes).
+    `envs_per_process` is how many a process may play in turn (0: as many as it likes). Without `sticky` actions an
+    Atari game begins with no-ops, as wm/envs/noop_start.py says.
     """
 
     name: str
@@ -81,6 +89,7 @@ class EnvConfig:
     max_steps: int = 0
     envs_per_process: int = 0
     mask: str = "none"
+    sticky: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a recipe. The newer fields are left out at their defaults: earlier recipes stay equal."""
@@ -263,8 +272,13 @@ class EnvConfig:
                     f"--action-space is {self.action_space!r} but {self.name} has one action space; leave it out."
                 )
             options["continuous"] = self.action_space == "continuous"
+        if not self.sticky:
+            if not spec.is_atari:
+                raise UsageProblem(f"sticky_actions is false but {self.name} is no Atari game; leave it out.")
+            options["repeat_action_probability"] = 0.0
+        env = registration.build(spec.env_id, self.name, entry_point, options)
         limit = self.max_steps * self.action_repeat
-        return CheckedEnv(registration.build(spec.env_id, self.name, entry_point, options), self.name, limit)
+        return CheckedEnv(env if self.sticky else NoopStart(env), self.name, limit)
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wm.artifacts.workspace import Workspace
+from wm.envs.known_envs import NO_STICKY_PROTOCOL
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import read_root
@@ -37,14 +38,14 @@ class EvaluatedAgent:
     facts: dict[str, Any]
 
 
-def open_agent(workspace: Workspace, name: str, max_steps: int = 0) -> EvaluatedAgent:
+def open_agent(workspace: Workspace, name: str, max_steps: int = 0, sticky: bool = True) -> EvaluatedAgent:
     """The controller or Dreamer of this name, or the random policy, in episodes of at most `max_steps` actions (0: of
-    the limit in training). Raises MissingInput if it is not trained."""
+    the limit in training), in Atari with `sticky` actions or without. Raises MissingInput if it is not trained."""
     if name == "random":
         env = EnvConfig(workspace.env, max_steps=_recorded_limit(workspace))
-        return random_agent(_shortened(env, max_steps))
+        return random_agent(_played(env, max_steps, sticky))
     opened = _dreamer if is_dreamer(workspace.run / name) else _controller
-    return opened(workspace, name, max_steps)
+    return opened(workspace, name, max_steps, sticky)
 
 
 def _recorded_limit(workspace: Workspace) -> int:
@@ -56,8 +57,8 @@ def _recorded_limit(workspace: Workspace) -> int:
     return env.max_steps * env.action_repeat
 
 
-def _shortened(env: EnvConfig, max_steps: int) -> EnvConfig:
-    return replace(env, max_steps=env.shorter(max_steps))
+def _played(env: EnvConfig, max_steps: int, sticky: bool) -> EnvConfig:
+    return replace(env, max_steps=env.shorter(max_steps), sticky=sticky)
 
 
 def random_agent(env: EnvConfig) -> EvaluatedAgent:
@@ -65,9 +66,9 @@ def random_agent(env: EnvConfig) -> EvaluatedAgent:
     return EvaluatedAgent("random", RandomSpec(env), env, {}, {"protocol": protocol_of(env)})
 
 
-def _controller(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
+def _controller(workspace: Workspace, name: str, max_steps: int, sticky: bool) -> EvaluatedAgent:
     vae, mdnrnn, controller = load_all(workspace, name)
-    env = _shortened(vae.env, max_steps)
+    env = _played(vae.env, max_steps, sticky)
     search = controller.artifact.metrics
     collected = max(_collected_steps(trained.artifact.metrics, vae.env) for trained in (vae, mdnrnn))
     seconds = vae.artifact.wall_seconds + mdnrnn.artifact.wall_seconds
@@ -85,9 +86,9 @@ def _controller(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAge
     )
 
 
-def _dreamer(workspace: Workspace, name: str, max_steps: int) -> EvaluatedAgent:
+def _dreamer(workspace: Workspace, name: str, max_steps: int, sticky: bool) -> EvaluatedAgent:
     dreamer = find_dreamer(workspace, name)
-    artifact, env = dreamer.artifact, _shortened(dreamer.env, max_steps)
+    artifact, env = dreamer.artifact, _played(dreamer.env, max_steps, sticky)
     return EvaluatedAgent(
         "dreamer",
         DreamerSpec(_unmodified(env), artifact.folder, artifact.fingerprint),
@@ -155,7 +156,7 @@ def _portions(jobs: list[EpisodeJob], workers: int) -> Iterator[list[EpisodeJob]
 def protocol_of(env: EnvConfig) -> str:
     """How the environment is played, in words that a score is quoted with."""
     spec = env.spec()
-    notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol]
+    notes = [f"gymnasium {spec.env_id} unmodified", spec.protocol if env.sticky else NO_STICKY_PROTOCOL]
     if spec.fire_action is not None:
         notes.append("our agent presses FIRE after a reset and a lost life")
     if OBSERVATIONS[env.observation]:

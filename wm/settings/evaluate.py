@@ -21,4 +21,7 @@ class EvaluateSettings(Settings):
         0, "Truncate test episodes after this many steps; 0: the dataset's or the environment's own limit.", low=0,
         newer=True,
     )  # fmt: skip
+    sticky_actions: bool = setting(
+        True, "Atari: actions are repeated by chance, 25 %; without, episodes begin with up to 30 no-ops.", newer=True
+    )
     visualize: bool = setting(False, "Show the first test episode in a window.", section="Evaluation", result=False)
