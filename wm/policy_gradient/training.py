@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wm.artifacts import chained_log, durable
-from wm.artifacts.json_reader import COUNT, LARGEST, NUMBER, TEXT, Mismatch, Schema, between, list_of, table
+from wm.artifacts.json_reader import NUMBER, TEXT, Schema, list_of, table
 from wm.dreams.env import InitialStates
 from wm.errors import BadData, MemoryProblem, Stopped
 from wm.evolution.cma_es import digest
@@ -31,6 +31,7 @@ from wm.policy_gradient.earlier import Earlier
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import RewardScale, make_optimizer, update
 from wm.policy_gradient.real_rollouts import RealSource
+from wm.policy_gradient.snapshots import MOST, Snapshots
 from wm.policy_gradient.sources import Experience, Source
 from wm.pretrained import TrainedMdnRnn, build_controller
 from wm.rollouts.players import PolicySpec
@@ -44,14 +45,6 @@ from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
 
 CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
-SNAPSHOTS = 16  # policies along the training, for `wm dream`
-
-
-def _snapshots(value: Any, key: str) -> None:
-    """The schema of their iterations."""
-    list_of(COUNT)(value, key)
-    if len(value) > SNAPSHOTS:
-        raise Mismatch(key, f"a list of {len(value)} values", f"at most {SNAPSHOTS}")
 
 
 class _Weights(nn.Module):
@@ -63,7 +56,7 @@ class _Weights(nn.Module):
     def __init__(self, network: ActorCritic, parameters: int) -> None:
         super().__init__()
         self.network, self.best = network, deepcopy(network)
-        self.register_buffer("snapshots", torch.zeros(SNAPSHOTS, parameters))
+        self.register_buffer("snapshots", torch.zeros(MOST, parameters))
 
 
 @dataclass(frozen=True)
@@ -150,8 +143,7 @@ class PolicyTraining:
         if earlier is not None and earlier.validations is not None:
             self.history.best_score = earlier.validations[1]
         self._scale = RewardScale.of(settings.places)
-        self._iterations: list[int] = []  # of the snapshots
-        self._spacing = 1  # iterations between snapshots
+        self._snapshots = Snapshots(self._weights.snapshots)
         self._digest = chained_log.start(folder)  # of the log's last line
         self._checkpoints = Checkpoints(folder, self, keep_best=False)
 
@@ -160,23 +152,17 @@ class PolicyTraining:
         """Of what `state` returns."""
         running = list_of(NUMBER, self._settings.places)
         scale = table(dict.fromkeys(("count", "mean", "squares"), NUMBER) | {"running": running})
-        own = {"scale": scale, "snapshots": _snapshots, "spacing": between(1, LARGEST), "log": TEXT}
-        return table(self._source.state_schemas | own)
+        return table(self._source.state_schemas | Snapshots.state_schema | {"scale": scale, "log": TEXT})
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights and optimizer."""
-        return self._source.state() | {
-            "scale": asdict(self._scale),
-            "snapshots": self._iterations,
-            "spacing": self._spacing,
-            "log": self._digest,
-        }
+        return self._source.state() | self._snapshots.state() | {"scale": asdict(self._scale), "log": self._digest}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self._source.load_state(state)
         self._scale = RewardScale(**state["scale"])
-        self._iterations, self._spacing = state["snapshots"], state["spacing"]
+        self._snapshots.load_state(state)
         self._digest = state["log"]
 
     @property
@@ -287,7 +273,7 @@ class PolicyTraining:
                 self._weights.best.load_state_dict(self._network.state_dict())
             seconds = round(self._runtime.clock() - began, 3)
         line["seconds"] = seconds
-        self._keep_snapshot(line["generation"], parameters)
+        self._snapshots.keep(line["generation"], parameters)
         chained = chained_log.chain(self._digest, line)
         durable.append(self._folder / LOG, chained.data)
         self._digest = chained.digest
@@ -300,19 +286,6 @@ class PolicyTraining:
     def _unvalidated(self) -> list[Line]:
         """The iterations since the last validation."""
         return list(takewhile(lambda line: "validation" not in line, reversed(self.history.lines)))
-
-    def _keep_snapshot(self, iteration: int, parameters: NDArray[np.float32]) -> None:
-        """Keep this policy if its turn has come; where there are too many, every second one stays."""
-        if (iteration - 1) % self._spacing:
-            return
-        if len(self._iterations) == SNAPSHOTS:
-            self._spacing *= 2
-            self._iterations = self._iterations[::2]
-            self._weights.snapshots[: SNAPSHOTS // 2] = self._weights.snapshots[::2].clone()
-            if (iteration - 1) % self._spacing:
-                return
-        self._weights.snapshots[len(self._iterations)] = torch.from_numpy(parameters)
-        self._iterations = [*self._iterations, iteration]
 
     def _metrics(self, line: Line, figures: dict[str, float]) -> dict[str, float]:
         values = {"env_steps": float(self.history.env_steps), **figures}
@@ -351,9 +324,9 @@ class PolicyTraining:
         }
         if self._source.place == "dream":
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
-        snapshots = self._weights.snapshots[: len(self._iterations)].numpy().copy()
         sampled = by_samples > history.best_score
         networks = {name: value.clone() for name, value in self._weights.best.state_dict().items()}
         ended = self._stop_reason()
         latest = self._network.parameter_vector()
-        return TrainedPolicy(best, sampled, snapshots, self._iterations, networks, latest, ended, history, figures)
+        snapshots, iterations = self._snapshots.parameters(), self._snapshots.iterations
+        return TrainedPolicy(best, sampled, snapshots, iterations, networks, latest, ended, history, figures)
