@@ -240,7 +240,8 @@ def _protocols(rows: list[Row]) -> list[str]:
     return [
         "## Atari without sticky actions\n",
         "The same agents, trained with sticky actions, in the protocol of older papers: every action is carried out, "
-        "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. "
+        "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. In Breakout they are alike all "
+        "the same, because the ball waits for the serve: an agent that acts likeliest plays one game a hundred times. "
         "`wm evaluate --env Pong --set sticky_actions=false`.\n",
         markdown_table(["environment", "agent", "training seed", "sticky actions 0.25", "none"], lines),
     ]

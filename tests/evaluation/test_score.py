@@ -7,8 +7,11 @@ from stages.session import Session
 from tests.conftest import SLUG, TINY
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingInput
-from wm.evaluation.score import open_agent, protocol_of
+from wm.evaluation import score
+from wm.evaluation.score import EvaluatedAgent, open_agent, protocol_of, random_agent
+from wm.rollouts.loop import EpisodeResult
 from wm.rollouts.players import RandomSpec
+from wm.runtime import Runtime
 
 
 def test_a_controller_is_scored_in_the_unmodified_environment(chain: Path) -> None:
@@ -34,3 +37,16 @@ def test_the_protocol_names_the_agents_observation_and_actions() -> None:
     assert "our agent sees the difference to a slowly" in protocol_of(EnvConfig("Breakout", observation="foreground"))
     assert "repeats each action for 3 steps" in protocol_of(EnvConfig("CarRacing", action_repeat=3))
     assert "our agent presses FIRE" in protocol_of(EnvConfig("Breakout"))
+    assert "frame skip 4, sticky actions 0.25" in protocol_of(EnvConfig("Breakout"))
+    assert "no sticky actions, 1 to 30 no-ops" in protocol_of(EnvConfig("Breakout", sticky=False))
+
+
+def test_the_protocol_says_where_all_episodes_are_the_same_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(agent: EvaluatedAgent, lengths: list[int]) -> str:
+        results = [EpisodeResult(key, 5.0, length, length, True, False) for key, length in enumerate(lengths)]
+        monkeypatch.setattr(score, "_play", lambda *_: results)
+        return str(score.score_agent(Runtime(), agent, "Breakout", len(lengths), "")["protocol"])
+
+    without, usual = (random_agent(EnvConfig("Breakout", sticky=sticky)) for sticky in (False, True))
+    assert play(without, [9, 9]).endswith("all episodes are the same game")
+    assert "the same game" not in play(without, [9, 8]) + play(usual, [9, 9])

@@ -129,7 +129,14 @@ def score_agent(
         "returns": [result.episode_return for result in results],
         "agent": agent.kind,
         **agent.facts,
+        "protocol": agent.facts["protocol"] + _without_chance(agent.env, results),
     }
+
+
+def _without_chance(env: EnvConfig, results: list[EpisodeResult]) -> str:
+    """What a protocol adds where no-ops decide nothing: in Breakout the ball waits for the serve."""
+    games = {(result.episode_return, result.env_steps) for result in results}
+    return ", all episodes are the same game" if not env.sticky and len(games) == 1 else ""
 
 
 def _play(runtime: Runtime, spec: Spec, jobs: list[EpisodeJob], label: str, log: EpisodeLog) -> list[EpisodeResult]:
