@@ -12,7 +12,7 @@ from stages.stage import Plan
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
 from wm.envs.registry import EnvConfig, find_env
-from wm.errors import UsageProblem, WmError
+from wm.errors import WmError
 from wm.pipeline.stage import Result
 from wm.settings import (
     COMMANDS,
@@ -156,15 +156,7 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
     """
     for name in settings.names:
         find_env(name)
-    pipelines = [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
-    searches = [step.settings for pipeline in pipelines for step in pipeline.steps]
-    evolved = [search for search in searches if isinstance(search, ControllerSettings) and not search.policy_gradient]
-    if settings.max_generations and not evolved:
-        raise UsageProblem(
-            f"--max-generations is {settings.max_generations}, but C learns by PPO in {', '.join(settings.names)}; "
-            "leave it out, give --max-env-steps, or add --set train-controller.algo=cma."
-        )
-    return pipelines
+    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
 
 
 def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
@@ -215,21 +207,31 @@ def stage_settings(
     settings: CurriculumSettings, sources: Sources, env: str, later: bool = False
 ) -> dict[str, Settings]:
     """The settings of V, M and C's stages for an environment, in a `later` round or not. V trains on the episodes that
-    the first round collects; the curriculum's limits replace those of the search, that of generations only CMA-ES'."""
+    the first round collects; the curriculum's limits replace those of the search."""
     resolved = {stage: sources.resolve(stage, COMMANDS[stage], env, later=later)[0] for stage in STAGES_OF_AGENT["vmc"]}
     collecting, vae, search = (resolved[stage] for stage in ("collect", "train-vae", "train-controller"))
     assert isinstance(collecting, CollectSettings)
     assert isinstance(vae, VaeSettings)
     assert isinstance(search, ControllerSettings)
-    limits: dict[str, Any] = {
-        "max_generations": 0 if search.policy_gradient else settings.max_generations,
-        "max_hours": settings.max_hours,
-        "max_env_steps": settings.max_env_steps,
-    }
+    limits: dict[str, Any] = {"max_hours": settings.max_hours} | _step_limits(
+        settings, search, collecting.action_repeat
+    )
     return resolved | {
         "train-vae": replace(vae, episodes=vae.episodes or collecting.episodes),
         "train-controller": replace(search, **{name: value for name, value in limits.items() if value}),
     }
+
+
+def _step_limits(settings: CurriculumSettings, search: ControllerSettings, action_repeat: int) -> dict[str, int]:
+    """The limits on generations and on steps, by the search's settings; 0: the preset's. A generation of a policy
+    gradient is an iteration, whose steps are known."""
+    generations, env_steps = settings.max_generations, settings.max_env_steps
+    if not search.policy_gradient:
+        return {"max_generations": generations, "max_env_steps": env_steps}
+    steps = generations * search.places * search.steps_per_place
+    if search.in_ == "dream":
+        return {"max_dream_steps": steps, "max_env_steps": env_steps}
+    return {"max_env_steps": min(filter(None, (steps * action_repeat, env_steps)), default=0)}
 
 
 def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Settings]:

@@ -24,7 +24,7 @@ from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.pipeline.stage import Result
 from wm.report.run_summary import RunSummary
-from wm.settings import STAGES_OF_AGENT, CurriculumSettings
+from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
 from wm.units import format_duration
 
 
@@ -150,15 +150,22 @@ def test_the_limits_of_a_search_can_be_given() -> None:
     pipelines = pipelines_of(Session(""), settings, read_sources("quick"))
     searches = [step.settings for pipeline in pipelines for step in pipeline.steps if step.stage == "train-controller"]
     limits = [(s.algo, s.max_generations, s.max_hours, s.max_env_steps) for s in searches]  # type: ignore[attr-defined]
-    assert limits == [("ppo", 60, 0.5, 1000), ("cma", 3, 0.5, 1000)]
+    assert limits == [("ppo", 60, 0.5, 1000), ("cma", 3, 0.5, 1000)]  # three iterations of PPO have more steps
 
 
-def test_a_limit_on_generations_is_refused_where_no_search_has_any() -> None:
-    settings = CurriculumSettings(envs="Pong,Breakout", max_generations=3)
-    with pytest.raises(UsageProblem, match=r"--max-generations is 3, but C learns by PPO in Pong, Breakout; leave"):
-        pipelines_of(Session(""), settings, read_sources("quick"))
-    evolved = read_sources("quick", assignments=("train-controller.algo=cma",), command="curriculum")
-    assert pipelines_of(Session(""), settings, evolved)
+@pytest.mark.parametrize(
+    ("preset", "env", "expected"),
+    [
+        ("quick", "Pong", (3 * 16 * 128, 1_000_000)),
+        ("laptop", "CarRacing", (3 * 16 * 128 * 4, 1_000_000)),  # an action lasts four steps
+        ("dream", "Pong", (0, 3 * 512 * 50)),
+    ],
+)
+def test_a_generation_of_ppo_is_an_iteration(preset: str, env: str, expected: tuple[int, int]) -> None:
+    settings = stage_settings(CurriculumSettings(max_generations=3), read_sources(preset), env)
+    search = settings["train-controller"]
+    assert isinstance(search, ControllerSettings)
+    assert (search.max_env_steps, search.max_dream_steps) == expected
 
 
 def test_every_environment_is_checked_before_the_first_one_starts() -> None:
