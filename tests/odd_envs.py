@@ -98,6 +98,11 @@ def _reset_elsewhere(self: Any, **options: Any) -> Any:
     return Odd.reset(self, **options)
 
 
+def _steps_elsewhere(self: Any, action: Any) -> Any:
+    _go_elsewhere()
+    return Odd.step(self, action)
+
+
 def _nameless(self: Any, action: Any) -> Any:
     raise _Nameless
 
@@ -242,6 +247,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "LateExit": {"step": _late_exit},
     "Prints": {"step": _prints},
     "Wanders": {"reset": _reset_elsewhere},
+    "StepsElsewhere": {"step": _steps_elsewhere},
     "BuiltElsewhere": {"__init__": _built_elsewhere},
     "Nameless": {"step": _nameless},
     "NoResetInfo": {"reset": _no_info},

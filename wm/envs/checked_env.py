@@ -5,7 +5,9 @@ counted.
 """
 
 import contextlib
+import os
 from collections.abc import Callable
+from multiprocessing import parent_process
 from typing import Any
 
 import gymnasium as gym
@@ -32,6 +34,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self.action_space, self._translate = _plain_actions(env.action_space)
         self._name, self._max_steps = name, max_steps
         self._seed: int | None = None
+        self._is_worker = parent_process() is not None  # which goes back after its task; a step is too short for it
         self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -47,7 +50,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             action = self._translate(action)
         elif isinstance(action, np.ndarray):
             action = action.copy()
+        here = "" if self._is_worker else os.getcwd()
         observation, reward, terminated, truncated, info = self.env.step(action)
+        if here and os.getcwd() != here:
+            os.chdir(here)
         checked = self._check_reward(reward)
         terminated, truncated = self._check_end("terminated", terminated), self._check_end("truncated", truncated)
         if not isinstance(info, dict):

@@ -3,6 +3,7 @@
 A worker is never forked from this process: torch keeps threads that a fork would freeze.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -51,7 +52,8 @@ def _serve(pipe: Any) -> None:
         except EOFError:
             return
         try:
-            reply = ("done", function(*arguments))
+            with contextlib.chdir("."):  # an environment that goes elsewhere in a step does not move the next task
+                reply = ("done", function(*arguments))
             pickle.dumps(reply)
         except WmError as error:
             reply = ("refused", error)
