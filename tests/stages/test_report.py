@@ -149,7 +149,7 @@ def test_where_there_is_no_run_it_says_how_to_make_one(tmp_path: Path, capsys: p
     assert run(["report", str(tmp_path)]) == 66
     assert "there is no run in" in capsys.readouterr().err
     assert run(["compare", str(tmp_path)]) == 66
-    assert run(["compare", str(tmp_path / "nothing")]) == 64
+    assert run(["compare", str(tmp_path / "nothing")]) == 66
 
 
 def test_compare_shows_figures_side_by_side_and_fits_80_columns(chain: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from wm.report.page import resources
 from wm.report.page.player import Played, player_html
 
 EMBEDDED = 4_500_000  # bytes of pictures in a page, which base64 makes a third larger; the others are linked
+NARROW = 52  # characters in a line of a table on a phone, 400 pixels wide
 _KINDS = {".png": "image/png", ".gif": "image/gif"}
 
 
@@ -202,8 +203,9 @@ def _html_block(block: Heading | Paragraph | Table | Player | Link | Commands, f
             return f"<p>{lead}{html.escape(text)}</p>"
         case Table(header, rows, words):
             head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+            named = f' data-column="{html.escape(header[0], quote=True)}"' if header[0] else ""
             lines = "".join(
-                f"<tr><th>{html.escape(row[0])}</th>"
+                f"<tr><th{named}>{html.escape(row[0])}</th>"
                 + "".join(
                     f'<td data-column="{html.escape(column, quote=True)}">{html.escape(cell)}</td>'
                     for column, cell in zip(header[1:], row[1:], strict=True)
@@ -212,13 +214,20 @@ def _html_block(block: Heading | Paragraph | Table | Player | Link | Commands, f
                 for row in rows
             )
             body = f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody>"
-            return f'<div class="wide"><table class="{"words" if words else "numbers"}">{body}</table></div>'
+            kind = "words" if words else "numbers narrow" if _is_narrow(header, rows) else "numbers"
+            return f'<div class="wide"><table class="{kind}">{body}</table></div>'
         case Player(played):
             return player_html(played)
         case Link(path, text):
             return f'<p><a href="{html.escape(_address(path, folder))}">{html.escape(text)}</a></p>'
         case Commands(lines):
             return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
+
+
+def _is_narrow(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table fits a phone as it is: the longest words of its columns, with a gap after each."""
+    columns = zip(header, *rows, strict=True)
+    return sum(1 + max(len(word) for cell in column for word in cell.split() or [""]) for column in columns) <= NARROW
 
 
 def _picture(block: Picture, data: bytes | None, folder: Path) -> str:

@@ -29,6 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Picture(folder / "strip.png", "a strip", "A strip."),
         Picture(folder / "dream.gif", "a dream", "A dream."),
         Table([f"column {k}" for k in range(9)], [["a long name of a row", *["-12.34 ± 5.67"] * 8]]),
+        Table(["a"] * 7, [["0" * 9, *["0" * 6] * 6]]),  # the widest that a phone shows as a table
     ]
     path = folder / "report.html"
     path.write_bytes(to_html("t", blocks, folder))
@@ -83,3 +84,5 @@ def test_at_400_pixels_every_cell_is_in_view(browser: Browser, page: Path) -> No
     assert max(browser.evaluate(places)) <= 400
     assert browser.evaluate("document.documentElement.scrollWidth") <= 400
     assert browser.evaluate("contents.open") is False
+    displayed = "[...document.querySelectorAll('table')].map(each => getComputedStyle(each).display)"
+    assert browser.evaluate(displayed) == ["block", "table"]
