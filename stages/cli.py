@@ -233,14 +233,16 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
     if options["print_config"]:
         tables: Tables = {(): _common_values(context, session), (name,): sourced_settings(settings, origin)}
         if isinstance(settings, CurriculumSettings):
-            tables |= curriculum_tables(settings, sources)
+            tables |= curriculum_tables(settings, origin, sources)
         _print(to_json(tables) if options["as_json"] else to_toml(tables))
         return
     from wm import extras
 
     extras.require_versions()  # before the import of packages that may be others than ours were written for
     module = importlib.import_module(f"stages.{name.replace('-', '_')}")
-    if name == "curriculum":
+    if isinstance(settings, CurriculumSettings):
+        if origin["rounds"] != FLAG:
+            settings = replace(settings, rounds=0)  # an environment may have rounds of its own
         module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])
         return
     if options["dry_run"]:

@@ -25,6 +25,7 @@ from wm.evolution.search_log import read_log
 from wm.pipeline.stage import Result
 from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings
+from wm.settings.sources import Sources
 from wm.units import format_duration
 
 
@@ -238,6 +239,25 @@ def test_an_environment_has_the_rounds_of_its_preset_unless_rounds_are_given(tmp
     collected = [by_round[number, "collect"] for number in (1, 2, 3)]
     assert [(one.episodes, one.policy) for one in collected] == [(50, "auto"), (7, "controller"), (7, "controller")]  # type: ignore[attr-defined]
     assert [by_round[number, "train-mdnrnn"].steps for number in (1, 3)] == [4000, 8]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [((), {"CartPole": 3, "Pong": 2}), (("--rounds", "1"), {"CartPole": 1, "Pong": 1}), (("--rounds", "2"), {})],
+)
+def test_rounds_of_an_environment_hold_unless_a_flag_gives_them_for_all(
+    options: tuple[str, ...], expected: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rounds.toml").write_text("[curriculum]\nrounds = 2\n[curriculum.CartPole]\nrounds = 3\n")
+    planned: dict[str, int] = {}
+
+    def plan(session: Session, settings: CurriculumSettings, sources: Sources, *_: Any) -> None:
+        planned.update({each.env: len(each.runs) for each in pipelines_of(session, settings, sources)})
+
+    monkeypatch.setattr(curriculum, "run_command", plan)
+    words = ("curriculum", "--envs", "CartPole,Pong", "--config", str(tmp_path / "rounds.toml"), *options)
+    assert cli.run(list(words)) == 0
+    assert planned == (expected or {"CartPole": 2, "Pong": 2})
 
 
 @pytest.mark.slow

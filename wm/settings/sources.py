@@ -201,9 +201,11 @@ def sourced_settings(settings: Settings, origin: Mapping[str, str]) -> dict[str,
     }
 
 
-def curriculum_tables(settings: CurriculumSettings, sources: Sources) -> Tables:
-    """The settings of a curriculum's stages: a table each, and tables for what differs in an environment or later."""
+def curriculum_tables(settings: CurriculumSettings, origin: Mapping[str, str], sources: Sources) -> Tables:
+    """The settings of a curriculum's stages: a table each, and tables for what differs in an environment or later.
+    `origin` are the sources of its own settings; flags hold for every environment."""
     tables: Tables = {}
+    flags = {public_name(item) for item in dataclasses.fields(settings) if origin[item.name] == FLAG}
     for stage in ("curriculum", *STAGES_OF_AGENT[settings.agent]):
         group = COMMANDS[stage]
         general = sourced_settings(*sources.resolve(stage, group, ""))
@@ -213,7 +215,10 @@ def curriculum_tables(settings: CurriculumSettings, sources: Sources) -> Tables:
             own = sourced_settings(*sources.resolve(stage, group, env))
             later = sourced_settings(*sources.resolve(stage, group, env, later=True))
             for path, values, others in (((stage, env), own, general), ((stage, env, LATER), later, own)):
-                if different := {name: value for name, value in values.items() if value != others[name]}:
+                different = {name: value for name, value in values.items() if value != others[name]}
+                if stage == "curriculum":
+                    different = {name: value for name, value in different.items() if name not in flags}
+                if different:
                     tables[path] = different
     return tables
 
