@@ -305,6 +305,7 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
         "executor": session.executor,
         "disk_budget": session.disk_limit,
         "memory_limit": session.memory_limit,
+        "track": ",".join(session.track) or None,
     }
     sources = {ParameterSource.COMMANDLINE: FLAG, ParameterSource.DEFAULT_MAP: str(context.params["config"])}
     sourced = {}

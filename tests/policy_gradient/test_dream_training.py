@@ -15,7 +15,7 @@ from tests.policy_gradient.test_training import metrics_of, weights_of, with_dat
 from wm.episodes.dataset import Dataset
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
-from wm.evolution.search_log import read_log
+from wm.evolution.search_log import LOG, read_log
 from wm.evolution.transfer import load_transfer_source
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.earlier import earlier_policy
@@ -23,7 +23,7 @@ from wm.policy_gradient.sources import Experience
 from wm.pretrained import load_controller
 from wm.report.document import Chart, Heading
 from wm.report.rounds import read_rounds, rounds_section
-from wm.report.run_summary import find_runs
+from wm.report.run_summary import RunSummary, find_runs
 from wm.stats import Score
 from wm.training import weights
 
@@ -218,11 +218,21 @@ def test_a_report_shows_the_rounds_in_the_last_one(continued: Path) -> None:
     assert second.dreamt_reward == pytest.approx(1000 * sum(dreamt) / (64 * 16))
     shorter = replace(second, lines=[lines[-1] | {"returns": [value / 2 for value in dreamt for _ in range(2)]}])
     assert shorter.dreamt_reward == pytest.approx(second.dreamt_reward)  # twice as many dreams in as many steps
-    blocks = list(rounds_section(runs / NEXT))
+    blocks = list(rounds_section(NEXT, [first, second]))
     assert isinstance(blocks[0], Heading)
     assert blocks[0].text == f"{NEXT}: round by round"
     assert sum(isinstance(block, Chart) for block in blocks) >= 3
-    assert not list(rounds_section(runs / SLUG))
+    assert not list(rounds_section(SLUG, [first]))
+
+
+def test_a_report_names_what_is_damaged_in_an_earlier_round(continued: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(continued / "runs", runs)
+    assert RunSummary.of(runs / NEXT).damaged == []
+    log = runs / SLUG / "controller" / LOG
+    log.write_bytes(log.read_bytes()[:-9])
+    (damaged,) = RunSummary.of(runs / NEXT).damaged
+    assert str(log) in damaged
 
 
 def test_an_evolved_c_cannot_be_continued_by_gradient(chain: Path, tmp_path: Path) -> None:

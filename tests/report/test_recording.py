@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from stages.session import Session
-from tests.conftest import SLUG, arguments, command, environment, run
+from tests.conftest import SLUG, arguments, command, environment, outcome, run
 from wm.evaluation.score import open_agent
 from wm.report import recording
 from wm.report.recording import MAX_FRAMES, record_job
@@ -38,6 +38,19 @@ def test_videos_of_test_episodes_end_with_their_returns(
         assert len(few.frames) <= 7 < len(whole.frames)
         assert (few.steps[-1], few.returns[-1]) == (whole.steps[-1], whole.returns[-1])
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("link", ["videos", "videos/controller"])
+def test_videos_are_not_written_through_a_link(link: str, chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    outside, path = tmp_path / "outside", tmp_path / "runs" / SLUG / link
+    outside.mkdir()
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(outside)
+    done = outcome(tmp_path, *arguments("evaluate", "--record-video", "1"))
+    assert done.returncode == 65
+    assert f"{link} is a link" in done.stderr
+    assert not list(outside.iterdir())
 
 
 def test_without_a_display_it_logs_that_and_scores(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:

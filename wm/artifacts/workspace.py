@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The stages' own artifacts, and the folders in a run that are none: `random` is the random policy's evaluation.
-RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "random", "archive",
-            "checkpoints", "tensorboard")  # fmt: skip
+RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "videos", "random",
+            "archive", "checkpoints", "tensorboard")  # fmt: skip
 _ENDINGS = (".partial", ".tmp", ".zarr")
 _FAMILIES = ("latents", "dream")  # names such as `latents-<dataset>` and `dream-<agent>`
 

@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import gymnasium as gym
 
+from wm import extras
 from wm.actions import ActionSpace
 from wm.envs import registration
 from wm.envs.checked_env import CheckedEnv
@@ -29,6 +30,9 @@ from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains on stderr when it is unset
+
+
+_require_versions = cache(extras.require_versions)  # whatever builds an environment; an error is not kept
 
 
 def find_env(name: str) -> EnvSpec:
@@ -276,9 +280,10 @@ class EnvConfig:
             if not spec.is_atari:
                 raise UsageProblem(f"sticky_actions is false but {self.name} is no Atari game; leave it out.")
             options["repeat_action_probability"] = 0.0
-        env = registration.build(spec.env_id, self.name, entry_point, options)
+        _require_versions()
+        built = registration.build(spec.env_id, self.name, entry_point, options)
         limit = self.max_steps * self.action_repeat
-        return CheckedEnv(env if self.sticky else NoopStart(env), self.name, limit)
+        return CheckedEnv(built if self.sticky else NoopStart(built), self.name, limit)
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wm.artifacts import durable
+from wm.artifacts import durable, links
 from wm.models.vae.networks import to_frames
 from wm.report.film_strip import Panels, animation, sheets
 from wm.report.video import can_film, film
@@ -49,8 +49,10 @@ def record_job(spec: PolicySpec | DreamerSpec, job: EpisodeJob) -> Recording:
 def record_videos(
     runtime: Runtime, folder: Path, spec: PolicySpec | DreamerSpec, jobs: Sequence[EpisodeJob]
 ) -> list[Path]:
-    """Write a GIF of each job into `folder`, and an MP4 where that is installed. Returns the files."""
-    durable.make_folder(folder)
+    """Write a GIF of each job into `folder`, and an MP4 where that is installed. Returns the files. Raises BadData if
+    `folder`, or the one it is in, is a link."""
+    links.refuse(folder.parent)
+    durable.make_folder(links.refuse(folder))
     written: list[Path] = []
     with open_workers(runtime) as workers:
         for number, recording in workers.map(record_job, [(spec, job) for job in jobs]):
@@ -60,10 +62,20 @@ def record_videos(
             written.append(path)
             if can_film():
                 movie = path.with_suffix(".mp4")
-                film(movie.with_name(f".{movie.name}"), panels, captions, FPS)
-                os.replace(movie.with_name(f".{movie.name}"), movie)
+                _film(movie, panels, captions)
                 written.append(movie)
     return sorted(written)
+
+
+def _film(path: Path, panels: Panels, captions: Sequence[str]) -> None:
+    """Write an MP4, whole or not at all. Its library opens files by name, so it is given one in a new folder."""
+    staging = durable.staging_path(path)
+    staging.mkdir()
+    try:
+        film(staging / path.name, panels, captions, FPS)
+        os.replace(staging / path.name, path)
+    finally:
+        durable.remove(staging)
 
 
 def show_episode(runtime: Runtime, title: str, spec: PolicySpec | DreamerSpec, job: EpisodeJob) -> None:

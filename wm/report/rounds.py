@@ -79,8 +79,9 @@ def is_continued(run: Path) -> bool:
     return (run.with_name(f"{base.name}{MARK}{number + 1}") / "controller").is_dir()
 
 
-def read_rounds(run: Path) -> list[Round]:
-    """The rounds up to this run. One that is damaged or unfinished is left out."""
+def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
+    """The rounds up to this run. One that is damaged or unfinished is left out; what is wrong with one before this run
+    is added to `damaged`."""
     base = first_of_rounds(run)
     last = 1 if base == run else int(run.name.rpartition(MARK)[2])
     rounds = []
@@ -90,17 +91,19 @@ def read_rounds(run: Path) -> list[Round]:
             controller, mdnrnn = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn"))
             if lines := read_log(controller.folder):
                 rounds.append(Round(number, controller, mdnrnn, lines))
-        except (MissingInput, BadData):
+        except MissingInput:
             continue
+        except BadData as error:
+            if damaged is not None and number < last:
+                damaged.append(str(error))
     return rounds
 
 
-def rounds_section(run: Path) -> Iterator[Block]:
-    """Charts over rounds; nothing for a run without them."""
-    rounds = read_rounds(run)
+def rounds_section(run: str, rounds: list[Round]) -> Iterator[Block]:
+    """Charts over the rounds of a run; nothing without them."""
     if len(rounds) < 2:
         return
-    yield Heading(3, f"{run.name}: round by round")
+    yield Heading(3, f"{run}: round by round")
     yield Paragraph(
         "Each round collects episodes with the latest C, continues M on all of them, and continues the best C by "
         "validation so far, which is also the one that is evaluated at the end."

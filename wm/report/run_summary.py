@@ -17,7 +17,7 @@ from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit, validation_curve
-from wm.report.rounds import is_continued, rounds_section
+from wm.report.rounds import Round, is_continued, read_rounds, rounds_section
 from wm.report.verdicts import (
     HELD_OUT,
     event_rates,
@@ -60,9 +60,9 @@ LEGEND = (
 @dataclass(frozen=True)
 class RunSummary:
     """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
-    finished or not, and what its dream measured of all policies. `damaged` has a sentence for each thing that was left
-    out because it is not what was written. `films` are of its agent's test episodes; `film_note` says why there are
-    none."""
+    finished or not, what its dream measured of all policies, and the rounds up to it. `damaged` has a sentence for each
+    thing that was left out because it is not what was written. `films` are of its agent's test episodes; `film_note`
+    says why there are none."""
 
     run: Path
     artifacts: dict[str, Artifact]
@@ -70,6 +70,7 @@ class RunSummary:
     generations: list[dict[str, Any]]
     fidelity: dict[str, Any] | None
     damaged: list[str]
+    rounds: list[Round] = field(default_factory=list)
     films: list[Film] = field(default_factory=list)
     film_note: str = ""
 
@@ -108,7 +109,8 @@ class RunSummary:
         scored = film and artifacts.get(f"evaluation/{film.settings.get('agent')}")
         if film and scored and film.inputs.get("evaluation") == scored.fingerprint:
             films = checked(partial(read_films, film), films)
-        return cls(run, artifacts, metrics, generations, fidelity, damaged, films)
+        rounds = read_rounds(run, damaged)
+        return cls(run, artifacts, metrics, generations, fidelity, damaged, rounds, films)
 
     @property
     def title(self) -> str:
@@ -164,7 +166,7 @@ class RunSummary:
         yield from _scores(self)
         yield from sections.film_section(self.title, self.films, self.film_note)
         yield from sections.play_section(self.title, self.run / PLAY)
-        yield from rounds_section(self.run)
+        yield from rounds_section(self.title, self.rounds)
         yield from _search(self)
         yield from sections.vae_section(self.title, finished("vae"), metrics("vae", []))
         yield from sections.mdnrnn_section(self.title, finished("mdnrnn"), metrics("mdnrnn", []))

@@ -51,7 +51,7 @@ class CurriculumSettings(Settings):
     )
     strict: bool = setting(False, "Stop at the first environment that fails.", section="Curriculum", result=False)
     max_generations: int = setting(
-        0, "Generations of a search, by PPO its iterations; 0: the preset's.", low=0, section="Limits", result=False
+        0, "Generations, or iterations of PPO; 0: the preset's.", low=0, section="Limits", result=False
     )
     max_hours: float = setting(0.0, "Hours of a search; 0: the preset's.", low=0, section="Limits", result=False)
     max_env_steps: int = setting(
