@@ -9,6 +9,7 @@ from stages.session import Session
 from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.artifacts.workspace import NO_STICKY
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
 from wm.pipeline.session import check_name
 from wm.pipeline.stage import Result, run_stage
@@ -22,7 +23,6 @@ from wm.stats import Score
 
 RECIPE = 2
 SCORES = "score.json"
-NO_STICKY = "-no-sticky"  # ends the name of an evaluation without sticky actions, which stands beside the usual one
 
 
 def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) -> Run:

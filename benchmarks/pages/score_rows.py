@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from stages.options import read_sources
+from wm.artifacts.workspace import NO_STICKY
 from wm.report.rounds import Round, read_rounds
 from wm.settings import ControllerSettings, CurriculumSettings
 from wm.settings.sources import preset_names
 
 Row = dict[str, Any]
-NO_STICKY = "-no-sticky"  # ends the names of evaluations without sticky actions, and of their agents here
 KEYS = ("env", "agent", "preset", "training_seeds")  # a new row replaces the one with the same
 _DREAM = (
     "policies", "rho", "rho_ci95", "rho_last_third", "rho_last_third_ci95", "dream_return", "dream_return_ci95",

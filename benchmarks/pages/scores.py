@@ -12,8 +12,9 @@ import numpy as np
 
 from benchmarks.pages.markdown import markdown_table, replaced
 from benchmarks.pages.score_curves import curves
-from benchmarks.pages.score_rows import KEYS, NO_STICKY, Row, rows_of
+from benchmarks.pages.score_rows import KEYS, Row, rows_of
 from benchmarks.pages.score_seeds import interquartile_mean, interval, mean, normalized, seeds_of, worst
+from wm.artifacts.workspace import NO_STICKY
 from wm.report.verdicts import prediction_summary
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,6 +29,7 @@ def test_a_name_that_would_leave_the_folder_is_refused() -> None:
         ("controller", "vae"), ("controller", "VAE"), ("vae", "controller"), ("vae", "vae/x"), ("vae", "evaluation/x"),
         ("mdnrnn", "archive"), ("controller", "latents-d"), ("controller", "dream-dreamer"), ("vae", "x.partial"),
         ("controller", "random"), ("dream", "dreamer"), ("vae", "videos"),
+        ("controller", "controller-no-sticky"),
     ],
 )  # fmt: skip
 def test_names_of_other_artifacts_are_reserved(default: str, name: str) -> None:

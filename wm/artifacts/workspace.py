@@ -7,6 +7,7 @@ from pathlib import Path
 # The stages' own artifacts, and the folders in a run that are none: `random` is the random policy's evaluation.
 RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "videos", "random",
             "archive", "checkpoints", "tensorboard")  # fmt: skip
+NO_STICKY = "-no-sticky"  # ends the name of an evaluation without sticky actions, which stands beside the usual one
 _ENDINGS = (".partial", ".tmp", ".zarr")
 _FAMILIES = ("latents", "dream")  # names such as `latents-<dataset>` and `dream-<agent>`
 
@@ -17,7 +18,7 @@ def is_reserved(name: str, default: str) -> bool:
     family = first.partition("-")[0]
     others = family in _FAMILIES and "-" in first and family != default.partition("-")[0]
     ending = any(Path(piece).suffix in _ENDINGS for piece in name.casefold().split("/"))
-    return first in RESERVED or others or ending
+    return first in RESERVED or others or ending or first.endswith(NO_STICKY)
 
 
 def env_slug(env: str) -> str:

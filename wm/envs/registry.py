@@ -63,13 +63,7 @@ def _register_atari() -> None:
 
 
 PLAYED = ("max_steps", "envs_per_process", "sticky")  # fields that change no observation
-_NEWER = (
-    "frames",
-    "max_steps",
-    "envs_per_process",
-    "mask",
-    "sticky",
-)  # fields of EnvConfig that recipes did not always have
+_NEWER = ("frames", *PLAYED, "mask")  # fields of EnvConfig that recipes did not always have
 
 
 @dataclass(frozen=True)
