@@ -9,6 +9,7 @@ from wm.settings.sources import (
     Assignment,
     Sourced,
     Sources,
+    Tables,
     check_variables,
     curriculum_tables,
     parse_assignment,
@@ -89,10 +90,25 @@ def test_the_tables_of_a_curriculum_hold_what_differs_by_environment_and_round(t
     (tmp_path / "c.toml").write_text(
         "[collect]\nsize = 32\n[collect.Pong]\ngray = true\n[collect.Pong.later]\nepisodes = 7\n"
     )
-    tables = curriculum_tables(CurriculumSettings(envs="Pong,Acrobot"), Sources(config=tmp_path / "c.toml"))
+    sources = Sources(config=tmp_path / "c.toml")
+    tables = curriculum_tables(
+        *sources.resolve("curriculum", CurriculumSettings, "", {"envs": "Pong,Acrobot"}), sources
+    )
     source = str(tmp_path / "c.toml")
     assert tables["collect",]["size"] == Sourced(32, source)
     assert tables["collect", "Pong"] == {"gray": Sourced(True, source)}
     assert tables["collect", "Pong", "later"] == {"episodes": Sourced(7, source)}
     assert ("collect", "Acrobot") not in tables
     assert ("train-dreamer",) not in tables
+
+
+def test_a_flag_of_a_curriculum_holds_for_every_environment_of_its_tables(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[curriculum]\nrounds = 3\n[curriculum.Pong]\nrounds = 4\n")
+    sources = Sources(config=tmp_path / "c.toml")
+
+    def tables(**flags: int) -> Tables:
+        resolved = sources.resolve("curriculum", CurriculumSettings, "", {"envs": "Pong", **flags})
+        return curriculum_tables(*resolved, sources)
+
+    assert tables()["curriculum", "Pong"]["rounds"].value == 4
+    assert ("curriculum", "Pong") not in tables(rounds=3)
