@@ -13,7 +13,6 @@ from wm.actions import ActionSpace
 from wm.envs.catch import CELLS, Catch
 from wm.episodes.latents import Latents
 from wm.errors import Stopped, UsageProblem
-from wm.evaluation.baselines import MIN_EVENTS
 from wm.evaluation.event_rates import event_rates, event_warning
 from wm.evaluation.prediction import evaluate_predictions
 from wm.models.mdnrnn.predictor import Predictor
@@ -149,15 +148,14 @@ def catch(episodes: int) -> Latents:
 
 @pytest.mark.slow
 def test_dreams_with_the_actions_of_catch_have_its_events(tmp_path: Path) -> None:
-    latents = catch(400)
-    model = train(tmp_path, replace(SETTINGS, steps=300), latents)
+    latents = catch(1600)
+    model = train(tmp_path, replace(SETTINGS, steps=1000), latents)
     validation = held_out(len(latents.ends))
     rates = event_rates(model, latents, validation)
     assert event_warning(rates) == ""
     caught = (latents.rewards.reshape(-1, CELLS)[validation] > 0).sum()
-    assert MIN_EVENTS <= rates["positive"]["events"] < 2 * caught  # windows overlap, but an event counts once
-    assert rates["negative"]["events"] > 50
-    assert rates["end"]["events"] > 50
+    assert rates["positive"]["events"] < 2 * caught  # windows overlap, but an event counts once
+    assert {name: rate["events"] > 50 for name, rate in rates.items()} == dict.fromkeys(rates, True)
     assert abs(rates["end"]["dream"] / rates["end"]["real"] - 1) < 0.05
 
 
