@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from wm.actions import ActionSpace
 from wm.episodes.windows import WindowBatch
 from wm.settings import MdnRnnSettings, VaeSettings
-from wm.training.fit import seconds_per_step
+from wm.training.cuda_graph import graphed_on_cuda
+from wm.training.fit import pick_precision, seconds_per_step
 from wm.training.mdnrnn import loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import cache_bytes, new_vae, new_vae_loss
 
@@ -59,9 +60,10 @@ def vae_cost(
     model = new_vae(settings, shape, seed).to(device)
     objective = new_vae_loss(settings, model, frames, seed)
     noise = torch.zeros(settings.batch, settings.latent, device=device)
+    run = graphed_on_cuda(objective, objective, settings, pick_precision(settings, device))
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return objective(frames, noise).total / max(settings.reconstruction_nats, 1), {}
+        return run(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
     seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
     size, cached = weight_bytes(model), min(rows * int(np.prod(shape)), cache_bytes(settings))
@@ -86,9 +88,10 @@ def mdnrnn_cost(
     flat = np.zeros((settings.batch, length), np.float32)
     batch = WindowBatch(z, z, np.zeros((settings.batch, length, space.width), np.float32), flat, flat, flat + 1)
     arguments = [part.to(device) for part in loss_arguments(settings, batch, 0.0, torch.Generator())]
+    run = graphed_on_cuda(model, model.loss, settings, pick_precision(settings, device))
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return model.loss(*arguments).total, {}
+        return run(*arguments).total, {}
 
     seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES

@@ -1,7 +1,8 @@
 """The training of M: its loss on windows of latents, and the fit to the best validation loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from wm.models.mdnrnn.rollout_network import RolloutNetwork
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
+from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.precision import Precision
 
@@ -138,9 +140,10 @@ def fit_mdnrnn(
     """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
     is over rollouts where M is trained on them."""
     run_loss = compile_if_asked(model.loss, settings)
+    run_whole = graphed_on_cuda(model, run_loss, settings, precision, runtime.ranks is not None)
 
-    def losses_of(arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
-        losses = run_loss(*(tensor.to(precision.device) for tensor in arguments), *part)._asdict()
+    def losses_of(run: Callable[..., Any], arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
+        losses = run(*(tensor.to(precision.device) for tensor in arguments), *part)._asdict()
         total = losses.pop("total")
         return total, {"loss": total, **losses}
 
@@ -150,7 +153,7 @@ def fit_mdnrnn(
     @torch.inference_mode()
     def validate() -> dict[str, float]:
         with precision.cast():
-            _, metrics = losses_of(loss_arguments(settings, validation, 0.0, random("validation")))
+            _, metrics = losses_of(run_loss, loss_arguments(settings, validation, 0.0, random("validation")))
         return {f"validation_{name}": value.item() for name, value in metrics.items()}
 
     def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
@@ -158,8 +161,9 @@ def fit_mdnrnn(
         batch = windows.at(number, piece)
         arguments = loss_arguments(settings, batch, noise, random("noise", number), rows, windows.size)
         if piece == WHOLE:
-            return losses_of(arguments)
-        return losses_of(arguments, Part(rows[0], torch.from_numpy(windows.existing(number)).to(precision.device)))
+            return losses_of(run_whole, arguments)
+        existing = torch.from_numpy(windows.existing(number)).to(precision.device)
+        return losses_of(run_loss, arguments, Part(rows[0], existing))
 
     pieces = pieces_of(loss, settings, runtime)
     trainer = make_trainer(model, loss, precision, settings, model.clipped_apart(), pieces)

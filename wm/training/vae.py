@@ -21,6 +21,7 @@ from wm.models.vae.networks import Vae, build, to_frames
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import VaeSettings
+from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
@@ -93,6 +94,7 @@ def fit_vae(
     objective = new_vae_loss(settings, model, data.sample, seed)
     buffers = PinnedBuffers((settings.batch, *data.sample.shape[1:]), device)
     run_objective = compile_if_asked(objective, settings)
+    run_whole = graphed_on_cuda(objective, run_objective, settings, precision, runtime.ranks is not None)
 
     def noise(*path: int | str, count: int) -> Tensor:
         random = torch.Generator().manual_seed(integer(seed, "vae", *path))
@@ -101,7 +103,8 @@ def fit_vae(
     def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
         first, stop = piece.rows(data.batches.size)
         frames = buffers.send(len(data.batches.at(number, buffers.empty(), piece)))
-        terms = run_objective(frames, noise("noise", number, count=data.batches.size)[first:stop])
+        run = run_whole if piece == WHOLE else run_objective
+        terms = run(frames, noise("noise", number, count=data.batches.size)[first:stop])
         share = len(frames) / data.batches.size  # every term is a mean over frames
         metrics = {"loss": terms.total, "error": terms.error, "kl": terms.kl, "position_error": terms.position_error}
         metrics = {name: share * value for name, value in metrics.items()}

@@ -1,0 +1,93 @@
+"""Training V and M on a GPU, steps per second: as we do it, the loss replayed as a CUDA graph, against the same step
+without one. Batches and networks are those of the presets, frames and latents random."""
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import rates, report
+from benchmarks.reference import LATENT
+from benchmarks.train_mdnrnn import ROLLOUTS, random_latents
+from wm.settings import MdnRnnSettings, VaeSettings
+from wm.training.cuda_graph import graphed_on_cuda
+from wm.training.fit import make_trainer
+from wm.training.mdnrnn import fit_normalization, loss_arguments, mdnrnn_config, new_mdnrnn, training_windows
+from wm.training.precision import pick
+from wm.training.vae import new_vae, new_vae_loss
+
+DEVICE = torch.device("cuda")
+GOAL = 2.0
+
+
+def steps(
+    model: nn.Module,
+    loss: Callable[..., Any],
+    arguments: Callable[[int], Sequence[Tensor]],
+    settings: Any,
+    graph: bool,
+) -> Callable[[], None]:
+    """A step of training, with a graph or without."""
+    precision = pick("auto", DEVICE)
+    run = graphed_on_cuda(model, loss, settings, precision) if graph else loss
+
+    def of_batch(number: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return run(*(part.to(DEVICE) for part in arguments(number))).total, {}
+
+    trainer, numbers = make_trainer(model, of_batch, precision, settings), itertools.count()
+
+    def take() -> None:
+        trainer.step(next(numbers))
+        torch.cuda.synchronize()
+
+    return take
+
+
+def mdnrnn_steps(settings: MdnRnnSettings, graph: bool) -> Callable[[], None]:
+    """Of M, on windows of latents."""
+    latents = random_latents()
+    model = new_mdnrnn(mdnrnn_config(settings, LATENT, latents.space), 0)
+    fit_normalization(model, latents)
+    windows = training_windows(settings, [latents], [settings.batch], 0)
+
+    def arguments(number: int) -> list[Tensor]:
+        return loss_arguments(settings, windows.at(number), 0.5, torch.Generator().manual_seed(number))
+
+    model = model.to(DEVICE)
+    return steps(model, model.loss, arguments, settings, graph)
+
+
+def vae_steps(settings: VaeSettings, graph: bool) -> Callable[[], None]:
+    """Of V, on frames."""
+    random = torch.Generator().manual_seed(0)
+    frames = torch.randint(0, 256, (16, settings.batch, 64, 64, 3), dtype=torch.uint8, generator=random)
+    model = new_vae(settings, (64, 64, 3), 0).to(DEVICE)
+    objective = new_vae_loss(settings, model, frames[0].to(DEVICE), 0)
+
+    def arguments(number: int) -> list[Tensor]:
+        return [frames[number % len(frames)], torch.randn(settings.batch, settings.latent, generator=random)]
+
+    return steps(objective, objective, arguments, settings, graph)
+
+
+def main() -> None:
+    if not torch.cuda.is_available():
+        print("no GPU here; the rows of CUDA graphs stay as they are", file=sys.stderr)
+        return
+    rollout = MdnRnnSettings(network="rollout", hidden=0, batch=ROLLOUTS)
+    for name, build in (
+        ("cuda_graph_rollout", partial(mdnrnn_steps, rollout)),
+        ("cuda_graph_mdnrnn", partial(mdnrnn_steps, MdnRnnSettings())),
+        ("cuda_graph_vae", partial(vae_steps, VaeSettings())),
+        ("cuda_graph_vae_paper", partial(vae_steps, VaeSettings(network="paper"))),
+    ):
+        ours, reference, ratio = rates(build(True), build(False), seconds=1.0, windows=3)
+        report(name, ours, reference, GOAL, "steps/s", ratio)
+
+
+if __name__ == "__main__":
+    main()
