@@ -27,7 +27,8 @@ class GraphedLoss:
     def __call__(self, *arguments: Tensor) -> Any:
         """The loss of these tensors, on the device."""
         if self._replay is None:
-            self._replay = torch.cuda.make_graphed_callables(self._recorded, arguments, allow_unused_input=True)
+            with torch.autocast("cuda", enabled=False):  # the recorded module has its own
+                self._replay = torch.cuda.make_graphed_callables(self._recorded, arguments, allow_unused_input=True)
         outputs = [value.clone() for value in self._replay(*arguments)]  # the next replay overwrites them
         return self._recorded.kind(*outputs)
 
