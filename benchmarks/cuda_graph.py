@@ -86,7 +86,7 @@ def main() -> None:
         ("cuda_graph_vae_paper", partial(vae_steps, VaeSettings(network="paper"))),
     ):
         ours, reference, ratio = rates(build(True), build(False), seconds=1.0, windows=3)
-        report(name, ours, reference, GOAL, "steps/s", ratio)
+        report(name, ours, reference, GOAL, "steps/s", ratio, gpu=torch.cuda.get_device_name())
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ def report(
     unit: str,
     ratio: float | None = None,
     lower_is_better: bool = False,
+    gpu: str = "",
 ) -> None:
     """Print the JSON line. `ratio` is ours / reference, taken window by window where there are windows."""
     line = {
@@ -70,6 +71,6 @@ def report(
         "ratio": round(ours / reference, 3) if ratio is None else ratio,
         "goal": goal,
         "unit": unit,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": f"{gpu or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }
     print(json.dumps(line | ({"lower_is_better": True} if lower_is_better else {})), flush=True)

@@ -85,10 +85,7 @@ def report(
     from wm.report.run_summary import LEGEND, RunSummary, find_runs, fit_films, overview
 
     folders = find_runs(paths)
-    summaries = [RunSummary.of(folder) for folder in folders]
-    if film:
-        summaries = [_filmed(summary, envs) for summary in summaries]
-    summaries = fit_films(summaries)
+    summaries = fit_films([RunSummary.of(folder) for folder in folders] if not film else film_runs(folders, envs))
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
     title = f"World models: {', '.join(summary.title for summary in summaries)}"
     blocks: list[Block] = [overview(summaries), Paragraph(LEGEND)]
@@ -99,6 +96,13 @@ def report(
     markdown = page.with_suffix(".md")
     durable.write_bytes(markdown, to_markdown(title, blocks, page.parent))
     return (page, markdown), [sentence for summary in summaries for sentence in summary.damaged]
+
+
+def film_runs(folders: Collection[Path], envs: Collection[str]) -> list["RunSummary"]:
+    """The summaries of these runs, with films of their agents. `envs` are as in `report`."""
+    from wm.report.run_summary import RunSummary
+
+    return [_filmed(RunSummary.of(folder), envs) for folder in folders]
 
 
 def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":

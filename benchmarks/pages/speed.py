@@ -64,6 +64,10 @@ MEASURED = {
     "train_mdnrnn_bf16": ("train M on latents, bf16", "the same plain loop"),
     "train_rollout_fp32": ("train M on its own rollouts, fp32", "the same network and loss, written plainly"),
     "train_rollout_bf16": ("train M on its own rollouts, bf16", "the same plain loop"),
+    "cuda_graph_rollout": ("train M on its own rollouts on an H200, a CUDA graph", "the same steps without a graph"),
+    "cuda_graph_mdnrnn": ("train the paper's M on an H200, a CUDA graph", "the same steps without a graph"),
+    "cuda_graph_vae": ("train V on an H200, a CUDA graph", "the same steps without a graph"),
+    "cuda_graph_vae_paper": ("train the paper's V on an H200, a CUDA graph", "the same steps without a graph"),
     "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
     "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
     "dream_rate": ("256 dreams at once, bf16", "the required rate"),
@@ -133,9 +137,9 @@ _HEAD = """<!-- Rendered by `python -m benchmarks.pages.speed`; do not edit. -->
 Medians on one core of a two-core AMD EPYC; rows with workers use both cores. `make bench` measures ours and the
 reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
 
-The rows come from three machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
-workers and the estimates of `--dry-run`: a slower Xeon without bf16. PPO, M on its own rollouts and all
-other rows: an older EPYC without bf16.
+The rows come from four machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
+workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch 2.11. PPO,
+M on its own rollouts and all other rows: an older EPYC without bf16.
 
 Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
 the two medians beside it. Rates of different rows were not measured at the same time.

@@ -12,7 +12,7 @@ from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
 from stages.curriculum.parallel import exit_with, read_share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.options import tell_damaged
-from stages.report import report
+from stages.report import film_runs, report
 from stages.session import Session
 from wm.artifacts import durable
 from wm.episodes.dataset import Dataset
@@ -31,7 +31,7 @@ def run_command(
     session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str], dry_run: bool, as_json: bool
 ) -> None:
     """Estimate, run every environment, and print the outcomes; `words` is the command line."""
-    share = read_share()
+    share, order = read_share(), list[str]()
     if share is not None:  # the leader has estimated, and reports
         exit_with(share.leader)
         console.tell_leader()
@@ -49,10 +49,11 @@ def run_command(
             return
         console.say(str(needs))
         needs.require_disk()
+        order = needs.longest_first()
     session.stop.install()
     with console.stdout_for_results():
-        outcomes = curriculum(session, settings, sources, words)
-    pages = () if share is not None else _report(outcomes)
+        outcomes = curriculum(session, settings, sources, words, order)
+    pages = _report(outcomes) if share is None else _film(outcomes)
     if as_json:
         environments = {outcome.env: outcome.as_json() for outcome in outcomes}
         console.print_json({"environments": environments, "report": [str(page) for page in pages]})
@@ -64,13 +65,17 @@ def run_command(
 
 
 def curriculum(
-    session: Session, settings: CurriculumSettings, sources: Sources, words: Sequence[str] = ()
+    session: Session,
+    settings: CurriculumSettings,
+    sources: Sources,
+    words: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> list[Outcome]:
     """Run every stage of every environment. Where one fails, the next one still runs, unless `strict`; a full disk and
-    a signal stop everything. `words` is the command line that `jobs` processes run."""
+    a signal stop everything. `words` is the command line that `jobs` processes run, those of `order` first."""
     pipelines = pipelines_of(session, settings, sources)
     if (jobs := min(settings.jobs, len(pipelines))) > 1:
-        return run_in_parallel(session, jobs, settings.strict, words, pipelines)
+        return run_in_parallel(session, jobs, settings.strict, words, pipelines, order)
     total, number, outcomes = sum(len(pipeline.steps) for pipeline in pipelines), 1, list[Outcome]()
     recorded = [None if pipeline.has_inputs else recorded_outcome(pipeline) for pipeline in pipelines]
     for pipeline, outcome in zip(pipelines, recorded, strict=True):
@@ -88,9 +93,24 @@ def curriculum(
     return outcomes
 
 
+def _film(outcomes: list[Outcome]) -> tuple[Path, ...]:
+    """Film the agents for the report that the leader writes, while other environments still train; returns no page."""
+    try:
+        film_runs(_reported(outcomes), {outcome.env for outcome in outcomes})
+    except Stopped:
+        raise
+    except WmError as error:
+        console.say(f"no film: {error}")
+    return ()
+
+
+def _reported(outcomes: list[Outcome]) -> tuple[Path, ...]:
+    return tuple(run for outcome in outcomes for run in outcome.pipeline.reported if run.is_dir())
+
+
 def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
     """Write the report about all runs of these environments; returns its pages."""
-    runs = tuple(run for outcome in outcomes for run in outcome.pipeline.reported if run.is_dir())
+    runs = _reported(outcomes)
     try:
         envs = {outcome.env for outcome in outcomes}
         pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None, envs=envs)

@@ -68,8 +68,9 @@ class Estimate:
     def disk(self) -> int:
         """The most bytes that are added at any time, with the scratch space of the largest stage. What --keep removes
         of an environment is gone before the next one starts."""
-        totals = [sum(plan.disk for plan in plans) for plans in self.plans.values()]
-        removed = [sum(self._removed(plan) for plan in plans) for plans in self.plans.values()]
+        ordered = [self.plans[env] for env in self.longest_first()]
+        totals = [sum(plan.disk for plan in plans) for plans in ordered]
+        removed = [sum(self._removed(plan) for plan in plans) for plans in ordered]
         most, kept = 0, 0
         for place, total in enumerate(totals):
             most = max(most, kept + sum(totals[place : place + self.jobs]))
@@ -93,10 +94,21 @@ class Estimate:
     def seconds(self) -> tuple[float, float]:
         """The least and the most."""
         ends = [[0.0] * self.jobs, [0.0] * self.jobs]
-        for plans in self.plans.values():  # each starts when one of those before it ends
-            for end, durations in zip(ends, zip(*(plan.seconds for plan in plans), strict=True), strict=True):
-                heapq.heapreplace(end, end[0] + sum(durations))
+        for env in self.longest_first():  # each starts when one of those before it ends
+            for end, durations in zip(ends, self._durations(env), strict=True):
+                heapq.heapreplace(end, end[0] + durations)
         return max(ends[0]), max(ends[1])
+
+    def _durations(self, env: str) -> tuple[float, float]:
+        least, most = zip(*(plan.seconds for plan in self.plans[env]), strict=True)
+        return sum(least), sum(most)
+
+    def longest_first(self) -> list[str]:
+        """The environments in the order in which they start where several train at a time, so that the last one does
+        not train alone for long."""
+        if self.jobs == 1:
+            return list(self.plans)
+        return sorted(self.plans, key=lambda env: sum(self._durations(env)), reverse=True)
 
     @property
     def disk_problem(self) -> str:

@@ -59,10 +59,15 @@ def cores_each(session: Session, jobs: int) -> int:
 
 
 def run_in_parallel(
-    session: Session, jobs: int, strict: bool, words: Sequence[str], pipelines: Sequence[Pipeline]
+    session: Session,
+    jobs: int,
+    strict: bool,
+    words: Sequence[str],
+    pipelines: Sequence[Pipeline],
+    order: Sequence[str],
 ) -> list[Outcome]:
-    """Run every pipeline by the command line `words` in a process with a Share. A signal is passed on, and every
-    process ends as it would alone; a full disk ends them all."""
+    """Run every pipeline by the command line `words` in a process with a Share, the environments of `order` first. A
+    signal is passed on, and every process ends as it would alone; a full disk ends them all."""
     cores = cores_each(session, jobs)
     disk_limit = None if session.disk_limit is None else session.disk_limit // len(pipelines)
     running: list[subprocess.Popen[str]] = []
@@ -93,14 +98,16 @@ def run_in_parallel(
                 process.terminate()
 
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(run, pipeline) for pipeline in pipelines]
+        places = {env: place for place, env in enumerate(order)}
+        started = sorted(pipelines, key=lambda pipeline: places.get(pipeline.env, len(places)))
+        futures = {pipeline.env: pool.submit(run, pipeline) for pipeline in started}
         stopped = False
-        while wait(futures, POLL_SECONDS).not_done:
+        while wait(futures.values(), POLL_SECONDS).not_done:
             if (session.stop() or ending.is_set()) and not stopped:
                 stopped = True
                 stop()
     session.stop.raise_if_stopped()
-    outcomes = [outcome for future in futures if (outcome := future.result()) is not None]
+    outcomes = [outcome for each in pipelines if (outcome := futures[each.env].result()) is not None]
     for outcome in outcomes:
         if outcome.failure is not None and outcome.failure.exit_code == DiskProblem.exit_code:
             raise DiskProblem(str(outcome.failure))

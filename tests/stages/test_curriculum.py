@@ -3,6 +3,8 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import torch
 from stages import cli, console, curriculum
 from stages.curriculum import delete_intermediate
 from stages.curriculum import estimate as estimating
+from stages.curriculum import parallel as side_by_side
 from stages.curriculum.outcome import HEADER, Outcome, recorded_outcome, table_of
+from stages.curriculum.parallel import Share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, pipelines_of, stage_settings
 from stages.options import read_sources
 from stages.session import Session
@@ -332,6 +336,7 @@ def test_environments_in_parallel_end_as_they_do_alone(tmp_path: Path) -> None:
     parallel = run(tmp_path, *words, "--jobs", "2", TINY_BREAK="raise:none:")
     assert re.search(rf"^{TINY} \| \[1/6\] {TINY} collect: created", parallel.stderr, re.M)
     assert parallel.stdout.count("fewer than 100 episodes are a preview") == 1
+    assert re.search(rf"^{TINY} \| film ", parallel.stderr, re.M)  # while the other one still trains
     assert (tmp_path / "runs" / "report.html").exists()
     typed = shlex.join(["wm", *words, "--jobs", "2"])  # not what the process of one environment was given
     vae = json.loads((tmp_path / "runs" / SLUG / "vae" / "manifest.json").read_text())
@@ -401,6 +406,21 @@ def test_environments_in_parallel_need_more_memory_and_less_time() -> None:
     assert (alone.memory, parallel.memory) == (30, 50)
     assert (alone.seconds, parallel.seconds) == ((6, 19), (4, 10))
     assert (alone.disk, parallel.disk) == (303 + 1 + 2 + 3, 303 + 202 + 1 + 3 + 2)
+    assert (alone.longest_first(), parallel.longest_first()) == (["a", "b", "c"], ["a", "c", "b"])
+
+
+def test_the_longest_environment_of_several_at_a_time_starts_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def start(words: object, share: Share) -> subprocess.Popen[str]:
+        started.append(share.env)
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"], stderr=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(side_by_side, "_start", start)
+    pipelines = [Pipeline(env, []) for env in ("Pong", "CartPole", "Catch")]
+    outcomes = run_in_parallel(Session("", workers=2), 1, False, (), pipelines, ["Catch", "Pong", "CartPole"])
+    assert started == ["Catch", "Pong", "CartPole"]
+    assert [outcome.env for outcome in outcomes] == ["Pong", "CartPole", "Catch"]
 
 
 def test_each_of_two_environments_has_half_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ class GraphedLoss:
     def __call__(self, *arguments: Tensor) -> Any:
         """The loss of these tensors, on the device."""
         if self._replay is None:
+            # The graph keeps nodes of the stream it was recorded on, which torch would warn of at every training.
+            torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
             with torch.autocast("cuda", enabled=False):  # the recorded module has its own
                 self._replay = torch.cuda.make_graphed_callables(self._recorded, arguments, allow_unused_input=True)
         outputs = [value.clone() for value in self._replay(*arguments)]  # the next replay overwrites them
@@ -55,6 +57,6 @@ def graphed_on_cuda(
     model: nn.Module, loss: Callable[..., Any], settings: GradientSettings, precision: Precision, ranks: bool = False
 ) -> Callable[..., Any]:
     """`loss` as a CUDA graph on a device of CUDA, where every step has one whole batch: a second one, or that of
-    another process (`ranks`), would add to gradients that the graph overwrites."""
+    another process (`ranks`), would add to gradients that the graph overwrites (pytorch issue 181723)."""
     whole = settings.pieces == settings.accumulate == 1 and not ranks and not settings.compile
     return GraphedLoss(model, loss, precision) if precision.device.type == "cuda" and whole else loss
