@@ -20,7 +20,16 @@ from stages.options import (
     variables_of,
 )
 from wm.artifacts.disk import explain, explain_misplaced
-from wm.errors import BadData, DiskProblem, EnvironmentFault, NotPermitted, UsageProblem, WmError
+from wm.errors import (
+    BadData,
+    DiskProblem,
+    EnvironmentFault,
+    MemoryProblem,
+    NotPermitted,
+    UsageProblem,
+    WmError,
+    ran_out_of_memory,
+)
 from wm.ranks import PIECES, PartDone, is_first, is_rank, open_ranks
 from wm.settings import COMMANDS, CurriculumSettings, GradientSettings
 from wm.settings.base import suggestion
@@ -319,6 +328,12 @@ def _common_values(context: click.Context, session: "Session") -> dict[str, Sour
     return sourced
 
 
+NO_MEMORY = (
+    "there is not enough memory; take a smaller --batch, network or number of --workers, or end other programs. "
+    "Everything finished so far is kept."
+)
+
+
 def _fail(message: str, code: int) -> int:
     if not console.is_silent():
         click.echo(f"wm: {console.visible(message, keep='')}", err=True)
@@ -348,9 +363,15 @@ def run(arguments: list[str] | None = None) -> int:
         message = f"no permission for {error.filename}; change its permissions or give another place."
         return _fail(message, NotPermitted.exit_code)
     except OSError as error:
+        if ran_out_of_memory(error):
+            return _fail(NO_MEMORY, MemoryProblem.exit_code)
         if misplaced := explain_misplaced(error):
             return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return _fail(NO_MEMORY, MemoryProblem.exit_code)
     except SystemExit as error:  # of an environment or a package: no command of wm raises it
         raised = f"an environment or a package raised SystemExit: {error.code}"
         message = f"{raised}, so the command did not finish; remove its sys.exit()."

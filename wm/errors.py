@@ -1,5 +1,10 @@
 """Errors that a user can fix. Each is one sentence and has an exit code (sysexits.h)."""
 
+import errno
+
+# torch says in words alone what happened: on a CPU, on a GPU, and where the operating system refused.
+_NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Cannot allocate memory")
+
 
 class WmError(Exception):
     """Base of every error shown without a traceback."""
@@ -95,3 +100,12 @@ class Stopped(WmError):
     def __init__(self, signal: int) -> None:
         super().__init__("stopped; everything finished so far is kept, and the same command resumes.")
         self.exit_code = 128 + signal
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether Python, numpy, torch or the operating system did not have the memory that was asked for."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    )
