@@ -44,7 +44,7 @@ test: $(STAMP) ## Run the tests (about 5 minutes on two cores)
 test-slow: $(STAMP) ## Run the long tests
 	$(BIN)/python -m pytest -m slow
 
-test-extras: $(STAMP) ## Open exports and logs with minari, PyAV and tensorboard, installed beside .venv for the test
+test-extras: $(STAMP) ## Run the tests that need an extra, with all extras installed beside .venv
 	$(BIN)/python -m pytest -m slow tests/test_with_extras.py
 
 lint: $(STAMP) ## Check style and formatting

@@ -29,15 +29,14 @@ PAGE = ROOT / "docs" / "scale.md"
 FILES_PER_PART = 10  # two of each of the four arrays, the group's metadata, and the manifest
 LATENTS = 32
 LATENT_MEMORY = 20  # bytes of memory a latent of a frame takes while M trains (wm/training/cost.py)
-BLOCKS_FROM = 50  # workers, from which they write the parts themselves: one writing process would be too slow
 CANDIDATES, EPISODES, STEPS = 64, 16, 1000  # of a generation of the paper's CarRacing
 PORTIONS = (8, 4, 2, 1)  # episodes of a task
 SHORTER, SLOW, SPREAD = 0.15, 0.01, 0.1  # shares: of shorter episodes, of slow workers; deviation of the others' speed
 SLOWER = 3.0  # times
 FRAMES = (10_000_000, 1_000_000_000)
 COLLECTED = {
-    "Pong": ("collect_pong", "bytes_pong", "pong"),
-    "CarRacing": ("collect_carracing_exact", "bytes_carracing", "carracing"),
+    "Pong": ("collect_pong", "write_share_pong", "bytes_pong", "pong"),
+    "CarRacing": ("collect_carracing_exact", "write_share_carracing_exact", "bytes_carracing", "carracing"),
 }
 
 
@@ -73,26 +72,27 @@ class Rows:
 def collecting(rows: Rows, rates: Rates) -> str:
     """Markdown: a row for each number of frames and of workers."""
     cells = []
-    for env, (collect, _, short) in COLLECTED.items():
+    for env, (collect, share, _, short) in COLLECTED.items():
         for frames in FRAMES:
             for workers in rates.workers:
-                episode, blocks = rows[f"episode_{short}"], workers > BLOCKS_FROM
-                in_task = BLOCK_EPISODES if blocks else 1
-                tasks = math.ceil(frames / episode / in_task)
-                seconds = math.ceil(tasks / workers) * in_task * episode / rows[collect]
-                returned = rows["table_episode"] * frames / episode if blocks else rows[f"packed_{short}"] * frames
-                cost = frames / rows[collect] / 3600 * rates.core_hour
+                episode = rows[f"episode_{short}"]
+                tasks = math.ceil(frames / episode)
+                playing = math.ceil(tasks / workers) * episode / rows[collect]
+                writing = frames * rows[share] / rows[collect] + tasks * rows["task"] / 1000
+                seconds, returned = max(playing, writing), rows[f"packed_{short}"] * frames
+                cost = workers * seconds / 3600 * rates.core_hour
                 cells.append(
-                    [env, f"{frames:,}", f"{workers:,}", f"{tasks:,}", format_duration(seconds), f"{cost:,.2f}",
-                     format_size(returned), format_size(returned / seconds)]
+                    [env, f"{frames:,}", f"{workers:,}", format_duration(playing), format_duration(writing),
+                     format_duration(seconds), f"{cost:,.2f}", format_size(returned), format_size(returned / seconds)]
                 )  # fmt: skip
-    return markdown_table(["", "frames", "workers", "tasks", "time", "cost", "to the client", "a second"], cells)
+    head = ["", "frames", "workers", "to play", "to write", "time", "cost", "to the client", "a second"]
+    return markdown_table(head, cells)
 
 
 def keeping(rows: Rows, rates: Rates) -> str:
     """Markdown: what the frames take once they are there, whoever has collected them."""
     cells = []
-    for env, (_, size, short) in COLLECTED.items():
+    for env, (_, _, size, short) in COLLECTED.items():
         for frames in FRAMES:
             episodes = frames / rows[f"episode_{short}"]
             in_part = min(math.ceil(PART_ROWS / rows[f"episode_{short}"]), BLOCK_EPISODES)
@@ -199,9 +199,9 @@ python -m benchmarks.pages.scale --core-hour 0.02 --carracing 700 --workers 16,2
 """
 _COLLECTING = """## Collecting
 
-Episodes are independent, so time falls with the number of workers. Up to 50 workers one process writes what they play,
-and a task is an episode. Beyond that a task is a block of 64 episodes: its worker writes the parts itself, to a shared
-folder or a store, and returns their tables. Ten million frames are fewer blocks than a thousand workers.
+Episodes are independent, and each is a task. So the time to play falls with the number of workers. One process, the
+client, writes what they play and sends the tasks; its time does not fall. Where writing takes longer than playing,
+more workers save nothing, and cost more. That workers write their parts themselves is not built.
 """
 _KEEPING = """## Keeping and reading
 
@@ -222,8 +222,7 @@ sizes of a task the fastest is shown. A worker is given its own candidate's para
 """
 _MEASURED = """## What this page was computed from
 
-On two cores of an AMD EPYC with Python 3.11, in November 2026, once each; the bytes of an
-episode's table are an estimate.
+On two cores of an AMD EPYC with Python 3.11, in November 2026, once each.
 """
 
 

@@ -1,6 +1,5 @@
 """A cluster over a network that can be cut: its second worker is in a network namespace of its own."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ NAME = f"wm{os.getpid()}"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="the extra cluster is not installed"),
+    pytest.mark.extra("cluster"),
     pytest.mark.skipif(
         not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("ip") is None,
         reason="network namespaces need root and ip",
