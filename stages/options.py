@@ -230,6 +230,12 @@ def _require_positive(_: click.Context, option: click.Parameter, value: float) -
     return value
 
 
+def _require_name(_: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not name.strip():
+        raise UsageProblem(f"{option.opts[0]} is empty; expected the name of an environment, such as Pong.")
+    return name
+
+
 def _require_executor(_: click.Context, __: click.Parameter, spec: str) -> str:
     if spec != LOCAL:
         from wm.rollouts.dask_cluster import parse_executor
@@ -241,6 +247,7 @@ def _require_executor(_: click.Context, __: click.Parameter, spec: str) -> str:
 SHARED: dict[str, Any] = {
     "env": SectionOption(
         ["--env"], WHERE, required=True, envvar="WM_ENV", metavar="NAME", shell_complete=_complete_environment,
+        callback=_require_name,
         help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, Catch, or any gymnasium id.",
     ),
     "data": SectionOption(

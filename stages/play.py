@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from stages import console
 from stages.options import SHARED, SectionCommand, SectionOption
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 SECTION = "Play"
 _ENV = copy(SHARED["env"])
 _ENV.required = False  # --example needs none
+# The options that mean something to each of the three things that the command does.
+_EXAMPLE, _REAL = {"example", "out"}, {"real", "env", "data", "run", "episodes"}
+_DREAM = {"env", "data", "run", "agent", "temperature", "out"}
 
 
 def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool, real: bool, **options: Any) -> None:
@@ -27,6 +31,7 @@ def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool
     from wm.artifacts.workspace import env_slug
     from wm.report.play.example import write_example
 
+    _require_used(example, real)
     if env is None and not example:
         raise UsageProblem("--env is missing; name an environment whose V and M are trained, or give --example.")
     episodes, out = options.pop("episodes"), options["out"]
@@ -34,10 +39,21 @@ def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool
         data = (Path("data") / f"{env_slug(env or '')}.human.zarr",)
     if example:
         path = write_example(out or Path("play.html"))
+        console.say(f"play: {format_size(path.stat().st_size)}; open it in a browser")
     else:
         session = Session(env=env or "", data=data, run=run)
         path = play_real(session, episodes) if real else play(session, **options)
     console.echo(str(path))
+
+
+def _require_used(example: bool, real: bool) -> None:
+    """Raise UsageProblem for an option that was typed and would be ignored."""
+    context = click.get_current_context()
+    kind, used = ("--example", _EXAMPLE) if example else ("--real", _REAL) if real else ("a page of a dream", _DREAM)
+    for option in context.command.params:
+        typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if typed and option.name not in used:
+            raise UsageProblem(f"{option.opts[0]} means nothing to {kind}; leave one of them out.")
 
 
 command = SectionCommand(
@@ -123,11 +139,11 @@ def play_real(session: "Session", episodes: int) -> Path:
     from wm.pretrained import load_vae, require_run_of
     from wm.report.play.controls import controls_for, measure_pace
     from wm.report.play.human import record_person
-    from wm.report.window import Window, why_no_window
+    from wm.report.window import Window, no_window, why_no_window
     from wm.rollouts.collection import HUMAN, describe
 
     if reason := why_no_window():
-        raise UsageProblem(f"--real needs a window, but {reason}; run it where there is a display.")
+        raise UsageProblem(no_window(reason))
     require_run_of(session.workspace)
     folder, path, runtime = session.run_path / "vae", session.data_path, session.runtime
     trained = (folder / manifest.NAME).is_file()

@@ -52,5 +52,6 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_PUBLIC])
 
 
-if "gymnasium" in sys.modules:  # then `gymnasium.make("wm:wm/Dream-v0", run=...)` finds it; wm.world registers it too
+# Then `gymnasium.make("wm/Dream-v0", run=...)` finds it. Where wm is imported first, "wm.world:wm/Dream-v0" does.
+if "gymnasium" in sys.modules:
     importlib.import_module("wm.world")

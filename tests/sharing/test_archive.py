@@ -3,6 +3,7 @@
 import functools
 import http.server
 import json
+import socketserver
 import stat
 import threading
 import zipfile
@@ -73,6 +74,20 @@ def test_an_address_without_a_run_or_with_too_much_is_refused(
     assert (done.returncode, "can only be pulled from" in done.stderr) == (64, True)
 
 
+@pytest.mark.parametrize("reply", [b"garbage", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nshort"])
+def test_a_server_that_does_not_speak_http_is_one_sentence(reply: bytes, tmp_path: Path, answer: Answer) -> None:
+    class Broken(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(reply)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Broken) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert "cannot be reached" in answer("pull", f"http://127.0.0.1:{server.server_address[1]}/T.zip", code=69)
+        server.shutdown()
+    assert nothing_arrived(tmp_path)
+
+
 def _rewritten(change: Callable[[zipfile.ZipFile, zipfile.ZipInfo, bytes], None]) -> Callable[[Path], None]:
     """Spoil an archive by writing its entries anew, `change` in the place of the first one of V."""
 
@@ -123,9 +138,30 @@ def _no_archive(path: Path) -> None:
     path.write_bytes(b"PK\x03\x04 and nothing else")
 
 
+def _marked(place: int, value: int) -> Callable[[Path], None]:
+    """Spoil an archive by a byte of the entry that its list has for a file of V."""
+
+    def spoil(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[data.rindex(b"vae/model.json") - 46 + place] = value
+        path.write_bytes(data)
+
+    return spoil
+
+
+def _endless_list(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as opened:
+        for number in range(20_000):
+            opened.writestr(f"{number:0100}", b"")
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
+        (_marked(6, 99), "is no zip file, or a damaged one"),  # of a version that zipfile does not know
+        (_marked(8, 0x20), "is damaged at vae/model.json"),  # patched data
+        (_marked(8, 0x40), "is damaged at vae/model.json"),  # strong encryption
+        (_endless_list, "its list of files has"),
         (_rewritten(_as_link), "which is no plain file"),
         (_rewritten(_outside), f"which {NAME} does not list"),
         (_rewritten(_twice), "twice"),

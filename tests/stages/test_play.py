@@ -137,3 +137,19 @@ def test_temperatures_that_cannot_be_are_refused(made: Path) -> None:
     code, line = refused(made, *PLAY, "--temperature", "0")
     assert code == 64
     assert "--temperature" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--example", "--real"], "--real means nothing to --example; leave one of them out"),
+        (["--example", "--env", "Pong"], "--env means nothing to --example"),
+        (["--env", "Pong", "--real", "--agent", "c"], "--agent means nothing to --real"),
+        (["--env", "Pong", "--episodes", "2"], "--episodes means nothing to a page of a dream"),
+        (["--env", ""], "--env is empty; expected the name of an environment"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words: list[str], sentence: str, tmp_path: Path) -> None:
+    done = outcome(tmp_path, "play", *words)
+    assert (done.returncode, sentence in done.stderr) == (64, True), done.stderr
+    assert not list(tmp_path.iterdir())

@@ -11,8 +11,16 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.errors import UsageProblem
+
+_UNSEEN = ("offscreen", "dummy")  # SDL's drivers that nobody sees, which it takes where no other one works
 # Names of pygame that differ from those of browsers.
 KEYS = {"left": "ArrowLeft", "right": "ArrowRight", "up": "ArrowUp", "down": "ArrowDown", "space": " "}
+
+
+def no_window(reason: str) -> str:
+    """The sentence for it."""
+    return f"--real needs a window, but {reason}; run it where there is a display."
 
 
 def why_no_window() -> str:
@@ -23,17 +31,32 @@ def why_no_window() -> str:
 
 
 def _serve(pipe: Connection, title: str) -> None:
+    """Say why there is no window, empty if there is one, and show it."""
     os.environ.pop("SDL_VIDEODRIVER", None)
     os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"
+    reason = _open_display()
     with suppress(EOFError, OSError):  # the other side is gone
-        _show_frames(pipe, title)
+        pipe.send(reason)
+        if not reason:
+            _show_frames(pipe, title)
+
+
+def _open_display() -> str:
+    """Why nobody would see a window; empty if somebody does."""
+    try:
+        import pygame
+
+        pygame.display.init()
+    except (ImportError, RuntimeError) as error:  # pygame.error is a RuntimeError
+        return f"pygame cannot open one ({str(error)[:100]})"
+    driver = pygame.display.get_driver()
+    return f"the display cannot be opened, and pygame draws {driver}" if driver in _UNSEEN else ""
 
 
 def _show_frames(pipe: Connection, title: str) -> None:
     """Show the frames that come, and send the keys that are held whenever they change, until the window is closed."""
     import pygame
 
-    pygame.display.init()
     screen, held = None, list[str]()
     while True:
         if pipe.poll(0.05):
@@ -55,7 +78,7 @@ def _show_frames(pipe: Connection, title: str) -> None:
 
 
 class Window:
-    """Shows frames until it is closed, by this process or by the user."""
+    """Shows frames until it is closed, by this process or by the user. Raises UsageProblem where none can be opened."""
 
     def __init__(self, title: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -64,6 +87,12 @@ class Window:
         self._process.start()
         other_end.close()
         self._held = list[str]()
+        try:
+            reason = self._pipe.recv()
+        except EOFError:
+            reason = "its process ended at once"
+        if reason:
+            raise UsageProblem(no_window(reason))
 
     @property
     def open(self) -> bool:

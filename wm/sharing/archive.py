@@ -1,8 +1,10 @@
 """A shared run in one zip file, on this machine or at a web address, such as a file of a release."""
 
+import http.client
 import io
 import os
 import stat
+import struct
 import tempfile
 import urllib.error
 import urllib.request
@@ -24,6 +26,8 @@ IN_MEMORY = 1 << 24  # bytes of a download, above which it is on disk
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest one of the format: equal files make equal archives
 _Opened = IO[bytes] | io.BufferedIOBase
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# What zipfile raises for an archive that is damaged, or has what it cannot read: RuntimeError for what is encrypted.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, struct.error, RuntimeError)
 
 
 class ArchivePlace:
@@ -98,7 +102,7 @@ class DownloadPlace:
         except urllib.error.HTTPError as error:
             if error.code not in (404, 410):
                 raise Unreachable(f"{self.name} answered {error.code}; check the address, or try later.") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             why = str(getattr(error, "reason", error)) or type(error).__name__
             raise Unreachable(f"{self.name} cannot be reached ({why[:200]}); try again later.") from None
         return archive
@@ -128,12 +132,26 @@ def _pieces(opened: _Opened, file: str, name: str) -> Iterator[bytes]:
             with archive.open(file) as entry:
                 while piece := entry.read(PIECE):
                     yield piece
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except _UNREADABLE as error:
             raise BadData(f"{name} is damaged at {file} ({error}); {WAY_OUT}.") from None
+
+
+class _Bounded:
+    """A file for zipfile, which reads the list of an archive's files at once, whatever its size."""
+
+    def __init__(self, opened: _Opened) -> None:
+        self._opened = opened
+        self.seek, self.tell, self.seekable = opened.seek, opened.tell, opened.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """As of a file. Raises BadZipFile for more than such a list may have."""
+        if size > LIST_BYTES:
+            raise zipfile.BadZipFile(f"its list of files has {size:,} bytes")
+        return self._opened.read(size)
 
 
 def _archive(opened: _Opened, name: str) -> zipfile.ZipFile:
     try:
-        return zipfile.ZipFile(opened)
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        return zipfile.ZipFile(_Bounded(opened))
+    except _UNREADABLE as error:
         raise BadData(f"{name} is no zip file, or a damaged one ({error}); {WAY_OUT}.") from None

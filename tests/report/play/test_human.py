@@ -1,6 +1,8 @@
 """A person plays the real game: here a script holds the keys."""
 
 import os
+import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -124,3 +126,11 @@ def test_without_a_display_it_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert done.returncode == 64
     assert "--real needs a window, but there is no display" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
+def test_a_display_that_nobody_sees_is_refused(tmp_path: Path) -> None:
+    done = outcome(tmp_path, "play", "--env", TINY, "--real", DISPLAY=":77")
+    assert done.returncode == 64
+    assert re.search("--real needs a window, but (the display cannot be opened|pygame cannot open one)", done.stderr)
+    assert not list(tmp_path.rglob("*.zarr"))
