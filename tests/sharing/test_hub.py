@@ -70,7 +70,7 @@ def test_a_run_goes_to_the_hub_in_one_commit_and_comes_back(chain: Path, tmp_pat
     arrived = files_of(tmp_path / RUN)
     assert arrived.items() <= files.items()
     assert arrived[WEIGHTS]
-    assert "pip install 'world-models-wm[hub]'" in files[CARD].decode()
+    assert "pip install -e '.[hub]'" in files[CARD].decode()
 
 
 @pytest.mark.extra("hub")

@@ -15,7 +15,7 @@ from wm.pretrained import save_vae
 from wm.report.training_pictures import save_vae_pictures
 from wm.settings import VaeSettings
 from wm.training.cost import publishing_bytes, weight_bytes
-from wm.training.device import pick_device
+from wm.training.device import device_name, pick_device
 from wm.training.fit import pick_precision
 from wm.training.vae import cache_bytes, fit_vae, mean_image_error, new_vae, open_vae_data, reconstruct
 from wm.training.warm_start import load_initial_weights, source_fingerprint
@@ -52,6 +52,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "mean_image_error": mean_image_error(data.validation),
             "images_per_second": round(scores["steps_per_second"] * settings.batch * settings.accumulate, 1),
             "precision": precision.name,
+            "trained_on": device_name(device),
             "episodes": datasets[0].upto,
             "collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets),
             "rows": sum(dataset.rows for dataset in datasets),

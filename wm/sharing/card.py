@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import wm
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import env_slug
 from wm.report.document import Block, Commands, Heading, Paragraph, Picture, Table, to_markdown
@@ -67,7 +66,8 @@ def _use(contents: Contents, address: str) -> Iterator[Block]:
     yield Heading(2, "Use")
     extra = {"hf": "[hub]", "s3": "[s3]"}.get(address.partition("://")[0], "")
     run = f"runs/{env_slug(contents.env)}"
-    lines = [f"pip install '{wm.DISTRIBUTION}{extra}'", f"wm pull {address or 'path/to/this/folder'}"]
+    install = f"pip install -e '.{extra}'  # in a checkout of wm, which is not on PyPI yet"
+    lines = [install, f"wm pull {address or 'path/to/this/folder'}"]
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
     lines += [f"wm evaluate --env {shlex.quote(contents.env)}{agent}", f"wm report {run}"]
     yield Commands(lines)
@@ -92,7 +92,9 @@ def _training(contents: Contents, artifacts: Mapping[str, Artifact]) -> Iterator
     latest = max(trained, key=lambda provenance: str(provenance["finished"]))
     versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items() if number)
     total = format_duration(sum(artifact.wall_seconds for artifact in artifacts.values()) + _collecting(artifacts))
-    yield Paragraph(f"{latest['machine']}, {total} in all with collecting.", "Hardware and time.")
+    devices = {str(artifact.metrics.get("trained_on", "cpu")) for artifact in artifacts.values()} - {"cpu"}
+    hardware = ", ".join([latest["machine"], *sorted(devices)])
+    yield Paragraph(f"{hardware}, {total} in all with collecting.", "Hardware and time.")
     yield Paragraph(f"commit {latest['commit'] or 'unknown'}, Python {latest['python']}, {versions}.", "Code.")
     yield Commands(list(dict.fromkeys(filter(None, commands))))
 

@@ -15,3 +15,8 @@ def pick_device(name: str) -> torch.device:
         raise MissingPackage(f"--device is {name} but torch finds no such device; use --device cpu or auto.")
     limit_cuda_memory()
     return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """What a result records of the device it was trained on: `cpu`, `mps`, or the name of the GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
