@@ -1,5 +1,6 @@
 """A Dask cluster of real processes on this machine, and what can happen to it."""
 
+import shutil
 import signal
 import socket
 import time
@@ -12,9 +13,11 @@ from unittest import mock
 import psutil
 import pytest
 
-from tests.conftest import outcome
+from tests.conftest import SLUG, TINY, outcome, run
 from tests.rollouts.clusters import local_cluster
+from wm.artifacts import manifest
 from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
 from wm.errors import MissingPackage, RecipeMismatch, Unreachable, UsageProblem, WmError
 from wm.rollouts import dask_cluster, executor_workers
 from wm.rollouts.collection import describe, play_episode
@@ -163,6 +166,32 @@ def test_episodes_are_the_same_bytes_as_on_this_machine(cluster: Any) -> None:
     for index, episode in played.items():
         own = play_episode(collection, index)
         assert (episode.packed, episode.actions.tolist()) == (own.packed, own.actions.tolist())
+
+
+@cluster_only
+def test_commands_leave_the_same_episodes_weights_and_returns(chain: Path, cluster: Any, tmp_path: Path) -> None:
+    """Of collect, and of a search and a policy gradient; a worker is killed on the way."""
+    trainings = {
+        "cma": ("--algo", "cma", "--popsize", "6", "--max-generations", "2"),
+        "ppo": ("--algo", "ppo", "--set", "max_env_steps=2000", "--set", "validate_steps=1000"),
+    }
+    left = []
+    for executor in ("", f"dask:{cluster.scheduler_address}"):
+        folder = tmp_path / (executor.partition(":")[0] or "here")
+        shutil.copytree(chain, folder)
+        how = {"WM_EXECUTOR": executor, "WM_WORKERS": "1"} if executor else {}
+        run(folder, "collect", "--env", TINY, "--episodes", "9", "--size", "32", "--data", "data/new.zarr", **how)
+        digests = [Dataset.open(folder / "data" / "new.zarr").fingerprint]
+        if executor:
+            process_of(cluster, 0).kill()
+        for name, words in trainings.items():
+            validations = ("--set", "validation_episodes=3")
+            run(folder, "train-controller", "--env", TINY, "--name", name, *words, *validations, **how)
+            made = manifest.read_json(folder / "runs" / SLUG / name / manifest.NAME)
+            digests += [made["files"]["weights.safetensors"]["sha256"], str(made["metrics"]["validation_return"])]
+            assert made["provenance"].get("executor", "") == executor.partition(":")[0]
+        left.append(digests)
+    assert left[0] == left[1]
 
 
 @cluster_only
