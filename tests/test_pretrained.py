@@ -1,6 +1,9 @@
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +12,7 @@ from tests.conftest import SLUG, TINY, arguments, run
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, MissingInput, RecipeMismatch
 from wm.models.controller import ControllerConfig
-from wm.pretrained import controller_memory, load_all, load_vae
+from wm.pretrained import controller_memory, load_all, load_mdnrnn, load_pair, load_vae, save_mdnrnn
 
 
 def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:
@@ -45,6 +48,53 @@ def test_what_is_missing_names_its_command(tmp_path: Path) -> None:
         load_all(Session("Pong", run=tmp_path).workspace)
 
 
+def rewrite(folder: Path, description: dict[str, Any]) -> None:
+    """Give an artifact another model.json, and a manifest that agrees with it."""
+    durable.write_json(folder / "model.json", description)
+    reseal(folder)
+
+
+def reseal(folder: Path) -> None:
+    """Give an artifact a manifest that agrees with its files."""
+    body = json.loads((folder / manifest.NAME).read_text())
+    files = body.pop("files")
+    body.pop("sha256")
+    manifest.write(folder, body, list(files))
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "key", "value", "sentence"),
+    [
+        ("vae", "env", "gray", True, "the network sees frames of 32x32x3; expected 32x32x1"),
+        ("vae", "env", "size", 64, "the network sees frames of 32x32x3; expected 64x64x3"),
+        ("controller", "config", "difference", True, "inputs is 20; expected 24, as its config, V, M"),
+        ("controller", "config", "memory", "none", "inputs is 20; expected 4, as its config, V, M"),
+        ("controller", "", "ordered", [0, 1, 99], r"ordered is \[0, 1, 99\]; expected actions of 3 discrete actions"),
+        ("controller", "", "serve", -1, r"serve is \[-1\]; expected actions of 3 discrete actions|serve is -1"),
+    ],
+)
+def test_models_that_do_not_fit_each_other_are_refused(
+    chain: Path, tmp_path: Path, name: str, table: str, key: str, value: object, sentence: str
+) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    description = json.loads((tmp_path / "run" / name / "model.json").read_text())
+    (description[table] if table else description)[key] = value
+    rewrite(tmp_path / "run" / name, description)
+    with pytest.raises((BadData, RecipeMismatch)) as caught:
+        load_all(Session(TINY, run=tmp_path / "run").workspace)
+    assert re.search(sentence, str(caught.value)), caught.value
+
+
+def test_an_m_of_other_latents_is_refused(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    folder = tmp_path / "run" / "mdnrnn"
+    config = replace(load_mdnrnn(folder, "").config, latent=5)
+    save_mdnrnn(folder, config, config.build())
+    reseal(folder)
+    with pytest.raises(BadData, match="M predicts 5 latents; expected 4, as V has"):
+        load_pair(Session(TINY, run=tmp_path / "run").workspace)
+
+
 def test_a_controller_for_other_actions_is_refused(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
     folder = tmp_path / "run" / "controller"
@@ -53,11 +103,7 @@ def test_a_controller_for_other_actions_is_refused(chain: Path, tmp_path: Path) 
         "action_space": {"count": 0, "low": [-1.0] * 3, "high": [1.0] * 3},
         "config": shape["config"] | {"head": "tanh"},
     }
-    durable.write_json(folder / "model.json", shape)
-    body = json.loads((folder / manifest.NAME).read_text())
-    files = body.pop("files")
-    body.pop("sha256")
-    manifest.write(folder, body, list(files))
+    rewrite(folder, shape)
     with pytest.raises(
         RecipeMismatch, match=r"acts with actions of 3 dimensions from -1 to 1 but .* was trained on 3 discrete actions"
     ):

@@ -62,12 +62,12 @@ class TrainedVae:
                 f"{self.artifact.folder} is a VAE of {self.env.name} but {path} has episodes of {env.name}; give the "
                 f"run of {env.name} with --run, or run `wm train-vae --env {env.name} --data {path}`."
             )
-        expected = (self.model.size, self.model.size, self.model.channels)
+        expected = self.env.frame_shape
         way_out = f"run `wm train-vae --env {env.name} --data {path}`"
         if dataset.frame_shape != expected:
-            stored, trained_on = ("x".join(map(str, sides)) for sides in (dataset.frame_shape, expected))
             raise RecipeMismatch(
-                f"{path} has frames of {stored} but {self.artifact.folder} was trained on {trained_on}; {way_out}."
+                f"{path} has frames of {_sides(dataset.frame_shape)} but {self.artifact.folder} was trained on "
+                f"{_sides(expected)}; {way_out}."
             )
         if difference := self.env.difference(env):
             name, ours, theirs = difference
@@ -129,7 +129,18 @@ def load_vae(folder: Path, command: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the `command` that trains it."""
     artifact, description, tensors = _load(folder, "vae", command, model_json.VAE)
     config = VaeConfig(**description)
-    return TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
+    vae = TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
+    expected, sides = vae.env.frame_shape, (config.size, config.size, config.channels)
+    if sides != expected:
+        raise BadData(
+            f"{folder / MODEL_FILE}: the network sees frames of {_sides(sides)}; expected {_sides(expected)}, as its "
+            f"environment has, so run `{command}`."
+        )
+    return vae
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
 
 
 def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: Predictor) -> None:
@@ -180,7 +191,12 @@ def load_controller(folder: Path, command: str) -> TrainedController:
     space = ActionSpace.from_json(description["action_space"])
     if opposed and not set(opposed) < set(range(space.width)):
         raise BadData(f"{folder / MODEL_FILE}: opposed is {list(opposed)}; expected two dimensions of the action.")
-    model = _controller(config, description["inputs"], space, ordered, description["serve"], opposed)
+    serve = description["serve"]
+    for name, actions in (("ordered", ordered or ()), ("serve", () if serve is None else (serve,))):
+        if not all(space.discrete and 0 <= action < space.count for action in actions):
+            raise BadData(f"{folder / MODEL_FILE}: {name} is {list(actions)}; expected actions of {space}.")
+    model = _controller(config, description["inputs"], space, ordered, serve, opposed)
+    weights.require_types(tensors, dict.fromkeys(tensors, torch.float32), str(folder / weights.WEIGHTS))
     for name, shape in (("mean", (model.parameters,)), ("means", (-1, model.parameters))):
         if name not in tensors or tensors[name].ndim != len(shape) or tensors[name].shape[-1] != model.parameters:
             stored = list(tensors[name].shape) if name in tensors else "missing"
@@ -255,6 +271,11 @@ def load_pair(workspace: Workspace) -> tuple[TrainedVae, TrainedMdnRnn]:
             f"{mdnrnn.artifact.folder} was trained on another VAE than {vae.artifact.folder}; "
             f"run `{workspace.command('train-mdnrnn')}`."
         )
+    if mdnrnn.config.latent != vae.config.latent:
+        raise BadData(
+            f"{mdnrnn.artifact.folder / MODEL_FILE}: M predicts {mdnrnn.config.latent} latents; expected "
+            f"{vae.config.latent}, as V has, so run `{workspace.command('train-mdnrnn')}`."
+        )
     vae.env.require_actions(mdnrnn.space, str(mdnrnn.artifact.folder))
     return vae, mdnrnn
 
@@ -272,6 +293,13 @@ def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae
     if controller.artifact.inputs["mdnrnn"] != mdnrnn.artifact.fingerprint:
         raise RecipeMismatch(
             f"{controller.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; run `{command}`."
+        )
+    expected = build_controller(mdnrnn, controller.config, vae.env)
+    if expected != controller.model:
+        name = next(name for name, value in vars(expected).items() if value != getattr(controller.model, name))
+        raise BadData(
+            f"{controller.artifact.folder / MODEL_FILE}: {name} is {getattr(controller.model, name)}; expected "
+            f"{getattr(expected, name)}, as its config, V, M and the environment say, so run `{command}`."
         )
     return vae, mdnrnn, controller
 

@@ -26,11 +26,21 @@ def test_a_mismatch_is_reported_by_name() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, value: float, kind: torch.dtype) -> None:
-    tensors = {"good": torch.ones(3), "bad": torch.tensor([[1.0, value]], dtype=kind)}
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, value: float) -> None:
+    tensors = {"good": torch.ones(3), "bad": torch.tensor([[1.0, value]])}
     with pytest.raises(BadData, match=rf"runs/vae/w: bad has the value {value}; expected finite numbers"):
         weights.load_tensors(weights.to_bytes(tensors), "runs/vae/w")
     with pytest.raises(WmError, match=rf"^w was to be written but bad has the value {value}; expected finite numbers"):
         weights.save(tmp_path / "w", tensors)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.bool, torch.int8]
+)
+def test_numbers_of_another_type_are_refused_before_they_are_rounded(kind: torch.dtype) -> None:
+    data = weights.to_bytes({"weight": torch.ones(2, 3).to(kind)})
+    with pytest.raises(BadData, match=rf"w: weight has numbers of type {kind}; expected torch.float32 or torch.int64"):
+        weights.load_tensors(data, "w")
+    with pytest.raises(BadData, match=r"w: bias has numbers of type torch.int64; expected torch.float32, so restore"):
+        weights.load_into(nn.Linear(3, 2), {"weight": torch.ones(2, 3), "bias": torch.ones(2, dtype=torch.int64)}, "w")

@@ -155,6 +155,11 @@ class EnvConfig:
             action_repeat=self.action_repeat,
         )
 
+    @property
+    def frame_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of a frame."""
+        return self.size, self.size, 1 if self.gray else 3
+
     def require_channels(self) -> None:
         """Raise UsageProblem for motion in gray."""
         if self.observation == "motion" and self.gray:

@@ -4,6 +4,7 @@ Every load goes through `load_tensors`, which refuses values that are not finite
 its score looks like any other. `save` writes none, so that what is published can be loaded.
 """
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -15,6 +16,7 @@ from wm.artifacts import durable
 from wm.errors import BadData, WmError
 
 WEIGHTS = "weights.safetensors"
+TYPES = (torch.float32, torch.int64)  # of all that is written: weights, and counts of steps
 
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -39,9 +41,23 @@ def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # the last three: types unknown to torch
         raise BadData(f"{source} is not a safetensors file: {str(error)[:200]}.") from None
+    for name, tensor in tensors.items():
+        if tensor.dtype not in TYPES:
+            raise BadData(f"{source}: {name} has numbers of type {tensor.dtype}; {_expected(TYPES)}.")
     if found := _not_finite(tensors):
         raise BadData(f"{source}: {found}; expected finite numbers, so restore it or retrain.")
     return tensors
+
+
+def require_types(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.dtype], source: str) -> None:
+    """Raise BadData for a tensor of another type: its values would be rounded, or overflow, when they are copied."""
+    for name, tensor in tensors.items():
+        if tensor.dtype != expected[name]:
+            raise BadData(f"{source}: {name} has numbers of type {tensor.dtype}; {_expected([expected[name]])}.")
+
+
+def _expected(types: Iterable[torch.dtype]) -> str:
+    return f"expected {' or '.join(map(str, types))}, so restore it or retrain"
 
 
 def _not_finite(tensors: dict[str, Tensor]) -> str:
@@ -62,4 +78,5 @@ def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
         if tensors[name].shape != expected[name].shape:
             shapes = list(tensors[name].shape), list(expected[name].shape)
             raise BadData(f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}.")
+    require_types(tensors, {name: value.dtype for name, value in expected.items()}, source)
     module.load_state_dict(tensors)
