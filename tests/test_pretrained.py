@@ -72,6 +72,7 @@ def reseal(folder: Path) -> None:
         ("controller", "", "ordered", [0, 1, 99], r"ordered is \[0, 1, 99\]; expected actions of 3 discrete actions"),
         ("controller", "", "serve", -1, r"serve is \[-1\]; expected actions of 3 discrete actions|serve is -1"),
     ],
+    ids=["gray V", "large V", "C with differences", "C of z", "ordered actions", "serving action"],
 )
 def test_models_that_do_not_fit_each_other_are_refused(
     chain: Path, tmp_path: Path, name: str, table: str, key: str, value: object, sentence: str

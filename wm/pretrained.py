@@ -294,14 +294,18 @@ def load_all(workspace: Workspace, name: str = "controller") -> tuple[TrainedVae
         raise RecipeMismatch(
             f"{controller.artifact.folder} was evolved on another M than {mdnrnn.artifact.folder}; run `{command}`."
         )
-    expected = build_controller(mdnrnn, controller.config, vae.env)
-    if expected != controller.model:
-        name = next(name for name, value in vars(expected).items() if value != getattr(controller.model, name))
-        raise BadData(
-            f"{controller.artifact.folder / MODEL_FILE}: {name} is {getattr(controller.model, name)}; expected "
-            f"{getattr(expected, name)}, as its config, V, M and the environment say, so run `{command}`."
-        )
+    _require_shape(controller, build_controller(mdnrnn, controller.config, vae.env), command)
     return vae, mdnrnn, controller
+
+
+def _require_shape(controller: TrainedController, expected: Controller, command: str) -> None:
+    """Raise BadData for a C of another shape than its config describes for these models and this environment."""
+    for name, value in vars(expected).items():
+        if (stored := getattr(controller.model, name)) != value:
+            raise BadData(
+                f"{controller.artifact.folder / MODEL_FILE}: {name} is {stored}; expected {value}, as its config, V, M "
+                f"and the environment say, so run `{command}`."
+            )
 
 
 def load_dreaming(

@@ -75,6 +75,16 @@ class Wall:
 
 
 WALLS = {
+    "types of weights": Wall(
+        "wm.training.weights.require_types",
+        _nothing,
+        "training/test_weights.py::test_numbers_of_another_type_are_refused_before_they_are_rounded[kind0]",
+    ),
+    "C that fits V, M and the environment": Wall(
+        "wm.pretrained._require_shape",
+        _nothing,
+        "test_pretrained.py::test_models_that_do_not_fit_each_other_are_refused[C of z]",
+    ),
     "links": Wall(
         "wm.artifacts.links.refuse", _first, "faults/test_links.py::test_the_opener_and_the_remover_refuse_links[rb]"
     ),
