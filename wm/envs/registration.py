@@ -17,6 +17,7 @@ from wm.errors import MissingPackage, Stopped, UsageProblem
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ID = re.compile(r"([\w-]+/)?[\w-]+")  # an id of gymnasium, its namespace and its version included
+_NO_CHILDREN = "daemonic processes are not allowed to have children"  # multiprocessing's, in a worker
 _LONGEST = 200  # characters of another's message
 
 
@@ -123,6 +124,8 @@ def one_line(error: BaseException) -> str:
         message = " ".join(str(error).split()).rstrip(".")
     except Exception:  # a __str__ of somebody else may raise anything
         message = ""
+    if message == _NO_CHILDREN:
+        message += " (workers play the environments, so let it use a thread or subprocess, not multiprocessing)"
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST]} ..."
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
