@@ -66,6 +66,14 @@ def _exits(self: Any, action: Any) -> Any:
     sys.exit("no licence")
 
 
+class _RustPanic(BaseException):
+    """As pyo3's."""
+
+
+def _panics(self: Any, *_: Any, **__: Any) -> Any:
+    raise _RustPanic("called unwrap() on a None value")
+
+
 class _Nameless(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -244,6 +252,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "OldStep": {"step": _old_step},
     "BrokenReset": {"reset": _raises},
     "BrokenStep": {"step": _raises},
+    "PanicBuilt": {"__init__": _panics},
+    "PanicReset": {"reset": _panics},
+    "PanicStep": {"step": _panics},
+    "PanicRender": {"render": _panics},
+    "BrokenClose": {"close": _raises},
+    "PanicClose": {"close": _panics},
     "LateExit": {"step": _late_exit},
     "Prints": {"step": _prints},
     "Wanders": {"reset": _reset_elsewhere},

@@ -58,6 +58,12 @@ REFUSED = {
     "OldReset": (70, "at its first reset(), which returns (observation, info)"),
     "OldStep": (70, "at its first step(), which returns (observation, reward, terminated, truncated, info)"),
     "BrokenReset": (70, "raised RuntimeError: the simulator is gone at its first reset()"),
+    "PanicBuilt": (64, "cannot be built; its constructor raised _RustPanic: called unwrap() on a None value."),
+    "PanicReset": (70, "raised _RustPanic: called unwrap() on a None value at its first reset()"),
+    "PanicStep": (70, "raised _RustPanic: called unwrap() on a None value at its first step()"),
+    "PanicRender": (70, "raised _RustPanic: called unwrap() on a None value at its first reset()"),
+    "BrokenClose": (70, "raised RuntimeError: the simulator is gone in close()"),
+    "PanicClose": (70, "raised _RustPanic: called unwrap() on a None value in close()"),
     "BrokenStep": (70, "raised RuntimeError: the simulator is gone at its first step()"),
 }
 GRAY = ("Flat", "OneChannel")

@@ -1,6 +1,7 @@
 """The wall that every environment of somebody else passes."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from wm.actions import ActionSpace
 from wm.envs.checked_env import CheckedEnv
-from wm.errors import EnvironmentFault, UsageProblem
+from wm.errors import EnvironmentFault, Stopped, UsageProblem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -248,3 +249,28 @@ def test_only_one_place_builds_environments_and_it_wraps_them() -> None:
             assert "return CheckedEnv(built if self.sticky else NoopStart(built), self.name" in path.read_text()
         else:
             assert not calls, path
+
+
+def test_a_wish_to_end_passes_and_a_close_that_fails_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise Stopped(15)
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    env = CheckedEnv(Scripted(gym.spaces.Discrete(2)), "Odd-v0")
+    for call, raised in ((stop, Stopped), (interrupt, KeyboardInterrupt)):
+        for method in (env.reset, env.render, env.close, lambda: env.step(0)):
+            for name in ("reset", "step", "render", "close"):
+                monkeypatch.setattr(Scripted, name, call)
+            with pytest.raises(raised):
+                method()
+
+    def fail(_: Any) -> None:
+        raise RuntimeError("closed already")
+
+    monkeypatch.setattr(Scripted, "close", fail)
+    with pytest.raises(EnvironmentFault, match=r"^Odd-v0 raised RuntimeError: closed already in close\(\); fix"):
+        env.close()
+    with pytest.raises(ZeroDivisionError), closing(env):
+        raise ZeroDivisionError

@@ -1,5 +1,6 @@
 """Ways in which naming one's own environment goes wrong: one sentence each, with the name as it was typed."""
 
+import multiprocessing
 import re
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ class Assets(Plain):
 class Display(Plain):
     def __init__(self): raise RuntimeError("cannot open\\n  the display.")
 
+class Parent(Plain):
+    def __init__(self):
+        import multiprocessing
+        multiprocessing.Process(target=print).start()
+
 class Late(Plain):
     def __init__(self): import nothing_like_this
 
@@ -34,6 +40,7 @@ gym.register("space/Own-v3", Plain)
 gym.register("Assets-v0", Assets)
 gym.register("Display-v0", Display)
 gym.register("Late-v0", Late)
+gym.register("Parent-v0", Parent)
 """
 
 
@@ -91,3 +98,11 @@ def test_a_wrong_name_gets_one_sentence_with_the_real_reason(name: str, error: t
         EnvConfig(name, 32).make()
     assert name in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_an_environment_that_starts_a_process_in_a_worker_is_told_what_it_may_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(UsageProblem, match="workers play the environments, so let it use a thread or subprocess"):
+        EnvConfig("own_env:Parent-v0", 32).make()

@@ -194,6 +194,8 @@ def test_hostile_files_are_refused_before_they_cost_anything(tmp_path: Path) -> 
     files = {
         "many rows": (forged(tmp_path / "rows.npz", header("(1000000000, 64, 64, 3)")), "expected at most 131,072"),
         "vast picture": (forged(tmp_path / "vast.npz", header("(6, 900000, 900000, 3)")), "has frames of shape"),
+        "negative picture": (forged(tmp_path / "below.npz", header("(4, -64, -64, 3)")), "is no npz file"),
+        "negative rows": (forged(tmp_path / "under.npz", header("(-3, 64, 64, 3)")), r"shape \(-3, 64, 64, 3\)"),
         "large picture": (forged(tmp_path / "side.npz", header("(6, 64, 64, 3)")), "frames ends early"),
         "objects": (forged(tmp_path / "o.npz", header("(6, 64, 64, 3)", "|O")), "type object"),
         "no header": (forged(tmp_path / "n.npz", b"spam\n"), "is no npz file"),

@@ -1,14 +1,17 @@
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import make_episode, write_dataset
+from tests.conftest import RECIPE, make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
+from wm.artifacts import durable
 from wm.episodes import schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 from wm.episodes.integrity import verify
+from wm.episodes.parts import PartBuilder, root_files
 from wm.episodes.writer import Writer
 from wm.errors import BadData, MissingInput
 
@@ -73,3 +76,28 @@ def test_a_part_can_be_checked_alone_and_an_empty_folder_is_refused(path: Path, 
     (tmp_path / "nothing").mkdir()
     with pytest.raises(MissingInput, match="holds no dataset and no artifact"):
         verify(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"actions": 3}, r"actions is wrong: an action is 3; expected integers from 0 to 2"),
+        ({"actions": -1}, "actions is wrong: an action is -1"),
+        ({"rewards": 3e38}, r"rewards has .*; expected finite numbers of at most 1e\+15"),
+        ({"return": 999.0}, r"zarr\.json has the return 999\.0 for episode 1; expected -?\d"),
+    ],
+)
+def test_values_that_no_collecting_writes_are_named(change: dict[str, float], problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.zarr"
+    durable.write_folder(path, root_files(RECIPE))
+    builder = PartBuilder(path, RECIPE, 0)
+    for index in range(3):
+        episode = make_episode(index)
+        for name in change.keys() - {"return"}:
+            getattr(episode, name)[4] = change[name]
+        builder.add(episode.pack())
+    builder._table["return"][1] = change.get("return", builder._table["return"][1])
+    part = builder.commit()
+    (damaged,) = verify(path).damaged
+    assert damaged.folder == part
+    assert re.search(rf"{part}/{problem}.* run `wm verify {path} --repair`", damaged.problem)

@@ -22,3 +22,26 @@ def test_damaged_latents_are_refused(tmp_path: Path) -> None:
     (tmp_path / ARRAYS / "means" / "zarr.json").write_text("{}")
     with pytest.raises(BadData, match="does not describe the expected array"):
         Latents.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("means", np.nan),
+        ("logvars", np.inf),
+        ("rewards", np.inf),
+        ("rewards", np.nan),
+        ("rewards", 3e38),
+        ("actions", 99),
+        ("actions", -1),
+        ("ends", 46),  # of 47 rows
+        ("ends", 17),  # twice
+        ("ends", -4),
+    ],
+)
+def test_values_that_no_encoding_writes_are_refused(column: str, value: float, tmp_path: Path) -> None:
+    latents = make()
+    getattr(latents, column)[-1 if column == "ends" else 1] = value
+    latents.save(tmp_path)
+    with pytest.raises(BadData, match=rf"{ARRAYS}/{column} .*; expected .*remove {tmp_path} to encode again"):
+        Latents.load(tmp_path)

@@ -1,3 +1,4 @@
+import io
 import time
 from pathlib import Path
 from typing import Any
@@ -6,9 +7,10 @@ import numpy as np
 import pytest
 
 from wm.artifacts.chained_log import chain_all
+from wm.errors import BadData
 from wm.evolution.cma_es import Search, replay
-from wm.evolution.evolve import Evolution, logged
-from wm.evolution.search_log import LOG
+from wm.evolution.evolve import Evolution, load_whitener, logged, save_whitener
+from wm.evolution.search_log import LOG, WHITENER
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 from wm.settings import train_controller as settings_module
@@ -124,6 +126,34 @@ def test_a_resumed_search_uses_the_whiteners_it_has_written(tmp_path: Path) -> N
 
 def candidates(evolution: Evolution) -> list[str]:
     return [line["candidates"] for line in evolution.history.lines]
+
+
+def _npz() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, whitener=np.eye(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (_npz(), "is no npy file"),
+        (b"", "is no npy file"),
+        (np.eye(2), r"has shape \(2, 2\) and type float64; expected a finite square matrix .* divides 3 parameters"),
+        (np.eye(3)[:2], "expected a finite square matrix"),
+        (np.float64(1), "expected a finite square matrix"),
+        (np.zeros((0, 0)), "expected a finite square matrix"),
+        (np.full((3, 3), np.inf), "expected a finite square matrix"),
+        (np.eye(3, dtype=complex), "expected a finite square matrix"),
+    ],
+)
+def test_a_whitener_of_another_form_is_refused(written: Any, sentence: str, tmp_path: Path) -> None:
+    if isinstance(written, bytes):
+        (tmp_path / WHITENER.format(0)).write_bytes(written)
+    else:
+        save_whitener(tmp_path, 0, written)
+    with pytest.raises(BadData, match=rf"whitener-0\.npy .*{sentence}.*restore it, or remove"):
+        load_whitener(tmp_path, 0, None, parameters=3)
 
 
 def test_candidates_differ_after_a_whitened_restart(tmp_path: Path) -> None:

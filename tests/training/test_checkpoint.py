@@ -10,6 +10,7 @@ from wm.artifacts import durable, runs
 from wm.errors import BadData
 from wm.seeding import integer
 from wm.telemetry.metrics_log import MetricsLog
+from wm.training import checkpoint
 from wm.training.checkpoint import Checkpoints
 from wm.training.loop import Trainer
 from wm.training.precision import Precision
@@ -131,3 +132,29 @@ def test_what_a_kill_leaves_is_no_damage(tmp_path: Path) -> None:
     checkpoints = setup(tmp_path)[1]
     assert checkpoints.resume() == 4
     assert checkpoints.load_best().step == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"optimizer.0.exp_avg": torch.zeros(7)}, r"optimizer\.0\.exp_avg has shape \[7\], not \[8, 4, 2, 2\]"),
+        ({"optimizer.1.step": torch.ones(1)}, r"optimizer\.1\.step has shape \[1\], not \[\]"),
+        ({"optimizer.2.step": None}, r"optimizer\.2\.step is missing"),
+        ({"optimizer.-1.exp_avg": torch.zeros(1)}, r"optimizer\.-1\.exp_avg belongs to none of 4 parameters"),
+        ({"optimizer.4.step": torch.tensor(1.0)}, "belongs to none of 4 parameters"),
+        ({"optimizer.0.more": torch.zeros(1)}, "belongs to none of 4 parameters"),
+        ({"optimizer.0": torch.zeros(1)}, "belongs to none of 4 parameters"),
+    ],
+)
+def test_moments_of_other_weights_are_refused(
+    change: dict[str, Tensor | None], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, checkpoints = setup(tmp_path)
+    trainer.step(0)
+    tensors = checkpoint.tensors_of(trainer) | change
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "tensors_of", lambda _: kept)
+        checkpoints.save(1, score(1.0))
+    with pytest.raises(BadData, match=rf"step-00000001\.safetensors has moments .*{problem}.*restore it, or remove"):
+        setup(tmp_path)[1].resume()

@@ -6,6 +6,7 @@ counted.
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing import parent_process
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import LARGEST_INTEGER
-from wm.errors import EnvironmentFault
+from wm.envs.registration import one_line, raise_contained
+from wm.errors import EnvironmentFault, Stopped
 from wm.stats import LARGEST_REWARD
 
 Translate = Callable[[Any], Any]
@@ -26,7 +28,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     steps in the episode, which is truncated after `max_steps` (0: at the environment's own limit only).
 
     Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions,
-    in memory of their own. What an environment writes into an action is not stored.
+    in memory of their own. What an environment writes into an action is not stored, and what it raises is an Exception,
+    KeyboardInterrupt or SystemExit.
     """
 
     def __init__(self, env: gym.Env[Any, Any], name: str, max_steps: int = 0) -> None:
@@ -40,7 +43,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
         with contextlib.chdir("."):  # an environment that looks for its files must not move the datasets and runs
-            observation, info = self.env.reset(seed=seed, options=options)
+            try:
+                observation, info = self.env.reset(seed=seed, options=options)
+            except BaseException as error:
+                raise_contained(error)
         if not isinstance(info, dict):
             raise self._fault("info", info, "a dict", "reset()")
         return observation, info
@@ -51,7 +57,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         elif isinstance(action, np.ndarray):
             action = action.copy()
         here = "" if self._is_worker else os.getcwd()
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        except BaseException as error:
+            raise_contained(error)
         if here and os.getcwd() != here:
             os.chdir(here)
         checked = self._check_reward(reward)
@@ -62,6 +71,25 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if 0 < self._max_steps <= self.steps and not terminated:
             truncated = True
         return observation, checked, terminated, truncated, info
+
+    def render(self) -> Any:
+        try:
+            return self.env.render()
+        except BaseException as error:
+            raise_contained(error)
+
+    def close(self) -> None:
+        """Raises EnvironmentFault if the environment cannot be closed, unless something else is being raised."""
+        earlier = sys.exception()
+        try:
+            self.env.close()
+        except (KeyboardInterrupt, Stopped):
+            raise
+        except BaseException as error:
+            if earlier is None:
+                raise EnvironmentFault(
+                    f"{self._name} raised {one_line(error)} in close(); fix the environment's close()."
+                ) from error
 
     @property
     def own_limit(self) -> int:

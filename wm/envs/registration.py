@@ -9,14 +9,15 @@ import difflib
 import importlib
 import re
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 
-from wm.errors import MissingPackage, UsageProblem
+from wm.errors import MissingPackage, Stopped, UsageProblem
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ID = re.compile(r"([\w-]+/)?[\w-]+")  # an id of gymnasium, its namespace and its version included
+_NO_CHILDREN = "daemonic processes are not allowed to have children"  # multiprocessing's, in a worker
 _LONGEST = 200  # characters of another's message
 
 
@@ -61,7 +62,9 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
         raise MissingPackage(
             f"{name} needs the package {error.name}, which is not installed; install it and try again."
         ) from None
-    except (Exception, SystemExit) as error:  # a constructor of somebody else may raise anything
+    except (KeyboardInterrupt, Stopped):
+        raise
+    except BaseException as error:  # a constructor of somebody else may raise anything
         raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
 
 
@@ -78,7 +81,9 @@ def _import(module: str, name: str) -> None:
         else:
             reason = f"its module {module} imports {missing}, which is not installed; install it and try again."
         raise MissingPackage(f"{name} cannot be imported: {reason}") from None
-    except (Exception, SystemExit) as error:  # a module of somebody else may raise anything
+    except (KeyboardInterrupt, Stopped):
+        raise
+    except BaseException as error:  # a module of somebody else may raise anything
         raise UsageProblem(
             f"{name} cannot be imported: its module {module} raised {one_line(error)}; fix the module."
         ) from None
@@ -100,12 +105,27 @@ def _module_of(entry_point: Any) -> str:
     return module.partition(":")[0].partition(".")[0]
 
 
+class Panic(Exception):
+    """In one line, what an environment raised that is no Exception: a library in Rust panics with such."""
+
+
+def raise_contained(error: BaseException) -> NoReturn:
+    """Raise what an environment raised: itself, or a Panic where it is neither an Exception nor a wish to end."""
+    if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
+        raise error
+    raise Panic(one_line(error)) from error
+
+
 def one_line(error: BaseException) -> str:
     """An exception's type and message on one line; the type alone where the message cannot be made."""
+    if isinstance(error, Panic):
+        return str(error)
     try:
         message = " ".join(str(error).split()).rstrip(".")
     except Exception:  # a __str__ of somebody else may raise anything
         message = ""
+    if message == _NO_CHILDREN:
+        message += " (workers play the environments, so let it use a thread or subprocess, not multiprocessing)"
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST]} ..."
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

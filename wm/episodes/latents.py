@@ -12,7 +12,8 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.json_reader import ANYTHING, between, table
 from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
-from wm.errors import RecipeMismatch
+from wm.errors import BadData, RecipeMismatch, UsageProblem
+from wm.stats import LARGEST_REWARD
 
 ARRAYS = "latents.zarr"
 CHUNK_ROWS = 4096  # 260 kB of 32 half floats each
@@ -75,7 +76,25 @@ class Latents:
         columns = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)
-        return cls(**columns, space=space)
+        latents = cls(**columns, space=space)
+        if problem := latents._problem():
+            raise BadData(f"{folder / ARRAYS / problem}, so remove {folder} to encode again.")
+        return latents
+
+    def _problem(self) -> str:
+        """The first column with values that no encoding writes, and what was expected; empty if all can be."""
+        for name in ("means", "logvars"):
+            if not np.isfinite(getattr(self, name)).all():
+                return f"{name} has values that are not finite; expected numbers"
+        if not (np.abs(self.rewards) <= LARGEST_REWARD).all():
+            return f"rewards has values that cannot be; expected finite numbers of at most {LARGEST_REWARD:g} in size"
+        if self.ends[-1] != self.rows or (np.diff(self.ends, prepend=0) <= 0).any():
+            return f"ends has {self.ends[:8]}; expected numbers that rise from above 0 to {self.rows}"
+        try:
+            self.space.require(self.actions)
+        except UsageProblem as error:
+            return f"actions is wrong: {str(error).rstrip('.')}"
+        return ""
 
 
 def _array_specs(attributes: dict[str, Any]) -> dict[str, ArraySpec]:

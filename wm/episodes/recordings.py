@@ -155,6 +155,8 @@ class _Npz:
         if reader is None:
             raise ValueError(f"version {version} of npy")
         shape, fortran, dtype = reader(file)
+        if min(shape, default=0) < 0:
+            raise ValueError(f"an array of the shape {shape}")
         return tuple(shape), fortran, dtype
 
     def _of(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

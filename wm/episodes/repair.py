@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from wm.actions import ActionSpace
 from wm.artifacts import durable, links, manifest
 from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, unexplained_gaps
 from wm.episodes.dataset import read_root
@@ -12,7 +15,10 @@ from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
 from wm.episodes.schema import array_specs, part_name, part_range
 from wm.episodes.shards import METADATA, Shard
-from wm.errors import BadData, MissingInput
+from wm.errors import BadData, MissingInput, UsageProblem
+from wm.stats import LARGEST_REWARD
+
+_ROUNDING = 1e-5  # of a return, next to the sizes of its rewards: sums of 32-bit floats
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,8 @@ def check(path: Path) -> list[CheckResult]:
 
 
 def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
-    """Check a part against its checksums and, with the dataset's recipe, every chunk."""
+    """Check a part against its checksums and, with the dataset's recipe, every chunk, and that its actions, rewards and
+    returns can be."""
     try:
         links.refuse(folder)
         files = manifest.verify(folder, PART)
@@ -61,9 +68,35 @@ def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
                 shard = Shard(folder / name, spec)
                 for number in range(spec.chunks):
                     shard.chunk(number)
+            _check_values(folder, recipe, table)
     except (BadData, MissingInput) as error:
         return CheckResult(folder, 0, str(error))
     return CheckResult(folder, files)
+
+
+def _check_values(folder: Path, recipe: dict[str, Any], table: dict[str, list[Any]]) -> None:
+    """Raise BadData for actions outside of the recipe's space, and for rewards and returns that cannot be."""
+    specs, way_out = array_specs(recipe, table["ends"][-1]), f"run `wm verify {folder.parent} --repair`"
+    actions, rewards = (Shard(folder / name, specs[name]).all() for name in ("actions", "rewards"))
+    try:
+        ActionSpace.from_json(recipe["action_space"]).require(actions)
+    except UsageProblem as error:
+        raise BadData(f"{folder / 'actions'} is wrong: {str(error).rstrip('.')}; {way_out}.") from None
+    fits = np.abs(rewards) <= LARGEST_REWARD  # not where it is NaN
+    if not fits.all():
+        raise BadData(
+            f"{folder / 'rewards'} has {rewards[~fits][0]}; expected finite numbers of at most {LARGEST_REWARD:g} in "
+            f"size, so {way_out}."
+        )
+    for index, start, end, listed in zip(
+        table["index"], [0, *table["ends"]], table["ends"], table["return"], strict=False
+    ):
+        paid = rewards[start:end].astype(np.float64)
+        if not abs(paid.sum() - listed) <= _ROUNDING * np.abs(paid).sum():
+            raise BadData(
+                f"{folder / METADATA} has the return {listed} for episode {index}; expected {paid.sum()}, the sum of "
+                f"its rewards, so {way_out}."
+            )
 
 
 def repair(path: Path) -> list[str]:

@@ -51,7 +51,9 @@ def evolve_controller(
     with open_workers(runtime) as workers:
         fitness = Fitness(settings, seed, policy, mdnrnn, workers, initial)
         temperature, sweep_steps = choose_temperature(runtime, settings, seed, fitness, start, folder, label)
-        whitener = _initial_whitener(workspace, mdnrnn, fitness, folder) if settings.whitened_from_start else None
+        whitener = (
+            _initial_whitener(workspace, mdnrnn, fitness, folder, len(start)) if settings.whitened_from_start else None
+        )
         search = partial(Search, start, settings.popsize, settings.sigma, seed, settings.algo, whitener)
         evolve = partial(Evolution, runtime, settings, fitness, temperature, folder, label)
         if source is not None:
@@ -79,12 +81,14 @@ def evolve_controller(
     }
 
 
-def _initial_whitener(workspace: Workspace, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path) -> Matrix:
+def _initial_whitener(
+    workspace: Workspace, mdnrnn: TrainedMdnRnn, fitness: Fitness, folder: Path, parameters: int
+) -> Matrix:
     """By the inputs in the episodes of the newest dataset. A search that is resumed loads the one its log names."""
     lines = logged(folder)
     if not lines:
         save_whitener(folder, 0, fitness.initial_whitener(load_newest_latents(workspace, mdnrnn)))
-    return load_whitener(folder, 0, lines[0].value if lines else None)
+    return load_whitener(folder, 0, lines[0].value if lines else None, parameters)
 
 
 def search_figures(settings: ControllerSettings, history: History, fitness: Fitness) -> dict[str, Any]:

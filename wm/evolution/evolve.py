@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from wm.artifacts import chained_log, durable
@@ -148,7 +149,7 @@ class Evolution:
         self.history.add(line, search.mean)
         self.means.append(search.mean)
         if line["generation"] in self.settings.whitened_later:
-            search.restart_whitened(load_whitener(self.folder, line["generation"], line))
+            search.restart_whitened(load_whitener(self.folder, line["generation"], line, len(search.mean)))
         ends = self.settings.restart_ends
         if line["generation"] in ends:
             if line["generation"] == ends[-1]:
@@ -174,19 +175,24 @@ def save_whitener(folder: Path, generation: int, whitener: Matrix) -> None:
     durable.write_bytes(folder / WHITENER.format(generation), file.getvalue())
 
 
-def load_whitener(folder: Path, generation: int, line: Line | None) -> Matrix:
-    """What `save_whitener` wrote. Raises BadData for anything else than a finite square matrix, and unless the log's
-    `line` names the file."""
+def load_whitener(folder: Path, generation: int, line: Line | None, parameters: int) -> Matrix:
+    """What `save_whitener` wrote. Raises BadData for anything else than a finite square matrix for a C of so many
+    parameters, and unless the log's `line` names the file."""
     path = folder / WHITENER.format(generation)
     if line is not None and path.name not in line.get("files", {}):
         raise BadData(f"no line of {folder / LOG} names {path.name}; {way_out(folder)}.")
     try:
-        whitener: Matrix = np.load(path)
-        valid = whitener.ndim == 2 and len(set(whitener.shape)) == 1 and bool(np.isfinite(whitener).all())
-    except (ValueError, TypeError, EOFError):
-        valid = False
-    if not valid:
-        raise BadData(f"{path} is no finite square matrix; {way_out(folder)}.")
+        whitener: Matrix = npy.read_array(io.BytesIO(durable.read_bytes(path)), allow_pickle=False)
+    except (ValueError, MemoryError) as error:
+        raise BadData(f"{path} is no npy file ({str(error)[:120]}); {way_out(folder)}.") from None
+    side = len(whitener) if whitener.ndim else 0
+    fits = whitener.shape == (side, side) and whitener.dtype == np.float64 and side and parameters % side == 0
+    if not fits or not np.isfinite(whitener).all():
+        kind = f"shape {whitener.shape} and type {whitener.dtype}"
+        raise BadData(
+            f"{path} has {kind}; expected a finite square matrix of float64 whose side divides {parameters} "
+            f"parameters, so {way_out(folder)}."
+        )
     return whitener
 
 

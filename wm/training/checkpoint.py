@@ -26,6 +26,7 @@ from wm.telemetry import metrics_log
 from wm.training import weights
 
 KEEP_LAST = 2
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter that has had a gradient
 _RECORD = {
     "step": COUNT,
     "scores": table({"validation_loss": NUMBER}, others=FIGURE),
@@ -183,7 +184,7 @@ class Checkpoints:
         last = self._checkpoints[-1]
         try:
             load_tensors_into(self.trainer, self._read(last), str(last.tensors))
-        except (KeyError, ValueError, IndexError) as error:
+        except ValueError as error:
             raise BadData(
                 f"{last.tensors} has moments of other weights ({str(error)[:200]}); {self._way_out}."
             ) from error
@@ -216,15 +217,23 @@ def tensors_of(trainer: Resumable) -> dict[str, Tensor]:
 
 
 def load_tensors_into(trainer: Resumable, tensors: dict[str, Tensor], source: str) -> None:
-    """Restore what `tensors_of` returned. Raises BadData for other weights; KeyError, ValueError or IndexError for
-    moments of others."""
+    """Restore what `tensors_of` returned. Raises BadData for other weights; ValueError for moments of others."""
     _load_model(trainer.model, tensors, source)
     parameters = [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
+    numbers = {str(number): number for number in range(len(parameters))}
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
-            _, number, key = name.split(".", 2)
-            state.setdefault(int(number), {})[key] = _in_memory_format_of(parameters[int(number)], tensor)
+            number, _, key = name.removeprefix("optimizer.").partition(".")
+            if number not in numbers or key not in _MOMENTS:
+                raise ValueError(f"{name} belongs to none of {len(parameters)} parameters")
+            parameter = parameters[numbers[number]]
+            if tensor.shape != (expected := torch.Size() if key == "step" else parameter.shape):
+                raise ValueError(f"{name} has shape {list(tensor.shape)}, not {list(expected)}")
+            state.setdefault(numbers[number], {})[key] = _in_memory_format_of(parameter, tensor)
+    for position, moments in state.items():
+        if lacking := _MOMENTS - moments.keys():
+            raise ValueError(f"optimizer.{position}.{min(lacking)} is missing")
     groups = trainer.optimizer.state_dict()["param_groups"]
     trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
 

@@ -1,8 +1,11 @@
 """Every environment can be played with keys, and its actions are the environment's."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from tests.odd_envs import Odd
 from wm.actions import ActionSpace
 from wm.envs.known_envs import KNOWN_ENVS
 from wm.envs.registry import EnvConfig
@@ -66,3 +69,14 @@ def test_a_known_environment_with_other_actions_is_played_like_an_unknown_one() 
 )
 def test_the_pace_is_the_games_but_no_faster_than_a_hand(config: EnvConfig, pace: tuple[int, int]) -> None:
     assert measure_pace(config) == pace
+
+
+@pytest.mark.parametrize(
+    ("named", "pace"),
+    [(None, 15), ("fast", 15), (0, 15), (-3, 15), (float("nan"), 15), (float("inf"), 15), (10**400, 15), (12.4, 12)],
+)
+def test_a_pace_that_is_no_positive_number_is_the_usual_one(
+    named: Any, pace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Odd, "metadata", {"render_modes": ["rgb_array"], "render_fps": named})
+    assert measure_pace(EnvConfig("tests.odd_envs:Plain-v0"))[0] == pace

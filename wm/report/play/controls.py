@@ -1,5 +1,6 @@
 """How a person acts: keys and buttons for the actions of an environment, and the pace."""
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -151,7 +152,16 @@ def _generic(space: ActionSpace) -> Controls:
 def measure_pace(env: EnvConfig) -> tuple[int, int]:
     """Steps a second at which a person plays, and the steps after which an episode of this environment is truncated."""
     with closing(env.make_unrendered()) as built:
-        limit, pictures = env.longest(built.own_limit), (built.metadata or {}).get("render_fps", _USUAL)
+        limit, pictures = env.longest(built.own_limit), _rate((built.metadata or {}).get("render_fps"))
     if env.spec().is_atari:
         pictures = _ATARI
-    return max(min(round(float(pictures) / env.action_repeat), _FASTEST), 1), limit
+    return max(min(round(pictures / env.action_repeat), _FASTEST), 1), limit
+
+
+def _rate(named: Any) -> float:
+    """The pictures a second that an environment names; the usual number if they are no positive number."""
+    try:
+        rate = float(named)
+    except (TypeError, ValueError, OverflowError):
+        return _USUAL
+    return rate if 0 < rate < math.inf else _USUAL
