@@ -88,7 +88,7 @@ class Latents:
                 return f"{name} has values that are not finite; expected numbers"
         if not (np.abs(self.rewards) <= LARGEST_REWARD).all():
             return f"rewards has values that cannot be; expected finite numbers of at most {LARGEST_REWARD:g} in size"
-        if self.ends[-1] != self.rows or (np.diff(self.ends, prepend=0) <= 0).any():
+        if not len(self.ends) or self.ends[-1] != self.rows or (np.diff(self.ends, prepend=0) <= 0).any():
             return f"ends has {self.ends[:8]}; expected numbers that rise from above 0 to {self.rows}"
         try:
             self.space.require(self.actions)
