@@ -114,7 +114,7 @@ def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, as
 
     Raises RecipeMismatch for a dataset of another environment, MissingInput where episodes are missing."""
     trained_on = int(artifacts["vae"].metrics["episodes"]) if "vae" in artifacts else 0
-    if asked != "all" and not asked.isdecimal():
+    if asked != "all" and not (asked.isascii() and asked.isdecimal()):
         raise UsageProblem(f"--episodes is {asked!r}; expected a number or all.")
     count = trained_on if asked == "all" else min(int(asked), trained_on)
     if count == 0:
