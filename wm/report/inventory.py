@@ -134,7 +134,8 @@ def describe(path: Path) -> dict[str, Any]:
     """Everything known of a dataset or an artifact, as plain values."""
     kind = _kind(path)
     if kind != EPISODES:
-        return {"path": str(path), "bytes": durable.folder_size(path), **runs.read_whole(path, kind).manifest}
+        own = {"path": str(path), "bytes": durable.folder_size(path)}
+        return own | runs.read_whole(path, kind).manifest | own
     summary, dataset = summarize(path)
     counts, edges = _histogram(dataset.table["return"])
     return {

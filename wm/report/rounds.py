@@ -51,7 +51,8 @@ class Round:
     def dreamt_reward(self) -> float | None:
         """In its last dreams, per 1,000 steps. Where one ends, another begins, so an iteration has a fixed number."""
         last, settings = self.lines[-1], self.controller.settings
-        steps = settings.get("rollout_steps", 0) * settings.get("num_envs", 0) if last["in"] == "dream" else 0
+        sizes = [settings.get(name) or 0 for name in ("rollout_steps", "num_envs")]
+        steps = sizes[0] * sizes[1] if last["in"] == "dream" else 0
         return 1000 * sum(last["returns"]) / steps if steps and last["returns"] else None
 
     @property
