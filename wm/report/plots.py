@@ -203,8 +203,8 @@ def _drawable(plot: Plot) -> Plot:
     """The plot with names that can be drawn: those of runs may have any bytes."""
     series = [each if isinstance(each, Scatter) else replace(each, name=drawable(each.name)) for each in plot.series]
     level = (drawable(plot.level[0]), plot.level[1]) if plot.level else None
-    labels = {name: drawable(getattr(plot, name)) for name in ("x_label", "y_label", "title")}
-    return replace(plot, series=series, level=level, **labels)
+    x_label, y_label, title = map(drawable, (plot.x_label, plot.y_label, plot.title))
+    return replace(plot, x_label=x_label, y_label=y_label, series=series, title=title, level=level)
 
 
 def _named(axes: Any) -> list[Any]:
