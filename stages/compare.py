@@ -36,9 +36,9 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
     else:
         console.echo(_table(facts))
         if rows := different_settings(facts):
-            console.echo(f"\nsettings, {facts[0]['name']} -> other run")
+            console.echo(console.visible(f"\nsettings, {facts[0]['name']} -> other run"))
             console.echo(console.table(["run and stage", "settings"], rows))
-        console.echo(f"\nplot: {out}")
+        console.echo(console.visible(f"\nplot: {out}"))
     tell_damaged(damaged, strict)
 
 

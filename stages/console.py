@@ -1,5 +1,6 @@
 """The console: results on stdout, everything else on stderr; progress with an ETA; signals."""
 
+import io
 import json
 import os
 import re
@@ -295,9 +296,13 @@ def print_json(value: Any) -> None:
 
 
 def open_closed_streams() -> None:
-    """Open stdout and stderr to nowhere where they are closed, as by `wm ls >&-`: Python has none for them then."""
+    """Open stdout and stderr to nowhere where they are closed, as by `wm ls >&-`: Python has none for them then. What
+    the encoding of an open one lacks, as of a pipe on Windows, is written as its escape."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 

@@ -38,7 +38,7 @@ def command(path: Path, kind: str, episodes: str | None, agent: str | None, out:
         export_models(path, agent or "controller", target)
     else:
         export_episodes(path, kind, episodes or "all", target)
-    console.echo(str(target))
+    console.echo(console.visible(str(target), keep=""))
 
 
 def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:

@@ -20,13 +20,14 @@ def command(path: Path, as_json: bool) -> None:
 
     Example: wm info data/Pong.zarr
     """
+    from wm.episodes.parts import ROOT_KIND as EPISODES
     from wm.report.inventory import describe
 
     facts = describe(path)
     if as_json:
         console.print_json(facts)
     else:
-        console.echo(_dataset(facts) if "returns" in facts else _artifact(facts))
+        console.echo(_dataset(facts) if facts["kind"] == EPISODES else _artifact(facts))
 
 
 def _artifact(facts: dict[str, Any]) -> str:
@@ -41,7 +42,7 @@ def _artifact(facts: dict[str, Any]) -> str:
     }
     for group, values in groups.items():
         rows += [[f"{group} {name.rstrip('_')}", _text(value)] for name, value in values.items()]
-    return f"{facts['path']}\n" + console.table(["what", "value"], rows)
+    return f"{console.visible(facts['path'], keep='')}\n" + console.table(["what", "value"], rows)
 
 
 def _text(value: Any) -> str:
@@ -76,7 +77,7 @@ def _dataset(facts: dict[str, Any]) -> str:
         [made, f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
         for line in facts["provenance"]
     ]
-    text = f"{summary.path}\n" + console.table(["what", "value"], rows)
+    text = f"{console.visible(summary.path, keep='')}\n" + console.table(["what", "value"], rows)
     return f"{text}\nreturns\n{_histogram(facts['returns'])}" if summary.episodes else text
 
 

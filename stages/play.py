@@ -43,7 +43,7 @@ def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool
     else:
         session = Session(env=env or "", data=data, run=run)
         path = play_real(session, episodes) if real else play(session, **options)
-    console.echo(str(path))
+    console.echo(console.visible(str(path), keep=""))
 
 
 def _require_used(example: bool, real: bool) -> None:

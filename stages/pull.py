@@ -58,7 +58,8 @@ def _facts(received: "Received") -> dict[str, Any]:
 
 def _text(received: "Received") -> str:
     contents = received.contents
-    lines = [f"{received.run}: {received.status}, {len(contents.files)} files, {format_size(contents.size)}"]
+    text = f"{received.run}: {received.status}, {len(contents.files)} files, {format_size(contents.size)}"
+    lines = [console.visible(text, keep="")]
     lines.append(console.wrap(", ".join(contents.names)))
     if received.data:
         what = "was there and is kept" if received.kept_data else f"{contents.episodes} episodes"

@@ -45,7 +45,8 @@ def command(
         facts |= {"artifacts": dict(contents.artifacts), "episodes": contents.episodes}
         console.print_json(facts | {"files": len(contents.files), "bytes": contents.size})
         return
-    console.echo(f"{place.name}: {done.status}, {len(contents.files)} files, {format_size(contents.size)}")
+    text = f"{place.name}: {done.status}, {len(contents.files)} files, {format_size(contents.size)}"
+    console.echo(console.visible(text, keep=""))
     console.echo(console.wrap(", ".join([*contents.names, f"{contents.episodes} episodes"])))
     if done.status != UP_TO_DATE:
         console.echo(console.wrap(f"others run: wm pull {place.address or place.name}"))

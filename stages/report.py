@@ -46,7 +46,7 @@ def command(
     if as_json:
         console.print_json({"html": str(pages[0]), "markdown": str(pages[1]), "damaged": damaged})
     else:
-        console.echo("\n".join(map(str, pages)))
+        console.echo("\n".join(console.visible(str(page), keep="") for page in pages))
     tell_damaged(damaged, strict)
 
 

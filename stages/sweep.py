@@ -101,10 +101,11 @@ def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, op
         console.print_json({"target": str(folder), "trials": options["trials"], **facts})
         return
     low, high = map(format_duration, sorted(seconds))
-    console.echo(
+    text = (
         f"sweep -> {folder}: {options['trials']} trials of {stage}; disk at most {format_size(disk)}, memory about "
         f"{format_size(memory)}, time at most about {low if low == high else f'{low} to {high}'}"
     )
+    console.echo(console.visible(text))
 
 
 def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, Any]) -> None:
@@ -125,14 +126,15 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
         facts = [{"trial": one.number, "run": str(one.folder), "figure": one.figure, **one.values} for one in best]
         console.print_json({"sweep": str(sweep.folder), **counts, "best": facts, "command": shlex.join(words)})
         return
-    console.echo(f"{sweep.folder}: {', '.join(f'{count} {state}' for state, count in counts.items() if count)}")
+    counted = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    console.echo(console.visible(f"{sweep.folder}: {counted}"))
     texts = [[text.partition("=") for text in assignments(one.values, stage)] for one in best]
     rows = [
         [str(one.number), f"{one.figure:.4g}", *(value for _, _, value in values)]
         for one, values in zip(best, texts, strict=True)
     ]
     console.echo(console.table(["trial", sweep.objective.words, *(name for name, _, _ in texts[0])], rows))
-    console.echo(f"the best again: {shlex.join(words)}")
+    console.echo(console.visible(f"the best again: {shlex.join(words)}"))
 
 
 command = SectionCommand(

@@ -30,7 +30,7 @@ def command(path: Path | str, repair: bool, as_json: bool) -> None:
         console.print_json({"checked": checked, "repaired": report.repaired})
     else:
         for action in report.repaired:
-            console.echo(f"repaired: {action}")
+            console.echo(console.visible(f"repaired: {action}", keep=""))
         for result in report.checked:
             text = console.wrap(result.problem or f"{result.folder}: {_agreement(result.files)}", indent="")
             console.echo(console.color(text, "bad") if result.problem else text)

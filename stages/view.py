@@ -21,7 +21,7 @@ def command(path: Path, episodes: str | None, out: Path | None) -> None:
 
     Example: wm view data/Pong.zarr --episodes 0-9
     """
-    console.echo(str(view(path, episodes, out)))
+    console.echo(console.visible(str(view(path, episodes, out)), keep=""))
 
 
 def view(path: Path, asked: str | None, out: Path | None) -> Path:

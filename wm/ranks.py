@@ -49,7 +49,7 @@ def open_ranks(
     from torch.distributed.rendezvous import rendezvous
 
     threads = environ.get("OMP_NUM_THREADS", "")
-    torch.set_num_threads(int(threads) if threads.isdigit() and int(threads) else 1)
+    torch.set_num_threads(int(threads) if threads.isascii() and threads.isdecimal() and int(threads) else 1)
     cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     local = int(environ["LOCAL_RANK"])
     if cuda and local >= torch.cuda.device_count():

@@ -25,6 +25,15 @@ def make(root: Path, latent: int = 32, keep_current: bool = False) -> list[str]:
     return log
 
 
+@pytest.mark.parametrize("name", ["num_envs", "rollout_steps"])
+def test_sizes_of_a_search_are_numbers(tmp_path: Path, name: str) -> None:
+    recipe = {"settings": {"algo": "ppo", name: "8"}, "inputs": {"vae": "0", "mdnrnn": "0"}}
+    body = {"kind": "controller", "fingerprint": "0", "metrics": METRICS["controller"], "provenance": PROVENANCE}
+    manifest.write(tmp_path, {**body, "recipe": recipe})
+    with pytest.raises(BadData, match=f'recipe.settings.{name} is "8"; expected an integer'):
+        runs.read(tmp_path, "controller")
+
+
 def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:
     assert run(tmp_path).current() is None
     make(tmp_path)

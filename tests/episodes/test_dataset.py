@@ -1,5 +1,6 @@
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,19 @@ def test_lost_episodes_are_an_error_until_they_are_in_quarantine(path: Path) -> 
     assert rest.fingerprint != whole.fingerprint
     assert Dataset.open(path, 2).fingerprint == two.fingerprint
     assert Dataset.open(path, 5).episodes == 3
+
+
+def test_quarantine_may_name_any_range_of_episodes(path: Path) -> None:
+    shutil.rmtree(path / "part-000003-000006")
+    (path / QUARANTINE / "part-000000000-000000004").mkdir(parents=True)
+    with pytest.raises(BadData, match="has lost episodes 3 to 5"):
+        Dataset.open(path)
+    (path / QUARANTINE / "part-000000004-001000000").mkdir()
+    tracemalloc.start()
+    assert Dataset.open(path).missing == [(3, 6)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize("name", ["rewards", "rewards/c.0", "."])

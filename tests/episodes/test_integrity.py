@@ -1,12 +1,14 @@
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import RECIPE, make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
-from wm.artifacts import durable
+from wm.artifacts import durable, manifest
 from wm.episodes import schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
@@ -51,6 +53,19 @@ def test_every_broken_part_is_named_and_repair_keeps_the_rest(path: Path) -> Non
             writer.add(make_episode(index, terminated=index % 2 == 0).pack())
     files = bytes_of(path)
     assert {name: data for name, data in files.items() if not name.startswith(QUARANTINE)} == whole
+
+
+@pytest.mark.parametrize("recipe", [{}, {**RECIPE, "env": {"name": 3}}])
+def test_a_root_is_not_restored_from_a_part_without_a_valid_recipe(path: Path, recipe: dict[str, Any]) -> None:
+    for part in path.glob("part-*"):
+        group = json.loads((part / "zarr.json").read_text())
+        group["attributes"]["recipe"] = recipe
+        (part / "zarr.json").write_bytes(durable.canonical_json(group))
+        body = json.loads((part / manifest.NAME).read_text())
+        manifest.write(part, {key: body[key] for key in ("kind", "format", "name")})
+    (path / "zarr.json").unlink()
+    with pytest.raises(BadData, match="has neither an intact root nor an intact part"):
+        verify(path, repair_datasets=True)
 
 
 def test_a_missing_part_is_reported_although_every_other_checksum_holds(path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,16 @@ def test_an_index_that_points_elsewhere_is_refused(array: Path) -> None:
     with_chunk(array, zstandard.compress(np.arange(64, dtype=np.uint8)), offset=1 << 40)
     with pytest.raises(BadData, match="index that does not fit"):
         Shard(array, ArraySpec((64,), "uint8", 64)).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("name", [METADATA, FORM.shard])
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    durable.write_folder(tmp_path, group_files({}, {"a": (FORM, [VALUES])}))
+    (tmp_path / "a" / name).unlink()
+    os.mkfifo(tmp_path / "a" / name)
+    opened = os.open(tmp_path / "a" / name, os.O_RDWR)  # so that even a reader that opens it does not wait for ever
+    os.write(opened, bytes(100))
+    with pytest.raises(BadData, match="is a pipe or a device"):
+        Shard(tmp_path / "a", FORM).all()
+    os.close(opened)

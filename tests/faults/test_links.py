@@ -2,7 +2,10 @@
 removed."""
 
 import hashlib
+import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,6 +176,44 @@ def test_a_run_with_a_link_is_not_read(tmp_path: Path, outside: Path, read: Call
     (tmp_path / "run" / "vae" / "picture.png").symlink_to(outside / "file")
     with pytest.raises(BadData, match=r"picture\.png is a link"):
         read(tmp_path / "run")
+
+
+def test_links_in_a_run_are_named_and_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    build(Path("runs/Pong"))
+    build(Path("outside"), "controller")
+    Path("runs/Pong/evaluation").symlink_to(tmp_path / "outside")
+    problem = "runs/Pong/evaluation is a link"
+    assert run(["verify", "runs"]) == 65
+    assert problem in capsys.readouterr().err
+    assert run(["ls", "runs", "--json"]) == 0
+    entries = {entry["path"]: entry for entry in json.loads(capsys.readouterr().out)["entries"]}
+    assert entries.keys() == {"runs/Pong/vae", "runs/Pong/evaluation"}
+    assert entries["runs/Pong/evaluation"]["kind"] == "damaged"
+    assert problem in entries["runs/Pong/evaluation"]["problem"]
+    assert run(["push", "runs/Pong", "shared"]) == 65
+    assert problem in capsys.readouterr().err
+    assert not Path("shared").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="paths of Windows are shorter")
+def test_folders_that_are_nested_too_deeply_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    build(Path("runs/Pong"))
+    deep = "runs/Pong/vae"
+    for _ in range(1100):
+        deep += "/d"
+        os.mkdir(deep)
+    for words in (["report", "runs"], ["ls", "runs"], ["verify", "runs"], ["clean", "runs"], ["memory", "runs/Pong"]):
+        assert run(words) == 65
+        assert "expected at most 64, so remove it" in capsys.readouterr().err
+    with pytest.raises(BadData, match="nested too deeply"):
+        durable.remove(Path("runs/Pong"))
+    subprocess.run(["rm", "-r", tmp_path / "runs"], check=True)  # that of Python is what cannot
 
 
 def test_an_artifact_behind_a_link_is_no_input(tmp_path: Path) -> None:

@@ -87,6 +87,13 @@ def test_names_are_neither_markup_nor_formulas_and_figures_keep_their_digits() -
     assert {"<b>", "run$a_1$", "0.15"} <= set(texts(svg))
 
 
+def test_names_of_any_bytes_can_be_drawn() -> None:
+    name = "P\udcff\x1b[31m"
+    plot = Plot(name, name, [Curve(name, [1, 2], [3, 4]), Histogram(name, [1, 2])], name, (name, 3))
+    assert Image.open(io.BytesIO(to_png([plot], name))).size[0] > 500
+    assert "P\\udcff\\x1b[31m" in texts(to_svg(plot))
+
+
 def test_what_is_not_a_number_is_left_out_and_nothing_gives_no_chart() -> None:
     ((*kept,),) = lines(to_svg(Plot("x", "y", [Curve("a", [0, 1, 2], [1, math.nan, 2])])))
     assert len(kept) == 2

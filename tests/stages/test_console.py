@@ -7,12 +7,14 @@ import signal
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from stages import console
 from stages.curriculum.side_by_side import SideBySide, line_within
 from tests.conftest import ROOT
+from tests.stages.conftest import Output
 from wm.errors import Stopped
 from wm.units import format_duration
 
@@ -287,3 +289,25 @@ def test_control_characters_become_visible_for_a_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     console.echo(console.color(f"bad {evil}", "bad") + evil)
     assert capsys.readouterr().out == f"\x1b[31mbad {shown}\x1b[0m{shown}\n"
+
+
+def test_a_path_has_no_colours_on_a_terminal(workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = Path("data/\x1b[31md.zarr")
+    Path("data/d.zarr").rename(evil)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for words in (
+        ("info", str(evil)),
+        ("view", str(evil)),
+        ("export", str(evil), "--to", "npz", "--out", "\x1b[31mout"),
+    ):
+        text = output(*words)
+        assert "\\x1b[31m" in text
+        assert "\x1b[31m" not in text
+
+
+def test_what_an_encoding_lacks_is_written_as_its_escape(workspace: Path) -> None:
+    command = [sys.executable, "-m", "stages", "info", "data/d.zarr"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert b"\\u2588" in done.stdout
+    assert b"\\u2588" not in done.stderr

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import RECIPE, SLUG, make_episode
+from tests.conftest import METRICS, PROVENANCE, RECIPE, SLUG, make_episode
 from tests.stages.conftest import Output
+from wm.artifacts import manifest
 from wm.episodes.writer import Writer, create
 
 
@@ -21,6 +22,26 @@ def test_info_of_an_artifact_has_its_settings_and_provenance(
     assert "provenance command" in text
     body = json.loads(output("info", f"runs/{SLUG}/vae", "--json"))
     assert body["recipe"]["settings"]["latent"] == 4
+
+
+def test_what_else_a_manifest_says_does_not_replace_what_was_found(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = {
+        "kind": "vae",
+        "fingerprint": "0",
+        "metrics": METRICS["vae"],
+        "provenance": PROVENANCE,
+        "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},
+    }
+    Path("vae").mkdir()
+    manifest.write(Path("vae"), {**body, "returns": 1, "bytes": "x", "path": "/etc/passwd"})
+    text = output("info", "vae")
+    assert text.startswith("vae\n")
+    assert "metric validation_error" in text
+    found = json.loads(output("info", "vae", "--json"))
+    assert (found["path"], found["bytes"]) == ("vae", Path("vae/manifest.json").stat().st_size)
 
 
 def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output) -> None:

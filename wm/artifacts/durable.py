@@ -217,7 +217,10 @@ def remove(path: Path, link: bool = False) -> None:
         if not TEMPORARY.fullmatch(path.name):
             doomed = staging_path(path)
             os.rename(path, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        try:
+            shutil.rmtree(doomed, ignore_errors=True)
+        except RecursionError:
+            raise BadData(f"{doomed} has folders nested too deeply; remove it with `rm -r`.") from None
     else:
         path.unlink(missing_ok=True)
 

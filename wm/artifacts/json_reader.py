@@ -145,7 +145,7 @@ def by_number(schema: Schema) -> Schema:
     def check(value: Any, key: str) -> None:
         any_keys(value, key)
         for name in value:
-            if not (name.isascii() and name.isdigit() and len(name) < 10):
+            if not (name.isascii() and name.isdecimal() and len(name) < 10):
                 raise Mismatch(_join(key, name), "unknown", "numbers as keys")
 
     return check

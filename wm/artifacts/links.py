@@ -4,10 +4,12 @@ The folder that a user names may itself be a link, such as `data` on a larger di
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wm.errors import BadData
+
+DEEPEST = 64  # folders below one that is walked; ours have at most 8
 
 
 def refuse(path: Path) -> Path:
@@ -33,11 +35,21 @@ def problem(path: Path) -> str:
 
 def below(folder: Path) -> Iterator[Path]:
     """Every link below `folder`, in the order of names; none is followed."""
-    for entry in _entries(folder):
-        if entry.is_symlink():
-            yield Path(entry.path)
-        elif entry.is_dir(follow_symlinks=False):
-            yield from below(Path(entry.path))
+    return (path for path in walk(folder) if path.is_symlink())
+
+
+def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
+    """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
+    folder that `enter` is false for. Raises BadData for what lies more than DEEPEST folders deep."""
+    found = [(entry, 1) for entry in reversed(_entries(folder))]
+    while found:
+        entry, depth = found.pop()
+        path = Path(entry.path)
+        if depth > DEEPEST:
+            raise BadData(f"{path} is {depth} folders below {folder}; expected at most {DEEPEST}, so remove it.")
+        yield path
+        if entry.is_dir(follow_symlinks=False) and enter(path):
+            found += [(inside, depth + 1) for inside in reversed(_entries(path))]
 
 
 def directly_in(folder: Path) -> list[Path]:
@@ -46,9 +58,10 @@ def directly_in(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder by name; none if it does not exist, or another process has just moved it."""
+    """The entries of a folder by name; none if it may not be read, does not exist, or another process has just moved
+    it."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []

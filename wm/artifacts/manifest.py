@@ -39,7 +39,7 @@ def of(body: dict[str, Any], files: dict[str, bytes]) -> bytes:
 def write(folder: Path, body: dict[str, Any], files: list[str] | None = None) -> None:
     """Write the manifest of `folder`: `body`, and every file below it (or only `files`)."""
     if files is None:
-        paths = (path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
+        paths = (path for path in links.walk(folder) if path.is_file() and path.name != NAME)
         files = [path.relative_to(folder).as_posix() for path in paths]
     listed = {
         name: {"size": (folder / name).stat().st_size, "sha256": sha256_file(folder / name)} for name in sorted(files)

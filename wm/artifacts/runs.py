@@ -320,7 +320,7 @@ class Builder:
     def publish(self, metrics: dict[str, Any], provenance: dict[str, Any]) -> Artifact:
         """Write the manifest and rename the folder to its final place; an artifact of another recipe is archived."""
         durable.sweep(self.folder)
-        paths = (path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file())
+        paths = (path.relative_to(self.folder) for path in links.walk(self.folder) if path.is_file())
         kept = [path.as_posix() for path in paths if path.parts[0] not in (SCRATCH, RECIPE_FILE, manifest.NAME)]
         body = {
             "kind": self.run.recipe.kind,

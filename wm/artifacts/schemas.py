@@ -245,7 +245,11 @@ _METRICS: dict[str, Schema] = {
 _SETTINGS: dict[str, Schema] = {
     "vae": table({"network": TEXT, "latent": COUNT}, others=ANYTHING),
     "mdnrnn": table({"validation_share": NUMBER}, {"later_weight": NUMBER}, others=ANYTHING),
-    "controller": table({"algo": TEXT}, {"target_return": or_null(NUMBER)}, others=ANYTHING),
+    "controller": table(
+        {"algo": TEXT},
+        {"target_return": or_null(NUMBER), **dict.fromkeys(("num_envs", "rollout_steps"), or_null(COUNT))},
+        others=ANYTHING,
+    ),
 }
 _INPUTS: dict[str, Schema] = {
     "mdnrnn": table({"vae": TEXT}, others=TEXT),

@@ -138,14 +138,14 @@ def gaps(parts: Sequence[Part]) -> list[Range]:
 
 def unexplained_gaps(path: Path, parts: Sequence[Part], evicts: bool = False) -> list[Range]:
     """Gaps that neither quarantine explains nor, in a replay that `evicts`, the eviction of the oldest episodes."""
-    quarantined = {
-        episode
-        for name in _names(path / QUARANTINE)
-        if (episodes := part_range(name.partition(".")[0]))
-        for episode in range(*episodes)
-    }
-    return [
-        (first, last)
-        for first, last in gaps(parts)
-        if not quarantined.issuperset(range(first, last)) and not (evicts and first == 0)
-    ]
+    quarantined = sorted(filter(None, (part_range(name.partition(".")[0]) for name in _names(path / QUARANTINE))))
+    return [gap for gap in gaps(parts) if not _covers(quarantined, gap) and not (evicts and gap[0] == 0)]
+
+
+def _covers(ranges: Sequence[Range], gap: Range) -> bool:
+    """Whether every episode of a gap is in one of the sorted ranges."""
+    reached, end = gap
+    for first, last in ranges:
+        if first <= reached:
+            reached = max(reached, last)
+    return reached >= end

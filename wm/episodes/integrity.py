@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import locks, manifest
+from wm.artifacts import links, locks, manifest
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import KIND as PART
@@ -38,6 +38,7 @@ def verify(path: Path, repair_datasets: bool = False) -> Report:
     unreadable = {dataset for dataset in datasets if not _opens(dataset)}
     checked.sort(key=lambda result: not (result.problem and {result.folder, result.folder.parent} & unreadable))
     checked += [_check(folder) for folder in _artifacts(path)]
+    checked += [CheckResult(link, 0, links.problem(link)) for link in find_links(path)]
     if not checked:
         raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
     return Report(checked, repaired)
@@ -62,19 +63,30 @@ def find_datasets(path: Path) -> list[Path]:
     nowhere, so that nothing which cannot be opened is passed over."""
     if part_range(path.name) is not None:
         return [path.parent]
-    folders = {folder.parent for folder in path.rglob("part-*-*") if part_range(folder.name) is not None}
-    folders |= {file.parent for file in path.rglob(manifest.NAME) if _kind(file) == EPISODES}
-    named = (folder for folder in (path, *path.rglob(f"*{SUFFIX}")) if folder.suffix == SUFFIX)
+    paths = list(links.walk(path))
+    folders = {folder.parent for folder in paths if part_range(folder.name) is not None}
+    folders |= {file.parent for file in paths if file.name == manifest.NAME and _kind(file) == EPISODES}
+    named = (folder for folder in (path, *paths) if folder.suffix == SUFFIX)
     folders |= {folder for folder in named if not (folder.parent / manifest.NAME).exists()}  # an artifact has arrays
     return sorted(folder for folder in folders if _visible(path, folder))
 
 
 def _artifacts(path: Path) -> list[Path]:
     """Folders with the manifest of an artifact."""
-    folders = (file.parent for file in path.rglob(manifest.NAME))
+    folders = (file.parent for file in links.walk(path) if file.name == manifest.NAME)
     visible = (folder for folder in folders if part_range(folder.name) is None and _visible(path, folder))
     others = (folder for folder in visible if folder.suffix != SUFFIX)
     return sorted(folder for folder in others if _kind(folder / manifest.NAME) not in (EPISODES, PART))
+
+
+def find_links(path: Path) -> list[Path]:
+    """The links in the artifacts at or below `path`, and in the runs that hold these: no command follows them."""
+    within = {folder for artifact in _artifacts(path) for folder in (artifact, artifact.parent)}
+    return [link for link in links.below(path) if not within.isdisjoint(_folders_of(link, path))]
+
+
+def _folders_of(link: Path, top: Path) -> list[Path]:
+    return [folder for folder in link.parents if folder.is_relative_to(top)]
 
 
 def _check(folder: Path) -> CheckResult:

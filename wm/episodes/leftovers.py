@@ -51,7 +51,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover
 
 
 def _below(folder: Path) -> Iterator[Leftover]:
-    for path in sorted(folder.iterdir()):
+    for path in links.walk(folder, lambda path: _classify(path) is None):
         classified = _classify(path)
         if classified is not None or path.name in PLACES:
             links.refuse(path)
@@ -60,8 +60,6 @@ def _below(folder: Path) -> Iterator[Leftover]:
             size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
             if size or path.name not in (STAGING, QUARANTINE):
                 yield Leftover(path, kind, size, owner)
-        elif path.is_dir() and not path.is_symlink():
-            yield from _below(path)
 
 
 def _classify(path: Path) -> tuple[str, Path] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable, links, manifest
+from wm.artifacts import durable, json_reader, links, manifest, schemas
 from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, unexplained_gaps
 from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
@@ -99,8 +99,9 @@ def _check_values(folder: Path, recipe: dict[str, Any], table: dict[str, list[An
             )
 
 
-def repair(path: Path) -> list[str]:
-    """Move damaged and lost parts to quarantine, and restore a damaged root from a part. Returns messages.
+def repair(path: Path, restored: bool = False) -> list[str]:
+    """Move damaged and lost parts to quarantine, and restore a damaged root from a part, unless it was `restored`
+    already. Returns messages.
 
     Hold the dataset's lock. Nothing is deleted; a second repair has nothing to do.
     """
@@ -110,13 +111,16 @@ def repair(path: Path) -> list[str]:
             continue
         if result.folder != path and part_range(result.folder.name) is None:
             raise BadData(result.problem)  # a link that is no part: what it points to is not ours to move
+        if result.folder == path and restored:
+            raise BadData(result.problem)
         if result.folder == path:
             actions.append(_restore_root(path))
+            restored = True
         else:
             quarantined = _quarantine(path, result.folder)
             actions.append(f"{result.folder.name} moved to {quarantined}")
     # A damaged part may have hidden a gap.
-    return actions + (repair(path) if actions else [])
+    return actions + (repair(path, restored) if actions else [])
 
 
 def _quarantine(path: Path, folder: Path) -> Path:
@@ -140,7 +144,12 @@ def _restore_root(path: Path) -> str:
     for name in sorted(os.listdir(path)):
         if part_range(name) is None or check_part(path / name, None).problem:
             continue
-        recipe = manifest.read_json(path / name / METADATA)["attributes"]["recipe"]
+        metadata = path / name / METADATA
+        recipe = manifest.read_json(metadata)["attributes"]["recipe"]
+        try:
+            json_reader.validate(recipe, str(metadata), schemas.DATASET_RECIPE)
+        except BadData:
+            continue
         for file, data in root_files(recipe).items():
             if (path / file).is_dir():
                 durable.remove(path / file)

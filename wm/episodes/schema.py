@@ -23,7 +23,7 @@ PART_ROWS = 8192  # bounds a writer's memory, and the work that a kill can lose
 BLOCK_EPISODES = 64  # the same for short episodes
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
 STEPS = "steps"  # a further column where actions are repeated: the last one may end the episode before its last repeat
-_PART = re.compile(r"part-(\d{6,9})-(\d{6,9})")
+_PART = re.compile(r"part-([0-9]{6,9})-([0-9]{6,9})")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def parse_episodes(text: str) -> list[int]:
     indices: set[int] = set()
     for piece in text.split(","):
         first, dash, last = piece.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not all(number.isascii() and number.isdecimal() for number in ((first, last) if dash else (first,))):
             raise UsageProblem(f"--episodes is {text!r}; expected numbers and ranges, such as 0,7,20-25.")
         start, stop = int(first), int(last or first) + 1
         if not start < stop <= start + MOST_ASKED:

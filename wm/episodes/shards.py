@@ -223,7 +223,7 @@ def _read_each(path: Path, places: Sequence[Sequence[int]]) -> Iterator[bytes]:
     """The bytes at each (offset, size). The file is opened for each call: a thousand parts need no thousand
     descriptors, and threads share no file position."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with durable.open_file(path, "rb") as file:
             for offset, size in places:
                 if offset >= 0 and hasattr(os, "pread"):
                     yield os.pread(file.fileno(), size, offset)

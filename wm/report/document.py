@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wm.artifacts import durable
+from wm.report.characters import visible
 from wm.report.page import resources
 from wm.report.page.player import Played, player_html
 
@@ -129,7 +130,7 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path, made: str = "", r
 </main>
 {resources.scripts("player.js charts.js document.js")}</body></html>
 """
-    return page.encode(errors="xmlcharrefreplace")  # names of files may have bytes that are no UTF-8
+    return visible(page).encode(errors="xmlcharrefreplace")  # names of files may have bytes that are no UTF-8
 
 
 def _contents(headings: Sequence[Heading]) -> str:
@@ -172,7 +173,7 @@ def to_markdown(title: str, blocks: Sequence[Block], folder: Path) -> bytes:
                 parts.append(_fenced("\n".join(lines)))
             case Chart() | Player():
                 pass
-    return ("\n\n".join(parts) + "\n").encode(errors="backslashreplace")
+    return (visible("\n\n".join(parts)) + "\n").encode(errors="backslashreplace")
 
 
 def _markdown(text: str) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.episodes.schema import Episode
+from wm.report.characters import visible
 from wm.report.page import resources
 from wm.report.page.player import Line, Played, Reel, Screen, Track, action_track, encode, player_html, reward_track
 from wm.report.play.controls import action_names
@@ -85,7 +86,7 @@ class DatasetPage:
 <main>{"".join(self._card(card, most) for card in cards)}</main>
 {resources.scripts("player.js episodes.js")}</body></html>
 """
-        return page.encode(errors="xmlcharrefreplace")
+        return visible(page).encode(errors="xmlcharrefreplace")
 
     def _card(self, card: EpisodeCard, most: int) -> str:
         count = len(card.frames)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.artifacts import durable, manifest, runs
+from wm.artifacts import durable, links, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
-from wm.episodes.integrity import find_datasets
+from wm.episodes.integrity import find_datasets, find_links
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
 from wm.episodes.summary import summarize
@@ -35,17 +35,20 @@ ORDER = (
 
 def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
     """Everything with a manifest below the roots, datasets without one, and unfinished work: folder by folder, in the
-    order of the stages. Datasets that cannot be opened come first, as `unreadable`."""
+    order of the stages; links in runs as `damaged`. Datasets that cannot be opened come first, as `unreadable`."""
     entries = []
     for root in roots:
         datasets = {path for path in find_datasets(root) if path.is_relative_to(root)}
-        folders = {path.parent for path in root.rglob(manifest.NAME)} | set(root.rglob("*.partial")) | datasets
+        linked = set(find_links(root))
+        paths = list(links.walk(root))
+        folders = {path.parent for path in paths if path.name == manifest.NAME} | datasets | linked
+        folders |= {path for path in paths if path.name.endswith(".partial")}
         for folder in sorted(folders, key=lambda folder: _position(folder.relative_to(root))):
             pieces = folder.relative_to(root).parts
             hidden = any(piece.startswith(".") for piece in pieces)
             inside = any(piece.endswith(".partial") for piece in pieces[:-1])
             if not hidden and not inside and part_range(folder.name) is None:
-                entry = _entry(folder)
+                entry = _entry_of_link(folder) if folder in linked else _entry(folder)
                 unreadable = entry["kind"] == "damaged" and folder in datasets
                 entries.append(entry | ({"kind": "unreadable"} if unreadable else {}))
     return sorted(entries, key=lambda entry: entry["kind"] != "unreadable")
@@ -69,6 +72,11 @@ def describe_dataset(mirrored: Path, refresh: Callable[[], None]) -> dict[str, A
     if entry["kind"] != EPISODES:
         return entry | {"kind": "unreadable"}
     return entry | {"bytes": Dataset.open(mirrored).bytes}
+
+
+def _entry_of_link(link: Path) -> dict[str, Any]:
+    damaged = {"kind": "damaged", "figure": "wm verify names it", "finished": "", "problem": links.problem(link)}
+    return {"path": str(link), "bytes": 0, **damaged}
 
 
 def _entry(folder: Path) -> dict[str, Any]:
@@ -134,7 +142,8 @@ def describe(path: Path) -> dict[str, Any]:
     """Everything known of a dataset or an artifact, as plain values."""
     kind = _kind(path)
     if kind != EPISODES:
-        return {"path": str(path), "bytes": durable.folder_size(path), **runs.read_whole(path, kind).manifest}
+        own = {"path": str(path), "bytes": durable.folder_size(path)}
+        return own | runs.read_whole(path, kind).manifest | own
     summary, dataset = summarize(path)
     counts, edges = _histogram(dataset.table["return"])
     return {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from wm.report.characters import drawable
 from wm.report.svg_text import for_page
 
 # Light and dark. An SVG names the CSS variables, so that it follows the page; a PNG has the light colours.
@@ -96,9 +97,9 @@ def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
     figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
     buffer = io.BytesIO()
     with rc_context({"text.parse_math": False}):  # a `$` in the name of a run is a `$`
-        figure.suptitle(title)
+        figure.suptitle(drawable(title))
         for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
-            _draw(axes, plot, size=9)
+            _draw(axes, _drawable(plot), size=9)
         FigureCanvasAgg(figure).print_png(buffer)
     return buffer.getvalue()
 
@@ -112,6 +113,7 @@ def to_svg(plot: Plot) -> str:
 
     if not any(_points(series) for series in plot.series):
         return ""
+    plot = _drawable(plot)
     figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
     margins = _LEFT / WIDTH, _BOTTOM / HEIGHT, 1 - _RIGHT / WIDTH, 1 - _TOP / HEIGHT
     figure.subplots_adjust(*margins)
@@ -195,6 +197,14 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
     clipped = _clip(axes, plot, size)
     for artist in axes.findobj():  # unless there are outliers the limits hold all, and clip paths are a fifth of an SVG
         artist.set_clip_on(clipped and bool(artist.get_gid()) and artist.get_gid().startswith("s"))
+
+
+def _drawable(plot: Plot) -> Plot:
+    """The plot with names that can be drawn: those of runs may have any bytes."""
+    series = [each if isinstance(each, Scatter) else replace(each, name=drawable(each.name)) for each in plot.series]
+    level = (drawable(plot.level[0]), plot.level[1]) if plot.level else None
+    x_label, y_label, title = map(drawable, (plot.x_label, plot.y_label, plot.title))
+    return replace(plot, x_label=x_label, y_label=y_label, series=series, title=title, level=level)
 
 
 def _named(axes: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 A round of a curriculum is a run of its own: `runs/Pong`, `runs/Pong.round2`, and so on.
 """
 
+import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ class Round:
     def dreamt_reward(self) -> float | None:
         """In its last dreams, per 1,000 steps. Where one ends, another begins, so an iteration has a fixed number."""
         last, settings = self.lines[-1], self.controller.settings
-        steps = settings.get("rollout_steps", 0) * settings.get("num_envs", 0) if last["in"] == "dream" else 0
+        sizes = [settings.get(name) or 0 for name in ("rollout_steps", "num_envs")]
+        steps = sizes[0] * sizes[1] if last["in"] == "dream" else 0
         return 1000 * sum(last["returns"]) / steps if steps and last["returns"] else None
 
     @property
@@ -66,26 +68,31 @@ class Round:
         return rates["dream"] / rates["real"] if rates and rates["real"] > 0 else None
 
 
+def _split(run: Path) -> tuple[Path, int]:
+    """The run of the first round, and which round this run is: 1 unless its name says another."""
+    base, mark, number = run.name.rpartition(MARK)
+    later = base and mark and number.isascii() and number.isdecimal()
+    return (run.with_name(base), int(number)) if later else (run, 1)
+
+
 def first_of_rounds(run: Path) -> Path:
     """The run of the first round."""
-    base, mark, number = run.name.rpartition(MARK)
-    return run.with_name(base) if mark and number.isdigit() else run
+    return _split(run)[0]
 
 
 def is_continued(run: Path) -> bool:
     """Whether a later round goes on from this run, so that its figures are points of that one's charts."""
-    base = first_of_rounds(run)
-    number = 1 if base == run else int(run.name.rpartition(MARK)[2])
+    base, number = _split(run)
     return (run.with_name(f"{base.name}{MARK}{number + 1}") / "controller").is_dir()
 
 
 def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
     """The rounds up to this run. One that is damaged or unfinished is left out; what is wrong with one before this run
     is added to `damaged`."""
-    base = first_of_rounds(run)
-    last = 1 if base == run else int(run.name.rpartition(MARK)[2])
+    base, last = _split(run)
+    there = {_split(folder)[1] for folder in base.parent.glob(f"{glob.escape(base.name)}{MARK}*")}
     rounds = []
-    for number in range(1, last + 1):
+    for number in sorted(number for number in {1, *there} if 1 <= number <= last):
         folder = base if number == 1 else base.with_name(f"{base.name}{MARK}{number}")
         try:
             controller, mdnrnn = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn"))

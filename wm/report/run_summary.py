@@ -94,7 +94,7 @@ class RunSummary:
         artifacts, folders = dict[str, Artifact](), dict[str, Path]()
         for name, kind in kinds.items():
             unfinished = run / f"{name}.partial"
-            artifact = checked(partial(runs.read_whole, run / name, kind), None)
+            artifact = checked(partial(_read, run / name, kind), None)
             if artifact is not None:
                 artifacts[name], folders[name] = artifact, run / name
             elif unfinished.is_dir():
@@ -174,6 +174,14 @@ class RunSummary:
         dream = finished("dream-dreamer")
         yield from sections.dreamer_section(self.title, finished("dreamer"), dream, metrics("dreamer", []))
         yield from _cost(self)
+
+
+def _read(folder: Path, kind: str) -> Artifact:
+    """A finished artifact, checked with the environment that it names."""
+    artifact = runs.read_whole(folder, kind)
+    if kind in ("vae", "dreamer"):
+        read_env(artifact)
+    return artifact
 
 
 def find_runs(paths: tuple[Path, ...]) -> list[Path]:

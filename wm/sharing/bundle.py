@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wm import model_json
-from wm.artifacts import json_reader, manifest, runs
+from wm.artifacts import json_reader, links, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.envs.registry import EnvConfig
 from wm.episodes import selection
@@ -34,8 +34,9 @@ _TEXT = (".json", ".jsonl")
 def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifact]:
     """The artifacts of an agent by name, in the order in which they were made, besides those left out.
 
-    Raises MissingInput if the agent or what it needs to play is not finished, BadData where a file is damaged,
-    RecipeMismatch where an artifact was made from another one than the run has."""
+    Raises MissingInput if the agent or what it needs to play is not finished, BadData where a file is damaged or there
+    is a link, RecipeMismatch where an artifact was made from another one than the run has."""
+    links.refuse_below(run)
     dreamer = is_dreamer(run / agent)
     needed = {agent: "dreamer"} if dreamer else {"vae": "vae", "mdnrnn": "mdnrnn", agent: "controller"}
     commands = {name: f"wm train-{kind}" for name, kind in needed.items()}
@@ -114,7 +115,7 @@ def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, as
 
     Raises RecipeMismatch for a dataset of another environment, MissingInput where episodes are missing."""
     trained_on = int(artifacts["vae"].metrics["episodes"]) if "vae" in artifacts else 0
-    if asked != "all" and not asked.isdecimal():
+    if asked != "all" and not (asked.isascii() and asked.isdecimal()):
         raise UsageProblem(f"--episodes is {asked!r}; expected a number or all.")
     count = trained_on if asked == "all" else min(int(asked), trained_on)
     if count == 0:

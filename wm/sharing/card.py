@@ -13,6 +13,7 @@ from typing import Any
 
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import env_slug
+from wm.report.characters import visible
 from wm.report.document import Block, Commands, Heading, Paragraph, Picture, Table, to_markdown
 from wm.report.run_summary import format_score
 from wm.report.verdicts import HELD_OUT, dream_verdicts, prediction_verdict, score_verdict
@@ -37,7 +38,7 @@ def write_card(contents: Contents, artifacts: Mapping[str, Artifact], address: s
     ]
     # The pictures are linked relative to the card, which lies above the artifacts.
     text = to_markdown(f"{contents.env}: a world model and its agent", blocks, Path())
-    return _front_matter(contents, metrics).encode() + b"\n" + text
+    return visible(_front_matter(contents, metrics)).encode() + b"\n" + text
 
 
 def _film(contents: Contents) -> Iterator[Block]:

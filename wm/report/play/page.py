@@ -18,6 +18,7 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
+from wm.report.characters import visible
 from wm.report.play.controls import controls_for
 from wm.report.play.models import describe_controller, describe_decoder, describe_mdnrnn
 from wm.report.play.starts import Start, choose_starts
@@ -105,7 +106,7 @@ def fill(description: Description, weights: str) -> bytes:
         "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in SCRIPTS),
     }
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
-    return page.encode(errors="xmlcharrefreplace")
+    return visible(page).encode(errors="xmlcharrefreplace")
 
 
 def write_page(path: Path, page: bytes) -> Path:
