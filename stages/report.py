@@ -85,7 +85,7 @@ def report(
     from wm.report.run_summary import LEGEND, RunSummary, find_runs, fit_films, overview
 
     folders = find_runs(paths)
-    summaries = fit_films([RunSummary.of(folder) for folder in folders] if not film else film_runs(folders, envs))
+    summaries = fit_films(film_runs(folders, envs) if film else [RunSummary.of(folder) for folder in folders])
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
     title = f"World models: {', '.join(summary.title for summary in summaries)}"
     blocks: list[Block] = [overview(summaries), Paragraph(LEGEND)]

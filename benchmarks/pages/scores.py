@@ -269,9 +269,9 @@ _NOTES = """## What the rows show
   23; one training of each. CMA-ES returned 158 from two rounds and twice the steps. Its first round is restarted three
   times in whitened coordinates: z is up to six times more sensitive to some state variables than to others.
 - **Breakout.** PPO returns 38, CMA-ES 21 from more steps; one seed each. In M's dreams alone, in ten rounds, C returns
-  17.8; V and M learned from 100,004 real steps. V, trained on random play, is half as exact on
-  the frames of a good player. Frames show the foreground: with RGB frames the positions of ball and paddle could not be
-  decoded once bricks were gone, and CMA-ES stopped at 11.2 ± 0.8.
+  17.8; V and M learned from 100,004 real steps. V, trained on random play, is half as exact on the frames of a good
+  player. Frames show the foreground: with RGB frames the positions of ball and paddle could not be decoded once bricks
+  were gone, and CMA-ES stopped at 11.2 ± 0.8.
 
 The [research log](../research/LOG.md) has every experiment, those that failed too. [What these numbers do not
 show](limits.md) has its own page.
