@@ -105,10 +105,10 @@ class Estimate:
 
     def longest_first(self) -> list[str]:
         """The environments in the order in which they start where several train at a time, so that the last one does
-        not train alone for long."""
+        not train alone for long. By their least time: the most is that of episodes which never end early."""
         if self.jobs == 1:
             return list(self.plans)
-        return sorted(self.plans, key=lambda env: sum(self._durations(env)), reverse=True)
+        return sorted(self.plans, key=lambda env: self._durations(env)[0], reverse=True)
 
     @property
     def disk_problem(self) -> str:

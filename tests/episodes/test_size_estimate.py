@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 from tests.conftest import RECIPE, make_episode, write_dataset
@@ -12,6 +13,8 @@ def test_a_few_long_episodes_or_many_short_ones_are_enough() -> None:
     assert not sample_suffices([short] * (SAMPLE_EPISODES - 1), 50)
     assert sample_suffices([short] * SAMPLE_EPISODES, 50)
     assert sample_suffices([short] * 2, 2)
+    repeated = replace(make_episode(0, rows=250).pack(), env_steps=1000)  # as long to play as the long one
+    assert sample_suffices([repeated] * 4, 50)
 
 
 def test_the_size_is_estimated_from_a_sample_with_gaps(tmp_path: Path) -> None:

@@ -397,14 +397,14 @@ def test_the_stages_of_a_later_round_carry_its_number() -> None:
 
 
 def test_environments_in_parallel_need_more_memory_and_less_time() -> None:
-    def plans(env: str, size: int, seconds: int) -> list[Plan]:
-        collected = Plan("collect", Path(env), "", 100 * size, 10 * size, (1, seconds))
+    def plans(env: str, size: int, least: int, most: int) -> list[Plan]:
+        collected = Plan("collect", Path(env), "", 100 * size, 10 * size, (least, most))
         return [collected, Plan("train-vae", Path(env), "", size, size, (1, 1), scratch=size)]
 
-    every = {"a": plans("a", 1, 9), "b": plans("b", 2, 3), "c": plans("c", 3, 4)}
+    every = {"a": plans("a", 1, 4, 9), "b": plans("b", 2, 1, 30), "c": plans("c", 3, 2, 4)}
     alone, parallel = (estimating.Estimate(every, {}, None, "artifacts", jobs) for jobs in (1, 2))
     assert (alone.memory, parallel.memory) == (30, 50)
-    assert (alone.seconds, parallel.seconds) == ((6, 19), (4, 10))
+    assert (alone.seconds, parallel.seconds) == ((10, 46), (5, 36))
     assert (alone.disk, parallel.disk) == (303 + 1 + 2 + 3, 303 + 202 + 1 + 3 + 2)
     assert (alone.longest_first(), parallel.longest_first()) == (["a", "b", "c"], ["a", "c", "b"])
 

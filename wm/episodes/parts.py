@@ -87,7 +87,7 @@ class PartBuilder:
             episode.terminated,
             episode.truncated,
             float(episode.rewards.sum(dtype=np.float64)),
-            episode.env_steps or episode.rows - 1,
+            episode.steps,
         )
         for column, value in zip(self._table.values(), entry, strict=False):
             column.append(value)

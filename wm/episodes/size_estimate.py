@@ -13,13 +13,13 @@ from wm.episodes.schema import PackedEpisode
 MARGIN = 1.2  # later episodes may be longer and compress worse; the estimate is 1.0 to 1.5 times the real size
 HALF_BLOCK = 2048  # bytes that a file leaves empty in its last disk block, on average
 SAMPLE_EPISODES = 16
-SAMPLE_ROWS = 4000  # of at least four episodes: where episodes are long, fewer suffice
+SAMPLE_STEPS = 3000  # of at least four episodes: where episodes are long, fewer suffice
 
 
 def sample_suffices(sample: Sequence[PackedEpisode], episodes: int) -> bool:
     """Whether the sample suffices to estimate the size and length of `episodes`: 16 episodes, or four long ones."""
-    rows = sum(episode.rows for episode in sample)
-    return len(sample) >= min(episodes, SAMPLE_EPISODES) or (rows >= SAMPLE_ROWS and len(sample) >= 4)
+    steps = sum(episode.steps for episode in sample)
+    return len(sample) >= min(episodes, SAMPLE_EPISODES) or (steps >= SAMPLE_STEPS and len(sample) >= 4)
 
 
 @dataclass(frozen=True)

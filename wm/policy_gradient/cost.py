@@ -14,7 +14,7 @@ from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import Rollout, make_optimizer, update
 from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
 from wm.rollouts.players import NUM_ENVS
-from wm.rollouts.speed import SHORTEST, PlayingSpeed
+from wm.rollouts.speed import PlayingSpeed
 from wm.settings import ControllerSettings
 
 TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5
@@ -31,24 +31,25 @@ def training_seconds(
     action_repeat: int,
     workers: int,
 ) -> tuple[float, float]:
-    """The least and the most seconds, with `memory` as M. A target may be reached, or --max-hours over, long before the
-    last step."""
+    """The least and the most seconds, with `memory` as M. A target may be reached at the first validation."""
     rows = settings.places * settings.steps_per_place
     validation = settings.validation_episodes * speed.longest * speed.seconds / workers
     validating = 2 * validation  # the last ones
     if settings.in_ == "real":
-        actions = settings.step_limit / action_repeat
+        limit = settings.step_limit
+        actions = limit / action_repeat
         playing = actions * speed.seconds / min(workers, settings.places // NUM_ENVS)
     else:
-        actions = settings.max_dream_steps
+        actions = limit = settings.max_dream_steps
         playing = actions * _dream_seconds(clock, settings, controller, memory)
         validating += settings.max_dream_steps // settings.validate_steps * validation
     expected = playing + actions / rows * _update_seconds(clock, settings, controller)
-    early = settings.target_return is not None or settings.max_hours > 0
-    most = SLOWEST * expected + validating
+    least, most = FASTEST * expected, SLOWEST * expected + validating
+    if settings.target_return is not None:
+        least *= min(settings.validate_steps / limit, 1)
     if settings.max_hours:
-        most = min(most, settings.max_hours * 3600 + validating)
-    return (SHORTEST if early else FASTEST) * expected, most
+        least, most = min(least, settings.max_hours * 3600), min(most, settings.max_hours * 3600 + validating)
+    return least, most
 
 
 def _dream_seconds(
