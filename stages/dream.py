@@ -8,7 +8,7 @@ from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
-from wm.dreams.initial_states import load_latents, require_episodes
+from wm.dreams.initial_states import latents_of
 from wm.episodes.dataset import Dataset
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
@@ -45,16 +45,14 @@ class _Models:
 
 def _open(session: Session, settings: DreamSettings) -> _Models:
     vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
-    dataset = Dataset.open(session.data_paths[0]).first(int(vae.artifact.metrics["episodes"]))
-    vae.require_dataset(dataset)
-    return _Models(vae, mdnrnn, controller, dataset)
+    return _Models(vae, mdnrnn, controller, vae.open_episodes(session.data_paths[0]))
 
 
 def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
     inputs = {
         "vae": models.vae.artifact.fingerprint,
         "mdnrnn": models.mdnrnn.artifact.fingerprint,
-        "episodes": models.dataset.fingerprint,
+        "episodes": models.dataset.fingerprint_of_first(models.vae.episodes),
         "controller": models.controller.artifact.fingerprint if models.controller else "none",
         **models.vae.env.code.sources,
     }
@@ -87,13 +85,12 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
 
     def work(builder: Builder) -> dict[str, Any]:
-        require_episodes(session.workspace, mdnrnn, models.dataset)
+        latents = latents_of(session.workspace, vae, mdnrnn, models.dataset)
         policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
         runtime.log(
             f"{label}: {len(policies.means)} policies; of each {settings.dreams} dreams and {REAL_EPISODES} real "
             f"episodes of up to {settings.max_steps} steps"
         )
-        latents = load_latents(session.workspace, mdnrnn)
         fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()
         durable.write_json(builder.folder / FIDELITY, fidelity)

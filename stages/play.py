@@ -107,8 +107,7 @@ def play(session: "Session", agent: str, temperature: float, out: Path | None) -
 
 def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     """V, M, and C if the run has one, and the episodes they were trained on."""
-    from wm.dreams.initial_states import load_latents, require_episodes
-    from wm.episodes.dataset import Dataset
+    from wm.dreams.initial_states import latents_of
     from wm.pipeline.session import check_name
     from wm.pretrained import is_dreamer, load_dreaming
     from wm.report.play.controls import measure_pace
@@ -121,10 +120,8 @@ def open_game(session: "Session", agent: str, temperature: float) -> "Game":
     vae, mdnrnn, controller = load_dreaming(session.workspace, agent)
     if controller is None:
         console.say(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
-    dataset = Dataset.open(session.data_path).first(int(vae.artifact.metrics["episodes"]))
-    vae.require_dataset(dataset)
-    require_episodes(session.workspace, mdnrnn, dataset)
-    latents, pace = load_latents(session.workspace, mdnrnn), measure_pace(vae.env)
+    dataset = vae.open_episodes(session.data_path)
+    latents, pace = latents_of(session.workspace, vae, mdnrnn, dataset), measure_pace(vae.env)
     artifact = None if controller is None else controller.artifact
     models = describe_models(session.run_path, vae.artifact, mdnrnn.artifact, artifact)
     return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace, models)

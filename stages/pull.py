@@ -65,15 +65,12 @@ def _text(received: "Received") -> str:
         what = "was there and is kept" if received.kept_data else f"{contents.episodes} episodes"
         lines.append(console.wrap(f"{received.data}: {what}"))
     if contents.episodes < contents.trained_on:
-        missing = (
-            f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along: wm dream, wm "
-            "play and further training need all of them"
-        )
-        lines.append(console.wrap(missing))
+        lines.append(console.wrap(contents.episodes_along))
     if ":" in contents.env:
         lines.append(console.wrap(f"its environment is {contents.env}: Python must be able to import the module"))
     usual = received.run == Path("runs") / env_slug(contents.env)
     where = "" if usual else f" --run {shlex.quote(str(received.run))}"
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
-    lines.append(console.wrap(f"next: wm evaluate --env {shlex.quote(contents.env)}{agent}{where}"))
+    for command in ("play", "evaluate") if contents.can_dream else ("evaluate",):
+        lines.append(console.wrap(f"next: wm {command} --env {shlex.quote(contents.env)}{agent}{where}"))
     return "\n".join(lines)

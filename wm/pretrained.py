@@ -54,6 +54,18 @@ class TrainedVae:
         """The environment whose frames it encodes."""
         return EnvConfig(**self.config.env)
 
+    @property
+    def episodes(self) -> int:
+        """How many it was trained on: the first ones of its dataset."""
+        return int(self.artifact.metrics["episodes"])
+
+    def open_episodes(self, path: Path) -> Dataset:
+        """The episodes of a dataset that it was trained on, or those of them that are here: a shared run has few.
+        Raises MissingInput where there are none, RecipeMismatch for a dataset of other episodes."""
+        dataset = Dataset.open(path).at_most(self.episodes)
+        self.require_dataset(dataset)
+        return dataset
+
     def require_dataset(self, dataset: Dataset) -> None:
         """Raise RecipeMismatch unless V was trained on this environment, with such frames and actions."""
         path, env = dataset.path, EnvConfig.of_recipe(dataset.recipe)

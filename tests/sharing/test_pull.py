@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from tests.conftest import SLUG, TINY, arguments, outcome, run, write_dataset
 from tests.sharing.conftest import Answer
 from wm.artifacts import locks, manifest
+from wm.episodes.dataset import Dataset
+from wm.episodes.writer import Writer, create
 from wm.sharing.contents import CARD, NAME
 
 RUN, DATA = Path("runs") / SLUG, Path("data") / f"{SLUG}.zarr"
@@ -41,13 +44,31 @@ def test_a_pulled_score_is_up_to_date_and_a_report_shows_it(shared: Path, answer
     assert "20." in page.read_text()
 
 
-def test_what_needs_all_episodes_says_how_many_came_along(shared: Path, answer: Answer) -> None:
+def test_the_episodes_that_came_along_suffice_to_dream(shared: Path, answer: Answer) -> None:
+    assert "4 of the 24 episodes that V was trained on came along. Who trains" in answer("pull", "shared", code=0)
+    assert "play.html" in answer("play", "--env", TINY, code=0)
+    assert "up to date" in answer(*arguments("dream"), code=0)
+    shutil.rmtree(shared.parent / RUN / "dream")
+    assert "created" in answer(*arguments("dream"), code=0)
+
+
+def test_without_an_episode_there_is_no_dream(shared: Path, answer: Answer) -> None:
     answer("pull", "shared", code=0)
-    sentence = answer(*arguments("dream"), code=66)
-    assert "has 4 episodes but 24 are needed" in sentence
-    assert not (shared.parent / RUN / "dream.partial").exists()
     shutil.rmtree(shared.parent / DATA)
-    assert "does not exist; run `wm collect" in answer(*arguments("dream"), code=66)
+    for words in (arguments("dream"), ("play", "--env", TINY)):
+        assert "does not exist; run `wm collect" in answer(*words, code=66)
+
+
+def test_episodes_of_other_lengths_are_not_those_of_the_latents(shared: Path, answer: Answer) -> None:
+    """Another stranger's dataset of the same recipe, put in place of the one that came along."""
+    answer("pull", "shared", code=0)
+    dataset = Dataset.open(shared.parent / DATA)
+    episodes = [episode for part in dataset.parts for episode in dataset.episodes_of(part)]
+    shutil.rmtree(shared.parent / DATA)
+    with Writer(create(shared.parent / DATA, dataset.recipe)) as writer:
+        for index, episode in enumerate(reversed(episodes)):
+            writer.add(replace(episode, index=index).pack())
+    assert "has other episodes than those" in answer("play", "--env", TINY, code=78)
 
 
 def test_with_all_episodes_the_dream_is_that_of_the_run(chain: Path, tmp_path: Path) -> None:

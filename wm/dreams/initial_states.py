@@ -13,7 +13,7 @@ from wm.dreams.env import InitialStates, warm_up
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents, join, read_latents
 from wm.errors import RecipeMismatch
-from wm.pretrained import TrainedMdnRnn
+from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.seeding import generator
 
 CONTEXT = 8  # real steps before a dream
@@ -37,16 +37,21 @@ def load_newest_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
     return _parts(workspace, mdnrnn)[-1]
 
 
-def require_episodes(workspace: Workspace, mdnrnn: TrainedMdnRnn, dataset: Dataset) -> None:
-    """Raise RecipeMismatch unless the latents that M was trained on are those of this dataset: a dream is pictured next
-    to the frames of the same rows."""
+def latents_of(workspace: Workspace, vae: TrainedVae, mdnrnn: TrainedMdnRnn, dataset: Dataset) -> Latents:
+    """The latents M was trained on. They begin with those of V's dataset: a dream is pictured next to the frames of the
+    same rows. The dataset may have the first of V's episodes alone. Raises RecipeMismatch where it has other ones."""
     command = workspace.command("train-mdnrnn")
-    latents = runs.load(workspace.run / "latents", "latents", command)
-    if latents.inputs["episodes"] != dataset.fingerprint:
+    first = runs.load(workspace.run / "latents", "latents", command)
+    same = first.inputs["episodes"] == dataset.fingerprint_of_first(vae.episodes)
+    if same:
+        latents = load_latents(workspace, mdnrnn)
+        same = np.array_equal(latents.ends[: dataset.episodes], dataset.ends)
+    if not same:
         raise RecipeMismatch(
             f"{dataset.path} has other episodes than those {mdnrnn.artifact.folder} was trained on; give these with "
             f"--data, or run `{command}`."
         )
+    return latents
 
 
 def _names(mdnrnn: TrainedMdnRnn) -> list[str]:

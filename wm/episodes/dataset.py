@@ -65,6 +65,10 @@ class Dataset:
         """The same dataset limited to episodes below index `count` (0: all), without reading from disk."""
         return Dataset(self.path, self.recipe, self._all_parts, count)
 
+    def at_most(self, count: int) -> "Dataset":
+        """The same limited to `count` episodes, or to those that are here: a shared run has few."""
+        return self.first(min(count, self.collected))
+
     def absent(self, upto: int) -> list[int]:
         """Indices below `upto` of the missing episodes, in the order in which a writer takes them."""
         lost = [episode for first, last in self.missing for episode in range(first, last)]
@@ -73,7 +77,11 @@ class Dataset:
     @property
     def fingerprint(self) -> str:
         """Identity as an input: the recipe and the episodes in use."""
-        used: dict[str, Any] = {"dataset": fingerprint_of(self.recipe), "episodes": self.upto}
+        return self.fingerprint_of_first(self.upto)
+
+    def fingerprint_of_first(self, episodes: int) -> str:
+        """The fingerprint of so many episodes, which may be more than are here: a seed makes them all."""
+        used: dict[str, Any] = {"dataset": fingerprint_of(self.recipe), "episodes": episodes}
         return sha256_json(used | ({"missing": self.missing} if self.missing else {}))
 
     @property

@@ -121,9 +121,7 @@ def _limits(contents: Contents, artifacts: Mapping[str, Artifact], metrics: dict
     if dream and dream.metrics["agent"] != "dreamer" and (verdicts := dream_verdicts(dream.metrics)):
         yield Paragraph(verdicts)
     if contents.trained_on:
-        along = f"{contents.episodes} of the {contents.trained_on} episodes that V was trained on came along."
-        rest = " wm dream and wm play need all of them." if contents.episodes < contents.trained_on else ""
-        yield Paragraph(along + rest)
+        yield Paragraph(contents.episodes_along)
 
 
 def _front_matter(contents: Contents, metrics: dict[str, Any] | None) -> str:

@@ -68,6 +68,22 @@ class Contents:
         """The artifacts in the order in which they are made."""
         return sorted(self.artifacts, key=lambda name: (KINDS.index(self.artifacts[name]), name))
 
+    @property
+    def can_dream(self) -> bool:
+        """Whether there is what `wm dream` and `wm play` need besides V and M: latents to start from, and the frames of
+        an episode beside the dream."""
+        return self.episodes > 0 and "latents" in self.artifacts.values()
+
+    @property
+    def episodes_along(self) -> str:
+        """How many of V's episodes there are, and what is missed without the rest."""
+        along = f"{self.episodes} of the {self.trained_on} episodes that V was trained on came along."
+        if self.episodes >= self.trained_on:
+            return along
+        if self.can_dream:
+            return f"{along} Who trains V or M again trains on these alone."
+        return f"{along} wm dream and wm play need one, and the latents."
+
     def below(self, folder: str) -> dict[str, File]:
         """The files of an artifact or of the episodes, named from there."""
         start = f"{folder}/"

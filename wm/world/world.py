@@ -68,11 +68,10 @@ class World:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The episodes V was trained on, opened when they are first used. Raises MissingInput where there are none,
-        RecipeMismatch for other ones."""
-        dataset = Dataset.open(self._workspace.datasets[0], int(self.vae.artifact.metrics["episodes"]))
-        self.vae.require_dataset(dataset)
-        if dataset.fingerprint != self.vae.artifact.inputs.get("episodes"):
+        """The episodes V was trained on, opened when they are first used; those of them that came along with a shared
+        run. Raises MissingInput where there are none, RecipeMismatch for other ones."""
+        dataset = self.vae.open_episodes(self._workspace.datasets[0])
+        if dataset.fingerprint_of_first(self.vae.episodes) != self.vae.artifact.inputs.get("episodes"):
             raise RecipeMismatch(
                 f"{dataset.path} has other episodes than those {self.vae.artifact.folder} was trained on; give these "
                 "to wm.load as data."
