@@ -67,6 +67,19 @@ def test_a_screen_has_its_own_resolution_where_the_agent_sees_a_smaller_picture(
         assert (frame.shape, env.screen().shape) == ((32, 32, 3), (400, 600, 3))
 
 
+def test_who_looks_at_the_screen_changes_nothing_that_the_agent_sees() -> None:
+    """LunarLander's flames age whenever they are drawn."""
+    config, frames = EnvConfig("LunarLander", render="gymnasium"), list[np.ndarray]()
+    for looks in (0, 2):
+        with closing(config.make(filmed=looks > 0)) as env:
+            seen = [env.reset(seed=1)[0]]
+            for _ in range(30):
+                seen.append(env.step(2)[0])
+                assert all(env.screen().shape == (400, 600, 3) for _ in range(looks))
+        frames.append(np.stack(seen))
+    assert np.array_equal(*frames)
+
+
 def publish(folder: Path, films: list[Film], change: Callable[[Any], None] = lambda films: None) -> Artifact:
     folder.mkdir()
     save_films(folder, films)

@@ -23,12 +23,13 @@ class Renderer(Protocol):
 
 
 class GymnasiumRenderer:
-    """Gymnasium's image: the observation if `observed`, else what `render()` returns."""
+    """Gymnasium's image: the observation if `observed`, else what `render()` returns, which is `rendered` last."""
 
     def __init__(self, env: gym.Env[Any, Any], name: str, size: int, observed: bool) -> None:
         self.env, self.size, self.observed = env, size, observed
         self._what = f"{name}: its observation" if observed else f"{name}: the result of render()"
         self._resize: AreaResize | None = None
+        self.rendered: Frame | None = None
 
     def begin(self) -> None:
         """Nothing to prepare."""
@@ -36,6 +37,7 @@ class GymnasiumRenderer:
     def frame(self, observation: Any) -> Frame:
         """The image, shrunk."""
         image = to_rgb(observation if self.observed else self.env.render(), self._what)
+        self.rendered = None if self.observed else image
         if self._resize is None or self._resize.shape != image.shape:
             height, width, channels = image.shape
             self._resize = AreaResize(height, width, channels, self.size)
@@ -101,7 +103,9 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     def screen(self) -> Frame:
         """The environment's picture at its own resolution, (H, W, 3): what it renders, or without that its latest
-        observation."""
+        observation. It is rendered once a step: LunarLander's flames age whenever they are drawn."""
+        if isinstance(self.renderer, GymnasiumRenderer) and self.renderer.rendered is not None:
+            return self.renderer.rendered
         if self.env.render_mode == "rgb_array":
             return to_rgb(self.env.render(), "the result of render()")
         return to_rgb(self._observation, "an observation")

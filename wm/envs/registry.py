@@ -129,7 +129,8 @@ class EnvConfig:
 
     def make(self, labelled: bool = False, filmed: bool = False) -> PixelEnv:
         """Build the environment with square frames as observations, and with labels in its info where asked for. If it
-        is `filmed`, it also renders where its observations are pictures, which may be smaller than its screen.
+        is `filmed`, gymnasium renders it, so that frames and screen are one picture; it also renders where its
+        observations are pictures, which may be smaller than its screen.
 
         `render` is the renderer: gymnasium (the unmodified environment), exact (the same pixels from a faster renderer
         of ours, if there is one) or fast. Raises MissingPackage with the pip line; UsageProblem where the environment
@@ -142,7 +143,7 @@ class EnvConfig:
                 f"--render is fast but {self.name} has no fast renderer ({fast} have one); use --render exact."
             )
         self.require_channels()
-        ours = self.render != "gymnasium" and spec.renderer
+        ours = self.render != "gymnasium" and spec.renderer and not filmed
         env, renderer = self._make_renderer(spec) if ours else self._make_gymnasium_renderer(filmed)
         return PixelEnv(
             env,

@@ -20,10 +20,13 @@ from wm.episodes.archive import claim
 from wm.episodes.dataset import Dataset
 from wm.errors import DiskProblem
 from wm.report.play.controls import controls_for
-from wm.report.play.human import SIDE, Person, record_person
+from wm.report.play.human import SIDE, Person, fitted, record_person
 from wm.rollouts.collection import HUMAN, describe
 from wm.rollouts.loop import EpisodeJob
 from wm.runtime import Runtime
+
+
+PICTURE = np.zeros((64, 64, 3), np.uint8)
 
 
 class Script:
@@ -73,7 +76,11 @@ def test_keys_become_actions_of_an_ordinary_dataset(tmp_path: Path) -> None:
     played = list(actions(tmp_path))
     cycle = [0, 0, 2, 1] * 100
     assert list(chain.from_iterable(played)) == cycle[: sum(map(len, played))]
-    assert script.shown[0].shape == (SIDE, SIDE, 3)
+    env = EnvConfig(TINY, 32).make(filmed=True)
+    env.reset(seed=int(dataset.table["seed"][0]))
+    side = env.screen().shape[0]
+    assert script.shown[0].shape == (SIDE // side * side, SIDE // side * side, 3)
+    assert (script.shown[0] == fitted(env.screen())).all()
 
 
 def test_steps_come_at_the_pace_and_late_ones_are_not_caught_up() -> None:
@@ -86,12 +93,30 @@ def test_steps_come_at_the_pace_and_late_ones_are_not_caught_up() -> None:
             now += max(seconds, 0)
 
     space = ActionSpace(count=3)
-    person = Person(Clocked(["1"], 99), controls_for(TINY, space), space, 10, lambda: now)
+    person = Person(Clocked(["1"], 99), lambda: PICTURE, controls_for(TINY, space), space, 10, lambda: now)
     person.begin(0, EpisodeJob(0, 0))
     for late in (0, 0, 0.35, 0, 0):
         now += late
         assert person.act(np.zeros((1, 32, 32, 3), np.uint8), [{}]) == [0]
     assert waits == pytest.approx([0.1, 0.1, -0.25, 0, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "shown"),
+    [(210, 160, (630, 480)), (400, 600, (400, 600)), (64, 64, (640, 640)), (1080, 1920, (360, 640))],
+)
+def test_a_picture_of_any_size_fits_and_keeps_its_proportions(height: int, width: int, shown: tuple[int, int]) -> None:
+    assert fitted(np.zeros((height, width, 3), np.uint8)).shape == (*shown, 3)
+
+
+def test_the_stored_frames_are_those_of_a_policy_that_sees_none(tmp_path: Path) -> None:
+    """Rendering for the person changes neither the game nor what is stored of it."""
+    assert play(tmp_path, Script(["2"], 10_000), 1) == 1
+    dataset = Dataset.open(tmp_path / "d.human.zarr")
+    (episode,) = dataset.episodes_of(dataset.parts[0])
+    env = EnvConfig(TINY, 32).make()
+    frames = [env.reset(seed=episode.seed)[0]] + [env.step(int(action))[0] for action in episode.actions[:-1]]
+    assert (np.stack(frames) == episode.frames).all()
 
 
 def test_more_episodes_continue_and_an_unfinished_one_is_dropped(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from wm.rollouts.collection import Collection, open_writer, record_episode
 from wm.rollouts.loop import EpisodeJob
 from wm.runtime import Runtime
 
-SIDE = 512  # pixels of the window
+SIDE = 640  # pixels of the window's longer side; a picture is enlarged by a whole number, so that its pixels stay alike
 
 
 class Screen(Protocol):
@@ -40,19 +40,20 @@ class _Closed(Exception):
 
 
 class Person:
-    """Acts by the keys that are held, at a pace that a person can follow, and sees what is stored of the game."""
+    """Acts by the keys that are held, at a pace that a person can follow, and sees the game's own picture."""
 
     num_envs = 1
 
     def __init__(
         self,
         screen: Screen,
+        picture: Callable[[], NDArray[np.uint8]],
         controls: Controls,
         space: ActionSpace,
         steps_per_second: int,
         clock: Callable[[], float],
     ) -> None:
-        self._screen, self._controls, self._space = screen, controls, space
+        self._screen, self._picture, self._controls, self._space = screen, picture, controls, space
         self._interval, self._clock = 1 / steps_per_second, clock
         self._steps, self._next = 0, clock()
 
@@ -61,10 +62,8 @@ class Person:
         self._steps, self._next = 0, self._clock()
 
     def act(self, frames: NDArray[Any], infos: Sequence[dict[str, Any]]) -> list[Any]:
-        """Show the frame, wait for the time of this step, and act."""
-        colored = np.repeat(frames[0], 3, axis=-1) if frames.shape[-1] == 1 else frames[0]
-        shown = Image.fromarray(colored).resize((SIDE, SIDE), Image.Resampling.NEAREST)
-        self._screen.show(np.asarray(shown))
+        """Show the picture, wait for the time of this step, and act. The frames are stored; nobody looks at them."""
+        self._screen.show(fitted(self._picture()))
         self._next += self._interval
         self._screen.wait(self._next - self._clock())
         self._next = max(self._next, self._clock() - self._interval)  # what was late is not caught up
@@ -73,6 +72,17 @@ class Person:
         action = self._controls.action(self._screen.keys(), self._steps)
         self._steps += 1
         return [action if self._space.discrete else np.asarray(action, np.float32)]
+
+
+def fitted(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An (H, W, 3) picture of a size that a person sees well, with the same proportions."""
+    longer = max(picture.shape[:2])
+    image = Image.fromarray(picture)
+    if longer > SIDE:
+        image.thumbnail((SIDE, SIDE))
+        return np.asarray(image)
+    factor = SIDE // longer
+    return np.asarray(image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST))
 
 
 def record_person(
@@ -89,9 +99,9 @@ def record_person(
     played to their end; an unfinished one is dropped. Raises DiskProblem, with the finished ones kept."""
     upto = claim.dataset.collected if claim.dataset else 0
     missing = claim.missing(upto + episodes)[:episodes]
-    env, writer, done = collection.env.make(labelled=True), None, 0
+    env, writer, done = collection.env.make(labelled=True, filmed=True), None, 0
     space = ActionSpace.of(env.action_space)
-    person = Person(screen, controls, space, steps_per_second, runtime.clock)
+    person = Person(screen, env.screen, controls, space, steps_per_second, runtime.clock)
     try:
         for index in missing:
             runtime.raise_if_stopped()
