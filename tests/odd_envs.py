@@ -1,7 +1,9 @@
 """Odd environments, as people write them: a dot that moves, in every form of picture, action, reward and end."""
 
 import os
+import signal
 import sys
+import time
 import weakref
 from typing import Any
 
@@ -77,6 +79,18 @@ def _panics(self: Any, *_: Any, **__: Any) -> Any:
 class _Nameless(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+def _quits(self: Any, action: Any) -> Any:
+    os._exit(0)
+
+
+def _crashes(self: Any, **_: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _hangs(self: Any, **_: Any) -> Any:
+    time.sleep(3600)
 
 
 def _late_exit(self: Any, action: Any) -> Any:
@@ -273,6 +287,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ChangesAction": {"action_space": gym.spaces.Box(-1, 1, (2,)), "step": _changes_action},
 }
 
-for _name, _parts in VARIANTS.items():
+# They end the process in which they run, or keep it for ever, without an exception.
+FATAL: dict[str, dict[str, Any]] = {
+    "Quits": {"step": _quits},
+    "Crashes": {"reset": _crashes},
+    "Hangs": {"reset": _hangs},
+}
+
+for _name, _parts in (VARIANTS | FATAL).items():
     if f"{_name}-v0" not in gym.registry:
         gym.register(f"{_name}-v0", type(_name, (Odd,), _parts))

@@ -1,6 +1,7 @@
 """Every odd environment is stored with right values, or refused in one sentence by the first stage that can know."""
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from stages.session import Session
 from tests.conftest import SLUG, TINY, command, environment, outcome, run, small_config
-from tests.odd_envs import DOT, STEPS, VARIANTS
+from tests.odd_envs import DOT, FATAL, STEPS, VARIANTS
 from wm.actions import ActionSpace
 from wm.artifacts.runs import load
 from wm.dreamer.environment import playing_env
@@ -84,6 +85,18 @@ def test_what_cannot_be_stored_is_refused_in_one_sentence(name: str, tmp_path: P
     last = done.stderr.strip().splitlines()[-1]
     assert f"{sentence}" in last
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of signals")
+@pytest.mark.parametrize("name", FATAL)
+def test_what_would_take_the_command_with_it_is_tried_in_another_process(name: str, tmp_path: Path) -> None:
+    words = ("collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "2", "--worker-timeout", "3")
+    done = outcome(tmp_path, *words, WM_WORKERS="1")
+    happened = {"Quits": "ended with exit code 0", "Crashes": "ended with signal SIGSEGV", "Hangs": "sent no heartbeat"}
+    assert done.returncode == 70
+    (sentence,) = done.stderr.splitlines()
+    assert f"cannot take its first step (its worker {happened[name]}" in sentence
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("name", sorted(VARIANTS.keys() - REFUSED.keys()))

@@ -7,7 +7,7 @@ from wm.episodes.archive import claim, collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.pipeline.session import Session
 from wm.pipeline.stage import CREATED, RESUMED, UP_TO_DATE, Result
-from wm.rollouts.collection import Collection, collect_episodes, describe
+from wm.rollouts.collection import Collection, collect_episodes, describe, require_survival
 from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size
@@ -36,8 +36,10 @@ def describe_collection(session: Session, settings: CollectSettings) -> tuple[Co
     controller = None
     if settings.by_controller:
         controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
-    config = env_config(session.env, settings)
-    return describe(config, settings.policy, session.seed, settings.max_steps, controller, session.runtime.log)
+    config, runtime = env_config(session.env, settings), session.runtime
+    if runtime.workers and not config.spec().is_known and not session.data_path.exists():
+        require_survival(config, runtime)
+    return describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log)
 
 
 def collect(session: Session, settings: CollectSettings) -> Result:

@@ -25,6 +25,7 @@ from wm.errors import DiskProblem, EnvironmentFault, WmError, WorkerFailed
 from wm.rollouts.loop import Agent, EpisodeJob, play_one
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
@@ -119,6 +120,24 @@ def _try_once(env: PixelEnv, name: str) -> None:
         raise EnvironmentFault(
             f"{name} raised {one_line(error)} at its first {what}, which returns {expected}; fix the environment."
         ) from error
+
+
+def _try_in_turn(env: EnvConfig) -> None:
+    """In a worker: build the environment, and try it once."""
+    built = env.make(labelled=True)
+    _try_once(built, env.name)
+    built.close()
+
+
+def require_survival(env: EnvConfig, runtime: Runtime) -> None:
+    """Try an environment that is not ours in a process of its own first: what crashes or never returns would take this
+    one with it, without a word. Raises EnvironmentFault for it, and whatever else `describe` would."""
+    with ProcessWorkers(1, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout) as workers:
+        kind, value = workers.run_once(_try_in_turn, (env,))
+    if kind == "refused":
+        raise value
+    if kind != "done":
+        raise EnvironmentFault(f"{env.name} cannot take its first step ({value}); fix the environment.")
 
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:

@@ -25,7 +25,6 @@ from wm.rollouts.collection import HUMAN, describe
 from wm.rollouts.loop import EpisodeJob
 from wm.runtime import Runtime
 
-
 PICTURE = np.zeros((64, 64, 3), np.uint8)
 
 
