@@ -102,6 +102,7 @@ ALLOWED = {
     },
     "pipeline": {
         "artifacts",
+        "dreams",
         "envs",
         "episodes",
         "evaluation",

@@ -7,8 +7,8 @@ CartPole --set train-mdnrnn.units=128 --set train-mdnrnn.steps=1500`: with the p
 import sys
 from pathlib import Path
 
-from stages.play import open_game
 from stages.session import Session
+from wm.pipeline.play import open_game
 from wm.report import play
 from wm.report.play.example import NAME, example_text
 
