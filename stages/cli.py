@@ -381,6 +381,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of `wm`."""
+    # Read when torch is imported. Threads that spin while they wait take the core of the one that they wait for: beside
+    # another busy process M trained at a third of the speed, and alone no faster (docs/research/LOG.md, 2026-11-26).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     console.open_closed_streams()
     console.raise_on_signals()
     sys.exit(run())

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def dataset(path: Path, size: int = 32) -> Path:
             writer.add(make_episode(index, size=size).pack())
     Dataset.open(path)  # which writes the index
     return path
+
+
+@pytest.mark.parametrize(("given", "taken"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_waiting_threads_leave_the_core_to_others(given: dict[str, str], taken: str) -> None:
+    code = "import atexit, os; atexit.register(lambda: print(os.environ['OMP_WAIT_POLICY'])); import stages.cli as c; "
+    others = {name: value for name, value in environment().items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}c.main()", "--version"], env=others | given, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == taken
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
