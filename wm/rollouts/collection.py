@@ -122,7 +122,7 @@ def _try_once(env: PixelEnv, name: str) -> None:
         ) from error
 
 
-def _try_in_turn(env: EnvConfig) -> None:
+def _build_and_try(env: EnvConfig) -> None:
     """In a worker: build the environment, and try it once."""
     built = env.make(labelled=True)
     _try_once(built, env.name)
@@ -133,7 +133,7 @@ def require_survival(env: EnvConfig, runtime: Runtime) -> None:
     """Try an environment that is not ours in a process of its own first: what crashes or never returns would take this
     one with it, without a word. Raises EnvironmentFault for it, and whatever else `describe` would."""
     with ProcessWorkers(1, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout) as workers:
-        kind, value = workers.run_once(_try_in_turn, (env,))
+        kind, value = workers.run_once(_build_and_try, (env,))
     if kind == "refused":
         raise value
     if kind != "done":
