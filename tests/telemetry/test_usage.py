@@ -51,9 +51,9 @@ from wm.telemetry.malloc import trim
 from wm.telemetry.usage import anonymous_memory
 trim()
 baseline = anonymous_memory()
-alive = [bytearray(100_000) for _ in range(800)]
-top, most = bytearray(1000), anonymous_memory()
-del alive
+both = [(bytearray(100_000), bytearray(2_000)) for _ in range(800)]
+small, most = [pair[1] for pair in both], anonymous_memory()
+del both  # what stays lies between what is freed, so that only a trim returns it
 trim()
 print(most - baseline, anonymous_memory() - baseline)
 """
