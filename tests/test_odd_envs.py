@@ -90,7 +90,8 @@ def test_what_cannot_be_stored_is_refused_in_one_sentence(name: str, tmp_path: P
 @pytest.mark.skipif(os.name == "nt", reason="names of signals")
 @pytest.mark.parametrize("name", FATAL)
 def test_what_would_take_the_command_with_it_is_tried_in_another_process(name: str, tmp_path: Path) -> None:
-    words = ("collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "2", "--worker-timeout", "3")
+    patience = "3" if name == "Hangs" else "100"  # seconds, those of the worker's start among them
+    words = ("collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "2", "--worker-timeout", patience)
     done = outcome(tmp_path, *words, WM_WORKERS="1")
     happened = {"Quits": "ended with exit code 0", "Crashes": "ended with signal SIGSEGV", "Hangs": "sent no heartbeat"}
     assert done.returncode == 70
