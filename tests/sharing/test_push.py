@@ -1,6 +1,7 @@
 """What is published: what a manifest lists and others need, with a card; nothing that tells of the machine."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -87,7 +88,8 @@ def test_nothing_of_the_machine_travels(trained: Path, answer: Answer) -> None:
     manifest.write(vae, kept, names)
     answer("push", RUN, "shared", code=0)
     published = files_of(trained.parents[1] / "shared")
-    assert not [name for name in published if "tensorboard" in name or "memory-" in name or "notes" in name]
+    suspects = [name for name in published if re.search("tensorboard|memory|notes", name)]
+    assert suspects in ([], ["vae/memory.png"])  # its plot is drawn where a training took long enough
     assert not [name for name, data in published.items() if b"lovelace" in data]
     shown = json.loads(published["vae/manifest.json"])["provenance"]["command"]
     assert shown == "wm train-vae --data Tiny.zarr --config=x.toml --env tests.tiny:Tiny-v0"
