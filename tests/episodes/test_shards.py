@@ -85,9 +85,20 @@ def test_the_same_arrays_give_the_same_bytes_whatever_the_order_of_the_attribute
     assert one == group_files({"c": 3, "x": {"a": 2, "b": 1}}, arrays)
 
 
-def test_rows_may_come_in_any_pieces(array: Path) -> None:
-    pieces = [VALUES[start:stop] for start, stop in ((0, 1), (1, 64), (64, 64), (64, 150))]
+def test_rows_may_come_in_pieces_of_whole_chunks() -> None:
+    pieces = [VALUES[start:stop] for start, stop in ((0, 64), (64, 64), (64, 128), (128, 150))]
     assert group_files({}, {"a": (FORM, pieces)}) == group_files({}, {"a": (FORM, [VALUES])})
+
+
+def test_a_piece_that_begins_inside_a_chunk_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins at row 65, inside a chunk"):
+        group_files({}, {"a": (FORM, [VALUES[:65], VALUES[65:]])})
+
+
+def test_our_way_of_encoding_chunks_stays_with_our_arrays() -> None:
+    before = zarr.config.get("codec_pipeline.path")
+    group_files({}, {"a": (FORM, [VALUES])})
+    assert zarr.config.get("codec_pipeline.path") == before
 
 
 def test_a_shard_opens_no_file_before_it_is_read(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class ArraySpec:
 def group_files(
     attributes: dict[str, Any], arrays: Mapping[str, tuple[ArraySpec, Iterable[NDArray[Any]]]]
 ) -> dict[str, bytes]:
-    """The files of a Zarr group, by relative name. `arrays` has the spec and the rows, in pieces, of each.
+    """The files of a Zarr group, by relative name. `arrays` has the spec and the rows of each, in pieces of whole
+    chunks; the last piece may end anywhere.
 
     zarr-python writes them into memory. So the size of a part is known before the disk is touched, and every system
     call of a commit is ours: zarr-python syncs nothing, and a test makes each of our calls fail
@@ -98,34 +99,27 @@ def group_files(
     """
     # Imported by a process that writes: the import takes 0.3 s and 46 MB, which every worker would pay.
     import zarr
-    from zarr.codecs import Crc32cCodec, ZstdCodec
-    from zarr.core.buffer import Buffer
+    from zarr.core.group import GroupMetadata
+    from zarr.core.metadata import ArrayV3Metadata
     from zarr.storage import MemoryStore
 
-    files: dict[str, Buffer] = {}
+    from wm.episodes import chunk_pipeline
+
+    files: dict[str, Any] = {}
     # Sorted keys: a recipe gives the same bytes before it is written and after it is read from a manifest.
     sorted_attributes = json_reader.parse(durable.canonical_json(attributes), METADATA, json_reader.TABLE)
-    group = zarr.create_group(MemoryStore(files), attributes=sorted_attributes)
-    for name, (spec, pieces) in arrays.items():
-        array = group.create_array(
-            name,
-            shape=spec.shape,
-            dtype=spec.dtype,
-            chunks=(spec.chunk_rows, *spec.shape[1:]),
-            shards=(spec.chunks * spec.chunk_rows, *spec.shape[1:]),
-            filters=None,
-            compressors=(ZstdCodec(level=spec.level), Crc32cCodec()),
-            fill_value=0,
-            chunk_key_encoding={"name": "default", "separator": "."},
-            # A chunk that is not written reads as zeros. The comparison would also take three times the encoding.
-            config={"write_empty_chunks": True},
-        )
-        rows = 0
-        for piece in pieces:
-            # All chunks of a piece in one batch, without a limit to wait for: a tenth faster than the defaults.
-            with zarr.config.set({"codec_pipeline.batch_size": len(piece), "async.concurrency": None}):
+    metadata = {name: ArrayV3Metadata.from_dict(spec.metadata) for name, (spec, _) in arrays.items()}
+    with zarr.config.set({"codec_pipeline.path": chunk_pipeline.NAME}):
+        # All at once: half of the time that one array after the other takes.
+        group = GroupMetadata(attributes=sorted_attributes)
+        nodes: dict[str, Any] = dict(zarr.create_hierarchy(store=MemoryStore(files), nodes={"": group, **metadata}))
+        for name, (spec, pieces) in arrays.items():
+            array, rows = nodes[name], 0
+            for piece in pieces:
+                if rows % spec.chunk_rows:
+                    raise ValueError(f"{name} has a piece that begins at row {rows}, inside a chunk")
                 array[rows : rows + len(piece)] = piece
-            rows += len(piece)
+                rows += len(piece)
     return {name: data.to_bytes() for name, data in files.items()}
 
 
