@@ -48,7 +48,7 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
-    _, space = playing_env(session.env, settings, session.data)
+    _, space = playing_env(session.env, settings, session.data, session.runtime)
     config, device = updates.dreamer_config(settings, space), pick_device(session.device)
     model = updates.new_dreamer(config, session.seed).to(device)
     trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
@@ -77,7 +77,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     run = _run(session, settings)
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
-    env, space = playing_env(session.env, settings, session.data)
+    env, space = playing_env(session.env, settings, session.data, session.runtime)
     config = updates.dreamer_config(settings, space)
     datasets = replay_store.open_collected(session.data, env, config, space)
     replay_store.require_memory(settings.capacity, config)

@@ -88,10 +88,15 @@ def test_what_cannot_be_stored_is_refused_in_one_sentence(name: str, tmp_path: P
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names of signals")
-@pytest.mark.parametrize("name", FATAL)
-def test_what_would_take_the_command_with_it_is_tried_in_another_process(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [*((name, ("collect", "--episodes", "2")) for name in FATAL), ("Quits", ("train-dreamer", "--steps", "2000"))],
+)
+def test_what_would_take_the_command_with_it_is_tried_in_another_process(
+    name: str, stage: tuple[str, ...], tmp_path: Path
+) -> None:
     patience = "3" if name == "Hangs" else "100"  # seconds, those of the worker's start among them
-    words = ("collect", "--env", f"tests.odd_envs:{name}-v0", "--episodes", "2", "--worker-timeout", patience)
+    words = (*stage, "--env", f"tests.odd_envs:{name}-v0", "--worker-timeout", patience)
     done = outcome(tmp_path, *words, WM_WORKERS="1")
     happened = {"Quits": "ended with exit code 0", "Crashes": "ended with signal SIGSEGV", "Hangs": "sent no heartbeat"}
     assert done.returncode == 70
@@ -164,7 +169,7 @@ def test_a_dreamer_plays_the_limit_and_the_frames_of_its_data(tmp_path: Path) ->
     collect(tmp_path, "Endless")
     data = tmp_path / "data" / "tests.odd_envs-Endless-v0.zarr"
     session = Session(env="tests.odd_envs:Endless-v0", data=(data,))
-    config, _ = playing_env(session.env, DreamerSettings(size=32, max_steps=50), session.data)
+    config, _ = playing_env(session.env, DreamerSettings(size=32, max_steps=50), session.data, session.runtime)
     assert (config.max_steps, config.frames) == (STEPS, "render")
 
 
@@ -207,10 +212,10 @@ def test_a_process_with_one_environment_plays_what_eight_would(chain: Path) -> N
 def test_a_dreamer_of_an_environment_whose_instances_share_state_plays_one() -> None:
     session = Session(env="tests.odd_envs:Shared-v0")
     with pytest.raises(UsageProblem, match=r"can have 1 instance .* plays 2; give --num-envs 1"):
-        playing_env(session.env, DreamerSettings(num_envs=2), ())
-    playing_env(session.env, DreamerSettings(num_envs=1), ())
+        playing_env(session.env, DreamerSettings(num_envs=2), (), session.runtime)
+    playing_env(session.env, DreamerSettings(num_envs=1), (), session.runtime)
     with pytest.raises(UsageProblem, match="leave out --target-return"):
-        playing_env(session.env, DreamerSettings(num_envs=1, target_return=1.0), ())
+        playing_env(session.env, DreamerSettings(num_envs=1, target_return=1.0), (), session.runtime)
 
 
 @pytest.mark.slow

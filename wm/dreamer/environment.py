@@ -11,12 +11,17 @@ from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig, require_choice_of_frames
 from wm.episodes.dataset import read_root
 from wm.errors import UsageProblem
+from wm.rollouts.collection import require_survival
+from wm.runtime import Runtime
 from wm.settings import DreamerSettings
 
 
-def playing_env(name: str, settings: DreamerSettings, data: Sequence[Path]) -> tuple[EnvConfig, ActionSpace]:
+def playing_env(
+    name: str, settings: DreamerSettings, data: Sequence[Path], runtime: Runtime
+) -> tuple[EnvConfig, ActionSpace]:
     """The environment with the frames and the limit of the settings, else of the collected episodes in `data`; its
-    actions. Raises UsageProblem if one process cannot play as many instances as training needs."""
+    actions. Raises UsageProblem if one process cannot play as many instances as training needs, and EnvironmentFault
+    for one that ends its process."""
     config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
     require_choice_of_frames(config)
     if data:
@@ -28,6 +33,8 @@ def playing_env(name: str, settings: DreamerSettings, data: Sequence[Path]) -> t
             max_steps=config.shorter(collected.max_steps),
             envs_per_process=collected.envs_per_process,
         )
+    else:
+        require_survival(config, runtime)
     with closing(config.make()) as env:
         instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
         if instances > 1 and not config.spec().is_known:

@@ -37,7 +37,7 @@ def describe_collection(session: Session, settings: CollectSettings) -> tuple[Co
     if settings.by_controller:
         controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
     config, runtime = env_config(session.env, settings), session.runtime
-    if runtime.workers and not config.spec().is_known and not session.data_path.exists():
+    if not session.data_path.exists():
         require_survival(config, runtime)
     return describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log)
 

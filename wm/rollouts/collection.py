@@ -131,7 +131,10 @@ def _build_and_try(env: EnvConfig) -> None:
 
 def require_survival(env: EnvConfig, runtime: Runtime) -> None:
     """Try an environment that is not ours in a process of its own first: what crashes or never returns would take this
-    one with it, without a word. Raises EnvironmentFault for it, and whatever else `describe` would."""
+    one with it, without a word. Raises EnvironmentFault for it, and whatever else `describe` would. Without workers
+    all is played in this process, as was asked for."""
+    if not runtime.workers or env.spec().is_known:
+        return
     with ProcessWorkers(1, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout) as workers:
         kind, value = workers.run_once(_build_and_try, (env,))
     if kind == "refused":
