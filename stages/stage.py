@@ -13,7 +13,8 @@ from wm.units import format_duration, format_size
 @dataclass(frozen=True)
 class Plan:
     """What a stage would do, for `--dry-run`: sentences, bytes that stay on `disk`, those that are needed meanwhile
-    (`scratch`), memory and seconds, of episodes how many `rows`, and how many of the bytes are `latents`."""
+    (`scratch`), memory, the least and the most seconds, of episodes how many `rows`, and how many of the bytes are
+    `latents`. `fixed_work`: its steps are set beforehand, so the most is nearer than the least."""
 
     stage: str
     target: Path
@@ -24,6 +25,12 @@ class Plan:
     rows: int = 0
     scratch: int = 0
     latents: int = 0
+    fixed_work: bool = False
+
+    @property
+    def likely_seconds(self) -> float:
+        """Most episodes end early, and with them the stages that play a set number of them."""
+        return self.seconds[self.fixed_work]
 
     @property
     def idle(self) -> bool:

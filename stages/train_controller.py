@@ -40,6 +40,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
             seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)
         else:
             seconds = speed.duration(most_steps(settings, speed.longest), workers)
-        return Plan("train-controller", run.folder, describe(settings), disk, playing_memory(workers), seconds)
+        memory_bytes, fixed = playing_memory(workers), settings.policy_gradient
+        return Plan("train-controller", run.folder, describe(settings), disk, memory_bytes, seconds, fixed_work=fixed)
 
     return plan_stage("train-controller", run, estimate)

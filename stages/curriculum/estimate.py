@@ -105,10 +105,11 @@ class Estimate:
 
     def longest_first(self) -> list[str]:
         """The environments in the order in which they start where several train at a time, so that the last one does
-        not train alone for long. By their least time: the most is that of episodes which never end early."""
+        not train alone for long."""
         if self.jobs == 1:
             return list(self.plans)
-        return sorted(self.plans, key=lambda env: self._durations(env)[0], reverse=True)
+        likely = {env: sum(plan.likely_seconds for plan in plans) for env, plans in self.plans.items()}
+        return sorted(self.plans, key=lambda env: likely[env], reverse=True)
 
     @property
     def disk_problem(self) -> str:
@@ -300,7 +301,9 @@ class _UnmadeInputs:
         if isinstance(settings, ControllerSettings):
             what = train_controller.describe(settings)
             plan = self._playing(step, most_steps(settings, longest), what, 200_000)
-            return replace(plan, seconds=self._training_seconds(step, settings)) if settings.policy_gradient else plan
+            if settings.policy_gradient:
+                plan = replace(plan, seconds=self._training_seconds(step, settings), fixed_work=True)
+            return plan
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings)
             most = episodes * min(settings.max_steps, longest)

@@ -409,6 +409,14 @@ def test_environments_in_parallel_need_more_memory_and_less_time() -> None:
     assert (alone.longest_first(), parallel.longest_first()) == (["a", "b", "c"], ["a", "c", "b"])
 
 
+def test_training_whose_steps_are_set_counts_by_its_most_time() -> None:
+    def plans(env: str, seconds: tuple[int, int], fixed_work: bool) -> list[Plan]:
+        return [Plan("train-controller", Path(env), "", 1, 1, seconds, fixed_work=fixed_work)]
+
+    every = {"a": plans("a", (4, 90), fixed_work=False), "b": plans("b", (1, 9), fixed_work=True)}
+    assert estimating.Estimate(every, {}, None, jobs=2).longest_first() == ["b", "a"]
+
+
 def test_the_longest_environment_of_several_at_a_time_starts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
 
