@@ -4,6 +4,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib import rcParams, style
 from PIL import Image
 
 from wm.report import plots
@@ -34,6 +35,14 @@ def texts(svg: str) -> list[str]:
 def test_curves_become_a_picture() -> None:
     data = draw([Curve("a", [1, 2], [3, 4], [2, 3], [4, 5]), Curve("b", [1, 2], [1, 1])], "title", "x", "y")
     assert Image.open(io.BytesIO(data)).size[0] > 500
+
+
+def test_what_an_environment_has_made_of_matplotlib_changes_no_plot() -> None:
+    plot = EVERY_KIND[0]
+    before = to_png([plot], "$1$"), to_svg(plot)
+    with style.context(["dark_background", {"text.usetex": True, "font.size": 30}]):
+        assert (to_png([plot], "$1$"), to_svg(plot)) == before
+        assert rcParams["text.usetex"]
 
 
 def test_every_kind_of_plot_becomes_a_panel_and_a_chart() -> None:

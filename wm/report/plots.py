@@ -33,6 +33,10 @@ _DPI = 72  # one SVG unit a point
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 28, 40  # margins of an SVG
 DECADES = 100.0  # from the smallest to the largest value: on a linear axis most of such a curve lies on the ground
 OUTLIER = 4.0  # times the span of the middle 98 % of values, from which on they hide the rest
+# matplotlib's defaults, whatever an environment that draws with it, or a person's matplotlibrc, has made of the global
+# ones, such as `text.usetex`. A `$` in the name of a run is a `$`.
+_PNG_STYLE: list[Any] = ["default", {"text.parse_math": False}]
+_SVG_STYLE: list[Any] = [*_PNG_STYLE, {"svg.fonttype": "none", "svg.hashsalt": "wm"}]
 
 
 @dataclass(frozen=True)
@@ -88,15 +92,15 @@ def draw(curves: Sequence[Curve], title: str, x_label: str, y_label: str) -> byt
 
 def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
     """One plot, or several in rows of two."""
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(len(plots), 2)
     rows = -(-len(plots) // columns)
-    figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
     buffer = io.BytesIO()
-    with rc_context({"text.parse_math": False}):  # a `$` in the name of a run is a `$`
+    with style.context(_PNG_STYLE):
+        figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
         figure.suptitle(drawable(title))
         for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
             _draw(axes, _drawable(plot), size=9)
@@ -107,19 +111,19 @@ def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
 def to_svg(plot: Plot) -> str:
     """An `svg` element for a page: text stays text, colours are the page's CSS variables, and the same plot gives the
     same bytes. It has no title, because a page has headings. Empty if the plot has no finite point."""
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     if not any(_points(series) for series in plot.series):
         return ""
     plot = _drawable(plot)
-    figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
     margins = _LEFT / WIDTH, _BOTTOM / HEIGHT, 1 - _RIGHT / WIDTH, 1 - _TOP / HEIGHT
-    figure.subplots_adjust(*margins)
-    figure.patch.set_visible(False)
     buffer = io.StringIO()
-    with rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "wm"}):
+    with style.context(_SVG_STYLE):
+        figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
+        figure.subplots_adjust(*margins)
+        figure.patch.set_visible(False)
         axes = figure.subplots()
         _draw(axes, replace(plot, title=""), size=11)
         FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
