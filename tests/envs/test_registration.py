@@ -35,12 +35,33 @@ class Parent(Plain):
 class Late(Plain):
     def __init__(self): import nothing_like_this
 
+class Bare(gym.Env):
+    observation_space = Plain.observation_space
+    def reset(self, **_): self.action_space = gym.spaces.Discrete(3)
+
+class Discrete: n = 3
+
+class Foreign(Plain):
+    action_space = Discrete()
+
+class Modes(Plain):
+    metadata = {"render_modes": 3}
+
+class Flat(Plain):
+    observation_space = gym.spaces.Box(0, 255, (20, 24), np.uint8)
+    def __init__(self): pass
+
 gym.register("Own-v0", Plain)
 gym.register("space/Own-v3", Plain)
 gym.register("Assets-v0", Assets)
 gym.register("Display-v0", Display)
 gym.register("Late-v0", Late)
 gym.register("Parent-v0", Parent)
+gym.register("Bare-v0", Bare)
+gym.register("Foreign-v0", Foreign)
+gym.register("Modes-v0", Modes)
+gym.register("Flat-v0", Flat)
+gym.register("space/Own.1-v0", Plain)
 """
 
 
@@ -60,7 +81,9 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         gym.registry.pop(env_id, None)
 
 
-@pytest.mark.parametrize("name", ["own_env:Own-v0", "own_env:space/Own-v3"])
+@pytest.mark.parametrize(
+    "name", ["own_env:Own-v0", "own_env:space/Own-v3", "own_env:space/Own.1-v0", "own_env:Modes-v0"]
+)
 def test_ids_of_an_own_module_work(name: str) -> None:
     assert EnvConfig(name, 32).make().reset(seed=0)[0].shape == (32, 32, 3)
 
@@ -84,7 +107,15 @@ def test_ids_of_an_own_module_work(name: str) -> None:
         ("own_env:Assets-v0", UsageProblem, "constructor raised FileNotFoundError: .*'assets/level1.png'"),
         ("own_env:Display-v0", UsageProblem, "constructor raised RuntimeError: cannot open the display.$"),
         ("own_env:Late-v0", MissingPackage, "needs the package nothing_like_this, which is not installed"),
+        (
+            "own_env:Bare-v0",
+            UsageProblem,
+            "has no action space: reading it raised AttributeError: .*; set action_space",
+        ),
+        ("own_env:Foreign-v0", UsageProblem, "is of type own_env.Discrete, no space of gymnasium; set action_space"),
+        ("own_env:Flat-v0", UsageProblem, "use --frames observation if they are pictures all the same, or add render_"),
         (":", UsageProblem, "expected module:id"),
+        ("own_env:Own..1-v0", UsageProblem, "expected module:id"),
         (":Own-v0", UsageProblem, "expected module:id"),
         ("own_env:", UsageProblem, "expected module:id"),
         ("a:b:c", UsageProblem, "expected module:id"),

@@ -13,7 +13,14 @@ OPAQUE = np.full((20, 24, 1), 255, np.uint8)
 
 @pytest.mark.parametrize(
     "picture",
-    [RGB, RGB.transpose(2, 0, 1), np.concatenate([RGB, OPAQUE], axis=2), RGB / 255, (RGB / 255).astype(np.float32)],
+    [
+        RGB,
+        RGB.transpose(2, 0, 1),
+        np.concatenate([RGB, OPAQUE], axis=2),
+        RGB / 255,
+        (RGB / 255).astype(np.float32),
+        RGB / 255 * 1.0018 - 0.0009,  # as a filter that overshoots leaves it
+    ],
 )
 def test_every_picture_with_a_certain_meaning_becomes_the_same_rgb(picture: Any) -> None:
     result = to_rgb(picture, "it")
@@ -34,6 +41,7 @@ def test_a_uint8_picture_is_not_copied() -> None:
     ("picture", "message"),
     [
         (RGB / 127.5 - 1, "has floats from -1 to 1; .* so scale it"),
+        (RGB / 255 * 1.01, "has floats from 0 to 1.01; .* so scale it"),
         (RGB.astype(float), "has floats from 0 to 255; .* so scale it"),
         (np.where(RGB > 0, RGB / 255, np.nan), "has NaN"),
         (RGB.astype(np.int64), "is int64; .* so convert it"),
@@ -65,7 +73,12 @@ def test_other_pictures_are_refused_with_what_they_are(picture: Any, message: st
     ],
 )
 def test_an_observation_is_an_image_from_16_pixels_a_side(shape: Any, dtype: Any, is_image: bool) -> None:
-    assert is_image_space(gym.spaces.Box(0, 1, shape, dtype)) == is_image
+    assert is_image_space(gym.spaces.Box(0, 255, shape, dtype)) == is_image
+
+
+@pytest.mark.parametrize("high", [1, 10, 254])
+def test_a_grid_of_numbers_is_no_image_at_any_size(high: int) -> None:
+    assert not is_image_space(gym.spaces.Box(0, high, (64, 64, 3), np.uint8))
 
 
 def test_channels_first_are_accepted_where_asked_for() -> None:

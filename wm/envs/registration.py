@@ -16,7 +16,7 @@ import gymnasium as gym
 from wm.errors import MissingPackage, Stopped, UsageProblem
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_ID = re.compile(r"([\w-]+/)?[\w-]+")  # an id of gymnasium, its namespace and its version included
+_ID = re.compile(r"([\w-]+/)?[\w-]+(\.[\w-]+)*")  # an id of gymnasium, its namespace and its version included
 _NO_CHILDREN = "daemonic processes are not allowed to have children"  # multiprocessing's, in a worker
 _LONGEST = 200  # characters of another's message
 
@@ -55,7 +55,7 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium's advice to the authors of an environment
-            return gym.make(env_spec, disable_env_checker=True, **options)
+            env = gym.make(env_spec, disable_env_checker=True, **options)
     except gym.error.DependencyNotInstalled as error:
         raise MissingPackage(f"{name} needs a package that is not installed: {one_line(error)}.") from None
     except ModuleNotFoundError as error:
@@ -66,6 +66,22 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
         raise
     except BaseException as error:  # a constructor of somebody else may raise anything
         raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
+    _require_actions(env, name)
+    return env
+
+
+def _require_actions(env: gym.Env[Any, Any], name: str) -> None:
+    """Raise UsageProblem if the environment has no action space yet, or one of another package, such as gym's."""
+    try:
+        space: Any = env.action_space
+    except Exception as error:  # a property of somebody else may raise anything
+        found = f"{name} has no action space: reading it raised {one_line(error)}"
+    else:
+        if isinstance(space, gym.Space):
+            return
+        kind = "None" if space is None else f"of type {type(space).__module__}.{type(space).__qualname__}"
+        found = f"the action space of {name} is {kind}, no space of gymnasium"
+    raise UsageProblem(f"{found}; set action_space in its constructor, to a Discrete or a Box of gymnasium.spaces.")
 
 
 def _import(module: str, name: str) -> None:

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, lru_cache
@@ -168,8 +168,9 @@ class EnvConfig:
 
     def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
-        renders = "rgb_array" in ((env.metadata or {}).get("render_modes") or ())
-        observed = self._observes(env.observation_space, renders)
+        renders = "rgb_array" in _render_modes(env)
+        space = getattr(env, "observation_space", None)
+        observed = self._observes(space, renders)
         if not observed or (filmed and renders):
             env.close()
             try:
@@ -181,15 +182,18 @@ class EnvConfig:
                     reason = "it does not render, and --frames is render; use --frames observation, or"
                 else:
                     reason = "its observations are no uint8 images of 16 pixels a side or more, and it does not render;"
+                    if _has_picture_shape(space):
+                        reason += " use --frames observation if they are pictures all the same, or"
                 raise UsageProblem(
                     f"{self.name} has no pictures: {reason} add render_mode='rgb_array' to it."
                 ) from None
         return env, GymnasiumRenderer(env, self.name, self.size, observed)
 
-    def _observes(self, space: gym.Space[Any], renders: bool) -> bool:
+    def _observes(self, space: Any, renders: bool) -> bool:
         """Whether frames are observations, in an environment that renders or not."""
-        if self.frames == "observation" and not (isinstance(space, gym.spaces.Box) and len(space.shape) in (2, 3)):
-            kind = f"{type(space).__name__} of shape {space.shape}" if space.shape else type(space).__name__
+        if self.frames == "observation" and not _has_picture_shape(space):
+            shape = getattr(space, "shape", None)
+            kind = f"{type(space).__name__} of shape {shape}" if shape else type(space).__name__
             raise UsageProblem(
                 f"--frames is observation but the observations of {self.name} are a {kind}, no picture; use "
                 "--frames render."
@@ -284,6 +288,16 @@ class EnvConfig:
         built = registration.build(spec.env_id, self.name, entry_point, options)
         limit = self.max_steps * self.action_repeat
         return CheckedEnv(built if self.sticky else NoopStart(built), self.name, limit)
+
+
+def _has_picture_shape(space: Any) -> bool:
+    return isinstance(space, gym.spaces.Box) and len(space.shape) in (2, 3)
+
+
+def _render_modes(env: gym.Env[Any, Any]) -> Collection[str]:
+    """What the environment's metadata says; nothing where that is no collection."""
+    modes = (env.metadata or {}).get("render_modes")
+    return modes if isinstance(modes, Collection) else ()
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again

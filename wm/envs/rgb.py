@@ -9,13 +9,17 @@ from numpy.typing import NDArray
 from wm.errors import EnvironmentFault
 
 SMALLEST = 16  # pixels a side: a smaller uint8 observation, such as (7, 7, 3), holds the numbers of a grid's objects
+BRIGHTEST = 255  # the upper bound of bytes of a picture: a smaller one is that of a grid's numbers, at any size
+ROUNDING = 1e-3  # by which floats may leave 0 to 1: filters overshoot by the last digit, and a byte is four times this
 _CHANNELS = (1, 3, 4)
 _EXPECTED = "expected one (height, width, 3) uint8 picture"
 
 
 def is_image_space(space: gym.Space[Any], channels_first: bool = False) -> bool:
-    """Whether observations are pictures: uint8, gray or RGB, channels last (or first), and not too small."""
+    """Whether observations are pictures: uint8 up to 255, gray or RGB, channels last (or first), and not too small."""
     if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    if space.high.max(initial=0) != BRIGHTEST:
         return False
     *sides, channels = np.roll(space.shape, -1) if channels_first else space.shape
     return channels in (1, 3) and min(sides) >= SMALLEST
@@ -57,7 +61,7 @@ def _to_bytes(image: NDArray[Any], what: str) -> NDArray[np.uint8]:
     if image.dtype.kind != "f":
         raise EnvironmentFault(f"{what} is {image.dtype}; {_EXPECTED} or floats from 0 to 1, so convert it.")
     low, high = float(image.min()), float(image.max())
-    if not (low >= 0 and high <= 1):  # also for NaN
+    if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # also for NaN
         values = "has NaN" if np.isnan(low) or np.isnan(high) else f"has floats from {low:g} to {high:g}"
         raise EnvironmentFault(f"{what} {values}; {_EXPECTED} or floats from 0 to 1, so scale it.")
     return np.rint(image * 255).astype(np.uint8)
