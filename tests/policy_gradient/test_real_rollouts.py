@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import gymnasium as gym
 import numpy as np
@@ -47,6 +48,27 @@ class WalkEnv(gym.Env[Any, Any]):
             self.lives, self.at[0] = self.lives - 1, 0
         ended = self.at[0] > 3 or not self.lives
         return self.at.copy(), float(move), bool(ended), self.steps >= 9, {"lives": self.lives}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (3, 2, True),
+        (np.int64(3), np.float32(2), True),
+        (3, 3, False),
+        (2, 3, False),
+        (None, 2, False),
+        ({"me": 3}, {"me": 2}, False),
+        (np.array([3, 3]), np.array([2, 3]), False),
+        ("two", "one", False),
+        ([3], [2], False),
+    ],
+)
+def test_a_life_is_lost_where_a_number_falls_and_nothing_else_is_a_number(before: Any, after: Any, lost: bool) -> None:
+    place = Place(Config(), 0, 0)  # type: ignore[arg-type]
+    place.info = {"lives": before}
+    place._env = Mock(steps=0, step=lambda _: (np.zeros(Z), 0.0, False, False, {"lives": after}))
+    assert place.step(1)[3] is lost
 
 
 @dataclass(frozen=True)

@@ -158,14 +158,13 @@ class Place:
 
     def step(self, action: Any) -> tuple[float, bool, bool, bool, int]:
         """Reward, whether the episode terminated or was truncated, whether a life was lost, and environment steps."""
-        lives, before = self.info.get("lives"), self._env.steps
+        lives, before = _lives(self.info), self._env.steps
         self.actions.append(int(action) if self._discrete else action.tolist())
         self.frame, reward, terminated, truncated, self.info = self._env.step(action)
         self.episode_return += reward
         self.idle = 0 if reward > 0 else self.idle + 1
-        left = self.info.get("lives")
-        lost = lives is not None and left is not None and left < lives
-        return reward, bool(terminated), bool(truncated), bool(lost), self._env.steps - before
+        lost = _lives(self.info) < lives
+        return reward, bool(terminated), bool(truncated), lost, self._env.steps - before
 
     def close(self) -> None:
         """Close the environment."""
@@ -174,6 +173,13 @@ class Place:
     def slot(self, agent: dict[str, Any] | None) -> Slot:
         """The slot as a value."""
         return Slot(self._number, self.episode, list(self.actions), agent if self.actions else None)
+
+
+def _lives(info: dict[str, Any]) -> float:
+    """The lives that an environment reports. NaN, which is less than nothing, where it reports no number: what others
+    call lives may be a table of players."""
+    lives = info.get("lives")
+    return float(lives) if isinstance(lives, int | float | np.number) else math.nan
 
 
 def require_instances(config: EnvConfig) -> None:
