@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 
 from stages.session import Session
-from tests.conftest import SLUG, TINY, arguments, run
+from tests.conftest import PROVENANCE, SLUG, TINY, arguments, run
+from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
+from wm.envs.registry import EnvConfig
 from wm.errors import BadData, MissingInput, RecipeMismatch
 from wm.models.controller import ControllerConfig
-from wm.pretrained import controller_memory, load_all, load_mdnrnn, load_pair, load_vae, save_mdnrnn
+from wm.models.dreamer.agent import Dreamer
+from wm.models.dreamer.config import DreamerConfig
+from wm.pretrained import (
+    controller_memory,
+    load_all,
+    load_dreamer,
+    load_mdnrnn,
+    load_pair,
+    load_vae,
+    save_dreamer,
+    save_mdnrnn,
+)
 
 
 def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:
@@ -123,3 +136,61 @@ def test_an_untrained_memory_is_the_same_for_a_seed_and_none_is_none(chain: Path
     assert not (one.heads.weight == other.heads.weight).all()
     assert controller_memory(mdnrnn, ControllerConfig("argmax", 0, "none")) is None
     assert controller_memory(mdnrnn, ControllerConfig("argmax")) is mdnrnn.model
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "sentence"),
+    [
+        ("config", {"size": 48}, "describes no model .* 32, 64, 96, 128, not 48"),
+        ("config", {"layers": 65}, "layers is 65; expected an integer from 1 to 64"),
+        ("env", {"size": 64}, "the network takes frames of 32x32x3; expected 64x64x3, as its environment has"),
+        ("env", {"gray": True}, "the network takes frames of 32x32x3; expected 32x32x1, as its environment has"),
+        ("action_space", {"count": 4}, "the network takes actions of 3 choices; expected 4 choices"),
+        ("action_space", {"count": 0, "low": [0.0] * 3, "high": [1.0] * 3}, "of 3 choices; expected 3 dimensions"),
+    ],
+)
+def test_a_dreamer_that_does_not_fit_its_environment_is_refused(
+    tmp_path: Path, table: str, changes: dict[str, Any], sentence: str
+) -> None:
+    """Frames of one channel were spread over the three that its encoder takes, and it got a score."""
+    folder = make_dreamer(tmp_path)
+    assert load_dreamer(folder, "wm train-dreamer").env.size == 32
+    description = json.loads((folder / "model.json").read_text())
+    description[table] |= changes
+    rewrite(folder, description)
+    with pytest.raises(BadData, match=sentence):
+        load_dreamer(folder, "wm train-dreamer")
+
+
+def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_dreamer(tmp_path)
+    description = json.loads((folder / "model.json").read_text())
+    description["config"] |= {"layers": 64, "units": 8192}  # 51 GB
+    rewrite(folder, description)
+    devices = set[str]()
+
+    class Watched(Dreamer):
+        def __init__(self, config: DreamerConfig) -> None:
+            super().__init__(config)
+            devices.update(parameter.device.type for parameter in self.parameters())
+
+    monkeypatch.setattr("wm.pretrained.Dreamer", Watched)
+    with pytest.raises(BadData, match=r"weights\.safetensors: .* has shape .*; expected"):
+        load_dreamer(folder, "wm train-dreamer")
+    assert devices == {"meta"}
+
+
+def make_dreamer(tmp_path: Path) -> Path:
+    """The artifact of a small Dreamer that was not trained."""
+    folder, space = tmp_path / "dreamer", ActionSpace(3)
+    config = DreamerConfig(32, 3, space.width, True, deter=8, hidden=4, stoch=2, classes=2, depth=2, units=4, bins=3)
+    folder.mkdir()
+    save_dreamer(folder, Dreamer(config), EnvConfig(TINY, size=32), space)
+    counts = ("env_steps", "updates", "capacity", "parameters", "training_episodes", "validation_episodes")
+    returns = ("training_return", "validation_return", "first_squared_error")
+    metrics = dict.fromkeys(counts, 0) | dict.fromkeys(returns)
+    body = {"kind": "dreamer", "fingerprint": "0", "metrics": metrics, "provenance": PROVENANCE}
+    manifest.write(folder, {**body, "recipe": {"settings": {}, "inputs": {}}})
+    return folder

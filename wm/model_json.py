@@ -55,7 +55,10 @@ DREAMER = table(
     {
         "config": table(
             {"size": between(16, 256), "channels": between(1, 4), "action": WIDTH, "discrete": FLAG},
-            dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "layers", "bins"), WIDTH),
+            {
+                **dict.fromkeys(("deter", "hidden", "stoch", "classes", "depth", "units", "bins"), WIDTH),
+                "layers": between(1, 64),
+            },
         ),
         "env": ENVIRONMENT,
         "action_space": action_space,

@@ -236,9 +236,22 @@ def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpac
 def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
     """A Dreamer from its artifact. Raises MissingInput naming the `command` that trains it."""
     artifact, description, tensors = _load(folder, "dreamer", command, model_json.DREAMER)
-    model = _with_weights(lambda: Dreamer(DreamerConfig(**description["config"])), tensors, folder)
+    config, env = DreamerConfig(**description["config"]), EnvConfig(**description["env"])
     space = ActionSpace.from_json(description["action_space"])
-    return TrainedDreamer(artifact, model, EnvConfig(**description["env"]), space)
+    model = _with_weights(lambda: Dreamer(config), tensors, folder)
+    sees = {"frames of": (_sides((config.size, config.size, config.channels)), _sides(env.frame_shape))}
+    sees |= {"actions of": (_encoded(config.action, config.discrete), _encoded(space.width, space.discrete))}
+    for what, (found, expected) in sees.items():
+        if found != expected:
+            raise BadData(
+                f"{folder / MODEL_FILE}: the network takes {what} {found}; expected {expected}, as its environment "
+                f"has, so run `{command}`."
+            )
+    return TrainedDreamer(artifact, model, env, space)
+
+
+def _encoded(width: int, discrete: bool) -> str:
+    return f"{width} {'choices' if discrete else 'dimensions'}"
 
 
 def is_dreamer(folder: Path) -> bool:
@@ -391,8 +404,11 @@ def _load(
 
 def _with_weights(build: Callable[[], M], tensors: dict[str, torch.Tensor], folder: Path) -> M:
     try:
-        model = build()
+        with torch.device("meta"):  # sizes without storage: a forged model.json must not take all memory
+            expected = build().state_dict()
     except (ValueError, RuntimeError, ZeroDivisionError, UsageProblem) as error:  # sizes that do not fit together
         raise BadData(f"{folder / MODEL_FILE} describes no model ({str(error)[:200]}); train it again.") from None
+    weights.require_fit(expected, tensors, str(folder / weights.WEIGHTS))
+    model = build()
     weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
     return model.eval().requires_grad_(False)

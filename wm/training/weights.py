@@ -70,7 +70,12 @@ def _not_finite(tensors: dict[str, Tensor]) -> str:
 
 def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
     """Copy tensors into a module; every name and shape has to agree. Raises BadData with the first difference."""
-    expected = module.state_dict()
+    require_fit(module.state_dict(), tensors, source)
+    module.load_state_dict(tensors)
+
+
+def require_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str) -> None:
+    """Raise BadData with the first difference in names, shapes or types. The `expected` ones may be without storage."""
     for name in sorted({*expected, *tensors}):
         if name not in tensors or name not in expected:
             present, absent = ("the model", source) if name in expected else (source, "the model")
@@ -79,4 +84,3 @@ def load_into(module: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
             shapes = list(tensors[name].shape), list(expected[name].shape)
             raise BadData(f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}.")
     require_types(tensors, {name: value.dtype for name, value in expected.items()}, source)
-    module.load_state_dict(tensors)

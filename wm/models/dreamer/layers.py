@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from wm.errors import UsageProblem
 from wm.models.dreamer.config import DreamerConfig
 from wm.models.two_hot import TwoHot
 
@@ -37,7 +38,10 @@ class PixelNorm(nn.LayerNorm):
 
 
 def _widths(config: DreamerConfig) -> list[int]:
-    """Channels of the feature maps, from frame to code; each convolution halves the side."""
+    """Channels of the feature maps, from frame to code; each convolution halves the side. Raises UsageProblem for a
+    size that none supports."""
+    if config.size not in HALVINGS:
+        raise UsageProblem(f"a Dreamer takes frames with a side of {', '.join(map(str, HALVINGS))}, not {config.size}")
     return [config.depth * 2**number for number in range(HALVINGS[config.size])]
 
 
