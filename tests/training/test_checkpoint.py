@@ -140,6 +140,7 @@ def test_what_a_kill_leaves_is_no_damage(tmp_path: Path) -> None:
         ({"optimizer.0.exp_avg": torch.zeros(7)}, r"optimizer\.0\.exp_avg has shape \[7\], not \[8, 4, 2, 2\]"),
         ({"optimizer.1.step": torch.ones(1)}, r"optimizer\.1\.step has shape \[1\], not \[\]"),
         ({"optimizer.2.step": None}, r"optimizer\.2\.step is missing"),
+        (dict.fromkeys(f"optimizer.3.{name}" for name in ("step", "exp_avg", "exp_avg_sq")), "optimizer.3 is missing"),
         ({"optimizer.-1.exp_avg": torch.zeros(1)}, r"optimizer\.-1\.exp_avg belongs to none of 4 parameters"),
         ({"optimizer.4.step": torch.tensor(1.0)}, "belongs to none of 4 parameters"),
         ({"optimizer.0.more": torch.zeros(1)}, "belongs to none of 4 parameters"),

@@ -235,6 +235,10 @@ def load_tensors_into(trainer: Resumable, tensors: dict[str, Tensor], source: st
         if lacking := _MOMENTS - moments.keys():
             raise ValueError(f"optimizer.{position}.{min(lacking)} is missing")
     groups = trainer.optimizer.state_dict()["param_groups"]
+    for group in groups:  # a backward pass gives a gradient to all parameters of a group, or to none
+        lacking = set(group["params"]) - state.keys()
+        if 0 < len(lacking) < len(group["params"]):
+            raise ValueError(f"optimizer.{min(lacking)} is missing")
     trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
