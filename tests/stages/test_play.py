@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.report.play.reference import parts_of
-from wm.report.document import Paragraph
+from wm.report.document import Link, Paragraph
 from wm.report.sections import play_section
 
 PLAY = ("play", "--env", TINY)
@@ -62,11 +62,15 @@ def test_a_report_tells_a_page_that_is_older_than_the_models_of_its_run(made: Pa
     assert told() == ""  # as it was written without C
     (folder / "away").rename(controller)
     assert told() == older
-    page.write_text("<html>of an earlier version")
-    assert "does not say which V, M and C" in told()
+    written = page.read_text()
     models = f"../{SLUG}/vae={'0' * 64} /etc={'0' * 64} vae=short"
-    page.write_text(f'<meta name="wm-models" content="{models}">')
+    page.write_text(re.sub('(?<=name="wm-models" content=")[^"]*', models, written))
     assert "older than" in told()
+    page.write_text(re.sub('(?<=name="wm-models" content=")[^"]*', "", written))
+    assert "does not say which V, M and C" in told()
+    page.write_text("<script>alert(1)</script>")
+    assert "is not what this version of `wm play` writes, so it is not linked" in told()
+    assert not [block for block in play_section("Tiny", page) if isinstance(block, Link)]
 
 
 def test_without_a_controller_only_the_person_drives(made: Path) -> None:

@@ -12,6 +12,7 @@ from wm.report.agent_film import Film
 from wm.report.document import Block, Chart, Heading, Link, Paragraph, Picture, Player, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.play.inputs import changed_models
+from wm.report.play.template import is_filled
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.verdicts import (
     HELD_OUT,
@@ -66,11 +67,16 @@ def film_section(run: str, films: Sequence[Film], note: str) -> Iterator[Block]:
 
 
 def play_section(title: str, page: Path) -> Iterator[Block]:
-    """The link to what `wm play` has written into a run, and whether it plays with the models that the run has now."""
+    """The link to what `wm play` has written into a run, and whether it plays with the models that the run has now. No
+    manifest lists that page, so another one is not linked."""
     if not page.is_file():
         return
+    again = "`wm play` writes it again"
+    if not is_filled(page):
+        yield Paragraph(f"{page.name} is not what this version of `wm play` writes, so it is not linked; {again}.")
+        return
     yield Link(page, f"Play inside the dream of {title}")
-    changed, again = changed_models(page, page.parent), "`wm play` writes it again"
+    changed = changed_models(page, page.parent)
     if changed is None:
         yield Paragraph(f"The page does not say which V, M and C it plays with; {again}.")
     elif changed:

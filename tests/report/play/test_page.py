@@ -3,6 +3,7 @@
 import html.parser
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from wm.errors import UsageProblem
 from wm.models.mdnrnn.network import MdnRnn
 from wm.report.play import page as play_page
 from wm.report.play.starts import STARTS, choose_starts
+from wm.report.play.template import SCRIPTS, is_filled
 
 BROWSER = find_browser()
 NEVER_ENDS = "chance.uniform = () => 1 - 1e-12; 0"  # an end is drawn below M's probability
@@ -49,12 +51,36 @@ def test_a_page_loads_nothing_and_a_name_cannot_end_its_scripts(tmp_path: Path) 
             assert not {"src", "href"} & {name for name, _ in attributes}
 
     Reader().feed(text)
-    assert tags.count("script") == 2 + len(play_page.SCRIPTS)
+    assert tags.count("script") == 2 + len(SCRIPTS)
     assert "<b>x</b>" not in text
     assert "default-src 'none'" in text
     assert "http" not in text.replace("http-equiv", "")
     world, _ = parts_of(text)
     assert world["env"].startswith("<b>x")
+
+
+def test_a_page_is_told_from_one_with_other_code(tmp_path: Path) -> None:
+    path = tmp_path / "play.html"
+    game = make_game(tmp_path, Kind(), env="<b>x</b></script>\x1b\u202e\udcff")
+    path.write_bytes(real := replace(game, models='vae=&"<').page())
+    assert is_filled(path)
+    for old, new in (
+        (b"<body>", b"<body><script>alert(1)</script>"),
+        (b"<body>", b"<body onload=alert(1)>"),
+        (b"default-src 'none'", b"default-src *"),
+        (b'name="wm-models" content="', b'name="wm-models" content=""><script>alert(1)</script><meta content="'),
+        (b'id="world">', b'id="world"></script><script>alert(1)</script><script>'),
+        (b"</body>", b""),
+        (b"</html>", b"</html><img src=x>"),
+    ):
+        assert old in real
+        path.write_bytes(real.replace(old, new, 1))
+        assert not is_filled(path)
+    path.write_bytes(b"")
+    assert not is_filled(path)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a sparse one is not read
+    assert not is_filled(path)
 
 
 def test_starts_are_different_states_with_what_was_recorded_there(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from wm.artifacts import json_reader
 from wm.artifacts.json_reader import TABLE, TEXT, table
-from wm.report.play.page import Game, fill, write_page
+from wm.report.play.page import Game, write_page
+from wm.report.play.template import fill
 
 NAME = "example.json"
 LARGEST = 1_000_000  # bytes of its page

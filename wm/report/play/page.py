@@ -1,12 +1,8 @@
 """One self-contained page in which a person plays inside M's dream."""
 
-import html
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,17 +14,14 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
-from wm.report.characters import visible
 from wm.report.play.controls import controls_for
 from wm.report.play.models import describe_controller, describe_decoder, describe_mdnrnn
 from wm.report.play.starts import Start, choose_starts
+from wm.report.play.template import LARGEST, fill
 from wm.report.play.weights import PRECISIONS, Precision, Weights
-from wm.report.plots import COLOURS
 from wm.units import format_size
 
-LARGEST = 3_000_000  # bytes of a page, that it can be sent as a letter and opens at once
 NUMBERS = LARGEST // 3  # each takes 3.5 bytes of the page
-SCRIPTS = ("layers.js", "models.js", "dream.js", "page.js")
 RECORDED = (96, 48, 24)  # rows from every start on: as many as fit
 
 Description = dict[str, Any]
@@ -93,29 +86,9 @@ class Game:
         }
 
 
-def fill(description: Description, weights: str) -> bytes:
-    """page.html with everything in it. A name cannot end the script that holds it."""
-    light, dark = ("".join(f"--{name}:{pair[mode]};" for name, pair in COLOURS.items()) for mode in (0, 1))
-    colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    parts = {
-        "models": html.escape(description.get("models", "")),
-        "title": html.escape(f"{description['env']}, dreamt"),
-        "style": colours + _read("page.css"),
-        "world": json.dumps(description, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "weights": weights,
-        "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in SCRIPTS),
-    }
-    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
-    return visible(page).encode(errors="xmlcharrefreplace")
-
-
 def write_page(path: Path, page: bytes) -> Path:
     """Write a page, whole or not at all, and return its path."""
     DiskBudget(path.parent).require(len(page), 0, "the page")
     durable.make_folder(path.parent)
     durable.write_bytes(path, page)
     return path
-
-
-def _read(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
