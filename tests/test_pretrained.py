@@ -182,6 +182,18 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
     assert devices == {"meta"}
 
 
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_a_file_that_is_larger_than_it_can_be_is_not_read(tmp_path: Path, name: str) -> None:
+    folder = make_dreamer(tmp_path)
+    with (folder / name).open("ab") as file:
+        file.truncate(1 << 33)
+    body = {key: value for key, value in manifest.read_json(folder / manifest.NAME).items() if key != "sha256"}
+    body["files"][name]["size"] = 1 << 33
+    (folder / manifest.NAME).write_bytes(manifest.sealed(body))
+    with pytest.raises(BadData, match=rf"{name} has 8589934592 bytes; expected at most 1\d\d\d\d\d\d, so"):
+        load_dreamer(folder, "wm train-dreamer")
+
+
 def make_dreamer(tmp_path: Path) -> Path:
     """The artifact of a small Dreamer that was not trained."""
     folder, space = tmp_path / "dreamer", ActionSpace(3)

@@ -3,7 +3,6 @@
 Reports read it, so this module does not import torch; `wm/pretrained.py` writes it and builds the networks.
 """
 
-from wm.artifacts import json_reader
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, between, list_of, one_of, or_null, table
 from wm.artifacts.runs import Artifact
 from wm.artifacts.schemas import ENVIRONMENT, WIDTH, action_space
@@ -69,5 +68,4 @@ _OF_ENV = {"vae": VAE, "dreamer": DREAMER}
 
 def read_env(artifact: Artifact) -> EnvConfig:
     """The environment in the model.json of a V, or of a Dreamer."""
-    data, source = artifact.read_bytes(MODEL_FILE), str(artifact.folder / MODEL_FILE)
-    return EnvConfig(**json_reader.parse(data, source, _OF_ENV[artifact.manifest["kind"]])["env"])
+    return EnvConfig(**artifact.read_json(MODEL_FILE, _OF_ENV[artifact.manifest["kind"]])["env"])

@@ -16,7 +16,7 @@ from torch import nn
 
 from wm import model_json
 from wm.actions import ActionSpace
-from wm.artifacts import durable, json_reader, manifest, runs
+from wm.artifacts import durable, manifest, runs
 from wm.artifacts.json_reader import Schema
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
@@ -38,6 +38,7 @@ from wm.training import weights
 
 M = TypeVar("M", bound=nn.Module)
 
+LARGEST_CONTROLLER = 1 << 30  # bytes of C's weights with those of its search: two layers of 1,024 units take 0.2 GB
 NETWORKS = "networks."  # before the names of actor and critic, in the weights of a C by policy gradient
 
 
@@ -139,9 +140,9 @@ def save_vae(folder: Path, config: VaeConfig, model: Vae) -> None:
 
 def load_vae(folder: Path, command: str) -> TrainedVae:
     """V from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "vae", command, model_json.VAE)
+    artifact, description = _load(folder, "vae", command, model_json.VAE)
     config = VaeConfig(**description)
-    vae = TrainedVae(artifact, config, _with_weights(config.build, tensors, folder))
+    vae = TrainedVae(artifact, config, _with_weights(config.build, artifact))
     expected, sides = vae.env.frame_shape, (config.size, config.size, config.channels)
     if sides != expected:
         raise BadData(
@@ -162,9 +163,9 @@ def save_mdnrnn(folder: Path, config: MdnRnnConfig, model: Predictor) -> None:
 
 def load_mdnrnn(folder: Path, command: str) -> TrainedMdnRnn:
     """M from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "mdnrnn", command, model_json.MDNRNN)
+    artifact, description = _load(folder, "mdnrnn", command, model_json.MDNRNN)
     config = MdnRnnConfig(**description)
-    return TrainedMdnRnn(artifact, config, _with_weights(config.build, tensors, folder))
+    return TrainedMdnRnn(artifact, config, _with_weights(config.build, artifact))
 
 
 def save_controller(
@@ -195,7 +196,7 @@ def save_controller(
 
 def load_controller(folder: Path, command: str) -> TrainedController:
     """C from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "controller", command, model_json.CONTROLLER)
+    artifact, description = _load(folder, "controller", command, model_json.CONTROLLER)
     layers = tuple(description["config"].get("layers", ()))
     config = ControllerConfig(**description["config"] | {"layers": layers})
     ordered = tuple(description["ordered"]) if description["ordered"] else None
@@ -208,6 +209,7 @@ def load_controller(folder: Path, command: str) -> TrainedController:
         if not all(space.discrete and 0 <= action < space.count for action in actions):
             raise BadData(f"{folder / MODEL_FILE}: {name} is {list(actions)}; expected actions of {space}.")
     model = _controller(config, description["inputs"], space, ordered, serve, opposed)
+    tensors = _read_weights(artifact, LARGEST_CONTROLLER)
     weights.require_types(tensors, dict.fromkeys(tensors, torch.float32), str(folder / weights.WEIGHTS))
     for name, shape in (("mean", (model.parameters,)), ("means", (-1, model.parameters))):
         if name not in tensors or tensors[name].ndim != len(shape) or tensors[name].shape[-1] != model.parameters:
@@ -235,10 +237,10 @@ def save_dreamer(folder: Path, model: Dreamer, env: EnvConfig, space: ActionSpac
 
 def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
     """A Dreamer from its artifact. Raises MissingInput naming the `command` that trains it."""
-    artifact, description, tensors = _load(folder, "dreamer", command, model_json.DREAMER)
+    artifact, description = _load(folder, "dreamer", command, model_json.DREAMER)
     config, env = DreamerConfig(**description["config"]), EnvConfig(**description["env"])
     space = ActionSpace.from_json(description["action_space"])
-    model = _with_weights(lambda: Dreamer(config), tensors, folder)
+    model = _with_weights(lambda: Dreamer(config), artifact)
     sees = {"frames of": (_sides((config.size, config.size, config.channels)), _sides(env.frame_shape))}
     sees |= {"actions of": (_encoded(config.action, config.discrete), _encoded(space.width, space.discrete))}
     for what, (found, expected) in sees.items():
@@ -389,26 +391,29 @@ def _save(folder: Path, description: dict[str, Any], tensors: dict[str, torch.Te
     durable.write_json(folder / MODEL_FILE, description)
 
 
-def _load(
-    folder: Path, kind: str, command: str, schema: Schema
-) -> tuple[Artifact, dict[str, Any], dict[str, torch.Tensor]]:
+def _load(folder: Path, kind: str, command: str, schema: Schema) -> tuple[Artifact, dict[str, Any]]:
     artifact = runs.load(folder, kind, command)
-    way_out = f"restore it, or remove {folder} and run `{command}`"
     try:
-        data = {name: artifact.read_bytes(name) for name in (MODEL_FILE, weights.WEIGHTS)}
+        return artifact, artifact.read_json(MODEL_FILE, schema, f"restore it, or remove {folder} and run `{command}`")
     except OSError as error:
         raise BadData(f"{folder} is damaged ({error}); remove it and run `{command}`.") from None
-    description = json_reader.parse(data[MODEL_FILE], str(folder / MODEL_FILE), schema, way_out)
-    return artifact, description, weights.load_tensors(data[weights.WEIGHTS], str(folder / weights.WEIGHTS))
 
 
-def _with_weights(build: Callable[[], M], tensors: dict[str, torch.Tensor], folder: Path) -> M:
+def _read_weights(artifact: Artifact, most: int) -> dict[str, torch.Tensor]:
+    data = artifact.read_bytes(weights.WEIGHTS, most)
+    return weights.load_tensors(data, str(artifact.folder / weights.WEIGHTS))
+
+
+def _with_weights(build: Callable[[], M], artifact: Artifact) -> M:
     try:
         with torch.device("meta"):  # sizes without storage: a forged model.json must not take all memory
             expected = build().state_dict()
     except (ValueError, RuntimeError, ZeroDivisionError, UsageProblem) as error:  # sizes that do not fit together
-        raise BadData(f"{folder / MODEL_FILE} describes no model ({str(error)[:200]}); train it again.") from None
-    weights.require_fit(expected, tensors, str(folder / weights.WEIGHTS))
+        raise BadData(
+            f"{artifact.folder / MODEL_FILE} describes no model ({str(error)[:200]}); train it again."
+        ) from None
+    tensors = _read_weights(artifact, weights.file_bytes(expected))
+    weights.require_fit(expected, tensors, str(artifact.folder / weights.WEIGHTS))
     model = build()
-    weights.load_into(model, tensors, str(folder / weights.WEIGHTS))
+    weights.load_into(model, tensors, str(artifact.folder / weights.WEIGHTS))
     return model.eval().requires_grad_(False)

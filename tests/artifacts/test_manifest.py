@@ -47,3 +47,19 @@ def test_another_kind_is_refused(folder: Path, tmp_path: Path) -> None:
         manifest.read(folder, "vae")
     with pytest.raises(MissingInput):
         manifest.read(tmp_path / "nowhere", "vae")
+
+
+def test_more_bytes_than_an_artifact_can_have_are_refused_without_hashing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file takes no place on the disk, and hours to hash."""
+    body = {key: value for key, value in manifest.read_json(folder / manifest.NAME).items() if key != "sha256"}
+    body["files"]["a"]["size"] = 1 << 40
+    with (folder / "a").open("ab") as file:
+        file.truncate(1 << 40)
+    (folder / manifest.NAME).write_bytes(manifest.sealed(body))
+    monkeypatch.setattr("hashlib.file_digest", None)
+    with pytest.raises(BadData, match=r"manifest\.json lists files of 1099\.5 GB; expected at most 17\.2 GB"):
+        manifest.verify(folder, "thing")
+    with pytest.raises(BadData, match=r"a has 1099\.5 GB; expected at most 17\.2 GB"):
+        manifest.sha256_file(folder / "a")  # as a file that no manifest lists is read

@@ -1,12 +1,14 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from tests.episodes.test_windows import make
 from wm.actions import ActionSpace
 from wm.episodes.latents import ARRAYS, Latents
-from wm.errors import BadData
+from wm.errors import BadData, MemoryProblem
 
 
 def test_latents_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -44,4 +46,11 @@ def test_values_that_no_encoding_writes_are_refused(column: str, value: float, t
     getattr(latents, column)[-1 if column == "ends" else 1] = value
     latents.save(tmp_path)
     with pytest.raises(BadData, match=rf"{ARRAYS}/{column} .*; expected .*remove {tmp_path} to encode again"):
+        Latents.load(tmp_path)
+
+
+def test_latents_that_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make([20, 30]).save(tmp_path)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100))
+    with pytest.raises(MemoryProblem, match="of memory and 100 B are free"):
         Latents.load(tmp_path)

@@ -129,6 +129,17 @@ def pointing_index(part: Path) -> None:
     put(part, "rewards", zstandard.compress(np.zeros(60, np.float32)), offset=2**62)
 
 
+def sparse_chunk(part: Path) -> None:
+    """One chunk of 200 MB, which takes no place on the disk."""
+    size = 200 << 20
+    index = struct.pack("<QQ", 0, size)
+    shard = next((part / "rewards").glob("c*"))
+    with shard.open("wb") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(index + struct.pack("<I", google_crc32c.value(index)))
+
+
 def link_to_a_file(part: Path) -> None:
     shard = next((part / "rewards").glob("c*"))
     shard.unlink()
@@ -170,7 +181,8 @@ def wrong_types(part: Path) -> None:
 
 
 SEALED = [
-    pickle_filter, unknown_codec, huge_shape, huge_table, frame_bomb, column_bomb, pointing_index, wrong_types,
+    pickle_filter, unknown_codec, huge_shape, huge_table, frame_bomb, column_bomb, pointing_index, sparse_chunk,
+    wrong_types,
 ]  # fmt: skip
 UNSEALED = [link_to_a_file, link_to_a_folder, linked_part, name_that_climbs, deep_json, large_json]
 ATTACKS = {attack.__name__: attack for attack in (*SEALED, *UNSEALED)}

@@ -5,6 +5,7 @@ Digests tell of damage and of edited values. They are no signatures: who edits a
 """
 
 import hashlib
+import os
 import re
 import stat
 from pathlib import Path
@@ -13,16 +14,26 @@ from typing import Any
 from wm.artifacts import durable, json_reader, links
 from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, Schema, table, table_of
 from wm.errors import BadData, MissingInput
+from wm.units import format_size
 
 NAME = "manifest.json"
+# Bytes of the files of an artifact or a part: latents of 10**8 frames have 13 GB. A sparse file that claims more takes
+# no place on the disk, and would be hashed for hours.
+LARGEST = 1 << 34
 SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
 def sha256_file(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Hex digest of a file's bytes. Raises BadData for more than LARGEST bytes."""
     with durable.open_file(path, "rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST:
+            raise BadData(f"{path} has {_at_most(size)}, so restore it or remove it.")
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _at_most(size: int) -> str:
+    return f"{format_size(size)}; expected at most {format_size(LARGEST)}"
 
 
 def sha256_json(value: Any) -> str:
@@ -94,6 +105,8 @@ def read(folder: Path, kind: str, only: str | None = None) -> dict[str, Any]:
     manifest = read_sealed(path, SCHEMA, f"restore it or create the {kind} again")
     if manifest["kind"] != kind:
         raise BadData(f"{folder} holds a {manifest['kind']!r}; expected a {kind!r}.")
+    if (size := sum(entry["size"] for entry in manifest["files"].values())) > LARGEST:
+        raise BadData(f"{path} lists files of {_at_most(size)}, so restore it or create the {kind} again.")
     for name, entry in manifest["files"].items():
         file = locate(folder, name)
         if only in (None, name) and not _is_file_of(file, entry["size"]):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import disk, durable, json_reader, links, locks, manifest, schemas
-from wm.artifacts.json_reader import TABLE
+from wm.artifacts.json_reader import TABLE, Schema
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
@@ -55,12 +55,19 @@ class Artifact:
         """What it took: of a search over all its sessions, of another stage the session that finished it."""
         return max(float(self.manifest["provenance"]["wall_seconds"]), float(self.metrics.get("seconds", 0.0)))
 
-    def read_bytes(self, name: str) -> bytes:
-        """A file's bytes, whose digest agrees with the manifest; raises BadData otherwise."""
+    def read_bytes(self, name: str, most: int = durable.LARGEST_LOG) -> bytes:
+        """A file's bytes, at most so many, whose digest agrees with the manifest; raises BadData otherwise."""
         path = self._locate(name)
+        if (size := self.manifest["files"][name]["size"]) > most:
+            raise BadData(f"{path} has {size} bytes; expected at most {most}, so restore it or run the stage again.")
         data = durable.read_bytes(path)
         self._compare(path, hashlib.sha256(data).hexdigest(), name)
         return data
+
+    def read_json(self, name: str, schema: Schema, way_out: str = json_reader.WAY_OUT) -> Any:
+        """The JSON in a small file whose digest agrees with the manifest. Raises BadData otherwise, and for another
+        value than the schema's."""
+        return json_reader.parse(self.read_bytes(name, json_reader.MAX_BYTES), str(self.folder / name), schema, way_out)
 
     def check(self, name: str) -> Path:
         """The path of a file whose digest agrees with the manifest; raises BadData otherwise."""

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.json_reader import ANYTHING, between, table
 from wm.episodes.shards import METADATA, ArraySpec, Shard, group_files
-from wm.errors import BadData, RecipeMismatch, UsageProblem
+from wm.errors import BadData, MemoryProblem, RecipeMismatch, UsageProblem
 from wm.stats import LARGEST_REWARD
+from wm.units import format_size
 
 ARRAYS = "latents.zarr"
 CHUNK_ROWS = 4096  # 260 kB of 32 half floats each
@@ -68,9 +70,15 @@ class Latents:
 
     @classmethod
     def load(cls, folder: Path) -> "Latents":
-        """Read what `save` wrote. Raises BadData for other contents."""
-        path = folder / ARRAYS / METADATA
-        attributes = json_reader.read(path, _METADATA, f"remove {folder} to encode again")["attributes"]
+        """Read what `save` wrote. Raises BadData for other contents, and MemoryProblem for more than free memory holds:
+        any number of zeros compresses to little."""
+        attributes = _read_attributes(folder)
+        need, free = decoded_bytes(folder), psutil.virtual_memory().available
+        if need > free:
+            raise MemoryProblem(
+                f"{folder} takes {format_size(need)} of memory and {format_size(free)} are free; end other programs, "
+                f"or remove {folder} and train on fewer --data."
+            )
         space = ActionSpace.from_json(attributes["action_space"])
         specs = _array_specs(attributes)
         columns = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
@@ -114,9 +122,14 @@ def _array_specs(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
 
 def decoded_bytes(folder: Path) -> int:
     """What the latents in an artifact's folder take in memory, as their metadata says, before they are read."""
-    path = folder / ARRAYS / METADATA
-    attributes = json_reader.read(path, _METADATA, f"remove {folder} to encode again")["attributes"]
+    attributes = _read_attributes(folder)
     return 2 * 4 * int(attributes["rows"]) * int(attributes["latent"])  # means and logvars as float32
+
+
+def _read_attributes(folder: Path) -> dict[str, Any]:
+    path = folder / ARRAYS / METADATA
+    attributes: dict[str, Any] = json_reader.read(path, _METADATA, f"remove {folder} to encode again")["attributes"]
+    return attributes
 
 
 def read_latents(folder: Path) -> Latents:

@@ -289,6 +289,5 @@ class _MirroredShard(Shard):
 
 
 def _most_bytes(spec: ArraySpec) -> int:
-    """What the files of an array can take: zstd adds less than a hundredth to what it cannot compress. A forged
-    manifest must not fill the memory."""
-    return spec.chunks * (spec.chunk_bytes + spec.chunk_bytes // 100 + 1024) + 8192
+    """What the files of an array can take. A forged manifest must not fill the memory."""
+    return spec.chunks * spec.largest_chunk + 8192

@@ -49,6 +49,12 @@ class ArraySpec:
         """Size of a decoded chunk."""
         return self.chunk_rows * int(np.prod(self.shape[1:])) * np.dtype(self.dtype).itemsize
 
+    @cached_property
+    def largest_chunk(self) -> int:
+        """What an encoded chunk has at most: zstd adds less than a hundredth to what it cannot compress. A forged index
+        must not fill the memory."""
+        return self.chunk_bytes + self.chunk_bytes // 100 + 1024
+
     @property
     def shard(self) -> str:
         """Name of the one shard file."""
@@ -150,7 +156,8 @@ class Shard:
             raise BadData(f"{self.path} has a damaged index; {_ADVICE}")
         index = np.frombuffer(raw[:-4], "<u8").reshape(-1, 2).astype(object)
         ends = np.cumsum(index[:, 1])
-        if (index[:, 0] != ends - index[:, 1]).any() or ends[-1] + size != self.path.stat().st_size:
+        fits = (index[:, 0] == ends - index[:, 1]).all() and index[:, 1].max() <= spec.largest_chunk
+        if not fits or ends[-1] + size != self.path.stat().st_size:
             raise BadData(f"{self.path} has an index that does not fit its chunks; {_ADVICE}")
         entries: list[list[int]] = index.tolist()
         return entries

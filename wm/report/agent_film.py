@@ -150,20 +150,14 @@ def save_films(folder: Path, films: Sequence[Film]) -> None:
 def read_films(artifact: Artifact) -> list[Film]:
     """The films of an artifact. Raises BadData naming what is wrong."""
     source, way_out = str(artifact.folder / FILMS), f"remove {artifact.folder} and run `wm report` again"
-    described = json_reader.parse(artifact.read_bytes(FILMS), source, _films, way_out)
+    described = artifact.read_json(FILMS, _films, way_out)
     films = []
     for fields in described:
-        screen, beside = (_read(artifact, f"{fields['name']}.{part}", way_out) for part in ("screen", "beside"))
+        screen, beside = (artifact.read_bytes(f"{fields['name']}.{part}", LARGEST) for part in ("screen", "beside"))
         if sum(fields["sizes"]) != len(screen):
             raise BadData(f"{source}: sizes add up to {sum(fields['sizes'])}; expected {len(screen)}, so {way_out}.")
         films.append(Film(**fields, screen=screen, beside=beside))
     return films
-
-
-def _read(artifact: Artifact, name: str, way_out: str) -> bytes:
-    if name in artifact.manifest["files"] and (size := (artifact.folder / name).stat().st_size) > LARGEST:
-        raise BadData(f"{artifact.folder / name} has {size} bytes; expected {LARGEST} at most, so {way_out}.")
-    return artifact.read_bytes(name)
 
 
 def _films(value: Any, key: str) -> None:

@@ -165,10 +165,8 @@ def read_fidelity(dream: Artifact) -> dict[str, Any] | None:
     """What a dream measured of all policies; None if it measured none. Raises BadData naming what is wrong in it."""
     if FIDELITY not in dream.manifest["files"]:
         return None
-    data, source = dream.read_bytes(FIDELITY), str(dream.folder / FIDELITY)
-    fidelity: dict[str, Any] = json_reader.parse(
-        data, source, _fidelity, f"restore it, or remove {dream.folder} and dream again"
-    )
+    way_out = f"restore it, or remove {dream.folder} and dream again"
+    fidelity: dict[str, Any] = dream.read_json(FIDELITY, _fidelity, way_out)
     return fidelity
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wm import model_json
-from wm.artifacts import json_reader, links, manifest, runs
+from wm.artifacts import links, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.envs.registry import EnvConfig
 from wm.episodes import selection
@@ -20,7 +20,6 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.parts import PartBuilder, root_files
 from wm.episodes.schema import part_is_full, part_name
 from wm.errors import BadData, MissingInput, RecipeMismatch, UsageProblem
-from wm.model_json import MODEL_FILE
 from wm.pretrained import is_dreamer
 from wm.sharing.contents import EPISODES, Contents, File, has_its_name, travels
 
@@ -72,14 +71,13 @@ def env_of(artifacts: dict[str, Artifact], agent: str) -> EnvConfig:
     """The environment of a run, as V or the Dreamer has it."""
     if "vae" in artifacts:
         return model_json.read_env(artifacts["vae"])
-    dreamer = artifacts[agent]
-    data, source = dreamer.read_bytes(MODEL_FILE), str(dreamer.folder / MODEL_FILE)
-    return EnvConfig(**json_reader.parse(data, source, model_json.DREAMER)["env"])
+    return model_json.read_env(artifacts[agent])
 
 
 def artifact_files(artifact: Artifact) -> dict[str, bytes]:
     """The files of an artifact that travel, and their manifest, by relative name. Raises BadData for a damaged one."""
-    files = {name: artifact.read_bytes(name) for name in artifact.manifest["files"] if travels(name)}
+    names = filter(travels, artifact.manifest["files"])
+    files = {name: artifact.read_bytes(name, manifest.LARGEST) for name in names}
     return files | {manifest.NAME: manifest.of(public_manifest(artifact), files)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
-from wm.artifacts import runs
+from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
 from wm.errors import RecipeMismatch
 from wm.settings import GradientSettings
@@ -37,7 +37,10 @@ def load_initial_weights(settings: GradientSettings, name: str, model: nn.Module
     source = source_artifact(settings.init_from, name)
     if source is None:
         return
-    tensors = weights.load_tensors(source.read_bytes(weights.WEIGHTS), str(source.folder / weights.WEIGHTS))
+    most = max(
+        weights.file_bytes(model.state_dict()), durable.LARGEST_LOG
+    )  # those of another network are compared below
+    tensors = weights.load_tensors(source.read_bytes(weights.WEIGHTS, most), str(source.folder / weights.WEIGHTS))
     expected = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     shapes = {key: tuple(value.shape) for key, value in tensors.items()}
     if expected != shapes:

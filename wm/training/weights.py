@@ -16,6 +16,7 @@ from wm.artifacts import durable
 from wm.errors import BadData, WmError
 
 WEIGHTS = "weights.safetensors"
+LARGEST_HEADER = 1 << 20  # bytes of names and shapes: our largest have 10,000
 TYPES = (torch.float32, torch.int64)  # of all that is written: weights, and counts of steps
 
 
@@ -33,6 +34,11 @@ def save(path: Path, tensors: dict[str, Tensor]) -> None:
 def to_bytes(tensors: dict[str, Tensor]) -> bytes:
     """Tensors of any device as a safetensors file."""
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+
+
+def file_bytes(tensors: Mapping[str, Tensor]) -> int:
+    """What a file of such tensors has at most; they may be without storage."""
+    return LARGEST_HEADER + sum(tensor.nbytes for tensor in tensors.values())
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
