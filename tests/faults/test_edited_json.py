@@ -236,6 +236,28 @@ def test_metrics_in_a_manifest_have_the_types_that_are_shown(run: Path, metrics:
         runs.load(run / "vae", "vae", "wm train-vae")
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "sentence"),
+    [
+        ("latents", {"episodes": None}, "inputs.episodes is missing"),
+        ("mdnrnn", {"latents": None}, "inputs.latents is missing"),
+        (
+            "mdnrnn",
+            {"latents/../../other/latents": "0"},
+            "inputs is of 'latents/../../other/latents'; expected latents",
+        ),
+    ],
+)
+def test_inputs_in_a_manifest_are_those_that_are_opened(
+    run: Path, kind: str, change: dict[str, str | None], sentence: str
+) -> None:
+    recipe = json.loads((run / kind / manifest.NAME).read_text())["recipe"]
+    inputs = {name: text for name, text in (recipe["inputs"] | change).items() if text is not None}
+    seal(run / kind, recipe=recipe | {"inputs": inputs})
+    with pytest.raises(BadData, match=rf"{kind}/manifest\.json: recipe\.{re.escape(sentence)}"):
+        runs.load(run / kind, kind, "wm train-mdnrnn")
+
+
 @pytest.mark.parametrize("reading", ["null", "NaN", "1e300", '"1"', "true"])
 def test_a_reading_of_memory_is_a_number(tmp_path: Path, reading: str) -> None:
     (tmp_path / metrics_log.NAME).write_text(f'{{"step": 1, "loss": NaN, "rss_anon_mb": {reading}}}\n')

@@ -251,8 +251,19 @@ _SETTINGS: dict[str, Schema] = {
         others=ANYTHING,
     ),
 }
+_INPUTS_OF_M = table({"vae": TEXT, "latents": TEXT}, others=TEXT)
+
+
+def _inputs_of_m(value: Any, key: str) -> None:
+    _INPUTS_OF_M(value, key)
+    for name in value:
+        if name.startswith("latents") and ("/" in name or "\\" in name):  # they are read from the folder of this name
+            raise Mismatch(key, f"of {name[:60]!r}", "latents in the same run")
+
+
 _INPUTS: dict[str, Schema] = {
-    "mdnrnn": table({"vae": TEXT}, others=TEXT),
+    "latents": table({"vae": TEXT, "episodes": TEXT}, others=TEXT),
+    "mdnrnn": _inputs_of_m,
     "controller": table({"vae": TEXT, "mdnrnn": TEXT}, others=TEXT),
 }
 
