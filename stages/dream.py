@@ -9,6 +9,7 @@ from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
+from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
@@ -48,6 +49,11 @@ def _open(session: Session, settings: DreamSettings) -> _Models:
     return _Models(vae, mdnrnn, controller, vae.open_episodes(session.data_paths[0]))
 
 
+def _limited(settings: DreamSettings, env: EnvConfig) -> DreamSettings:
+    """Dreams no longer than real episodes can be: those of a shorter limit would be compared with other episodes."""
+    return replace(settings, max_steps=min(settings.max_steps, env.limit or settings.max_steps))
+
+
 def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
     inputs = {
         "vae": models.vae.artifact.fingerprint,
@@ -65,6 +71,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     if is_dreamer(session.run_path / settings.agent):
         return _plan_dreamer(session, settings)
     models = _open(session, settings)
+    settings = _limited(settings, models.vae.env)
     run = _run(session, settings, models)
 
     def estimate() -> Plan:
@@ -82,6 +89,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     if is_dreamer(session.run_path / settings.agent):
         return _dream_with_dreamer(session, settings)
     models = _open(session, settings)
+    settings = _limited(settings, models.vae.env)
     vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
 
     def work(builder: Builder) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -33,3 +34,18 @@ def test_the_dream_of_another_controller_has_a_name_of_its_own(chain: Path) -> N
     models = _open(session, DreamSettings())
     for agent, folder in (("controller", "dream"), ("mine", "dream-mine"), ("controller-2", "dream-controller-2")):
         assert _run(session, DreamSettings(agent=agent), models).folder.name == folder
+
+
+def test_dreams_are_no_longer_than_real_episodes_can_be(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gymnasium truncates those of the environment after 24 steps: longer dreams would be compared with other ones."""
+    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
+    monkeypatch.setattr(dream_pictures, "CONTEXT", 4)
+    for name in ("vae", "latents", "mdnrnn"):
+        shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
+    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
+    result = dream(session, DreamSettings(dreams=2))
+    lengths = json.loads((result.path / "fidelity.json").read_text())["dream_lengths"]
+    assert max(lengths) <= 24
+    assert json.loads((result.path / "manifest.json").read_text())["recipe"]["settings"]["max_steps"] == 24

@@ -123,6 +123,11 @@ class EnvConfig:
         """The most actions of an episode that gymnasium truncates after `own_limit` environment steps (0: never)."""
         return self.max_steps or -(-(own_limit or 10 * self.spec().random_steps) // self.action_repeat)
 
+    @property
+    def limit(self) -> int:
+        """Actions after which its episodes are truncated, by gymnasium or by `max_steps`; 0: never."""
+        return self.shorter(-(-_inspect(self.name, self.action_space)[2] // self.action_repeat))
+
     def shorter(self, max_steps: int) -> int:
         """The smaller of two limits of an episode's actions, this and the environment's; 0: there is none."""
         return min(max_steps or self.max_steps, self.max_steps or max_steps)
@@ -301,11 +306,11 @@ def _render_modes(env: gym.Env[Any, Any]) -> Collection[str]:
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again
-def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode]:
-    """The actions and the code of an environment. Builds it, without a renderer."""
+def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode, int]:
+    """The actions, the code, and the own limit of an environment. Builds it, without a renderer."""
     config = EnvConfig(name, action_space=action_space)
     with closing(config._build()) as env:
-        return ActionSpace.of(env.action_space), EnvCode.of(env, config.spec().env_id)
+        return ActionSpace.of(env.action_space), EnvCode.of(env, config.spec().env_id), env.own_limit
 
 
 def _quiet_atari() -> None:
