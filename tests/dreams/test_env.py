@@ -111,6 +111,14 @@ def test_the_vector_environment_follows_its_spaces_and_its_seed(mdnrnn: MdnRnn) 
     assert not np.array_equal(env.reset(seed=1)[0], first)
 
 
+@pytest.mark.parametrize("actions", [[0], [0, 1], [0, 1, 2, 0]])
+def test_another_number_of_actions_than_dreams_is_refused(mdnrnn: MdnRnn, actions: list[int]) -> None:
+    env = vector(mdnrnn, 3)
+    env.reset(seed=0)
+    with pytest.raises(UsageProblem, match=rf"{len(actions)} actions are given for 3 dreams; expected one for each\."):
+        env.step(actions)
+
+
 def test_a_dream_that_has_ended_is_reset_by_the_next_step(mdnrnn: MdnRnn) -> None:
     with torch.no_grad():
         mdnrnn.heads.bias[-1] = -60.0

@@ -82,7 +82,11 @@ def test_the_picture_of_a_dream_is_vs_and_that_of_the_game_its_frame(world: wm.W
     z, _ = dreams.reset(seed=0)
     pictures = dreams.render()
     assert pictures is not None
-    assert (np.array(pictures) == world.decode(z)).all()
+    for picture in (dream.render(), real.render(), *pictures):
+        assert picture is not None
+        picture[:] = 0  # a program may draw on it
+    assert (real.render() == frame).all()
+    assert (np.array(dreams.render()) == world.decode(z)).all()
 
 
 def test_a_dream_is_truncated_at_the_environments_limit(world: wm.World) -> None:

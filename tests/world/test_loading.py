@@ -1,11 +1,13 @@
 """`import wm` is light, `wm.load` checks what the commands check."""
 
 import json
+import pickle
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 import wm
@@ -70,6 +72,29 @@ def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> Non
         wm.load(run, agent="dreamer")
     with pytest.raises(UsageProblem, match="data is empty"):
         wm.load(run, data=[])
+
+
+def test_a_world_is_where_it_was_loaded_wherever_the_program_goes(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Latents and episodes are read when they are first used."""
+    monkeypatch.chdir(run.parent.parent)
+    loaded = wm.load(f"runs/{SLUG}")
+    given = wm.load(f"runs/{SLUG}", data=f"data/{SLUG}.zarr")
+    monkeypatch.chdir(tmp_path)
+    assert loaded.env().reset(seed=0)[0].shape == (4,)
+    assert loaded.dataset.episodes == given.dataset.episodes == 24
+    assert gym.make(loaded.env("zh").spec).observation_space.shape == (20,)
+
+
+def test_a_world_goes_to_another_process_after_it_has_acted(run: Path) -> None:
+    """As the functions that make a vector environment's workers take it along."""
+    loaded = wm.load(run)
+    frame = loaded.episode(0).frames[3]
+    action, memory = loaded.act(frame)
+    copied_world = pickle.loads(pickle.dumps(loaded))
+    assert copied_world.act(frame) == (action, memory)
+    assert loaded.act(frame) == (action, memory)
 
 
 def test_damage_is_refused(run: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_frames_become_latents_and_latents_frames(world: wm.World) -> None:
     z = world.encode(frames)
     assert (z.shape, z.dtype) == ((len(frames), Z), np.float32)
     assert np.allclose(world.encode(frames[3]), z[3], atol=1e-5)
+    assert world.encode(frames[:0]).shape == (0, Z)
     assert world.encode(frames[None, :6].reshape(2, 3, 32, 32, 3)).shape == (2, 3, Z)
     assert np.allclose(z, world.latents.means[: len(z)], atol=0.05)  # those were computed in bf16 and stored in half
     shown = world.decode(z)
@@ -42,17 +43,30 @@ def test_frames_become_latents_and_latents_frames(world: wm.World) -> None:
         (lambda world: world.dream(1), r"of shape \(\); expected integers"),
         (lambda world: world.dream([0], start=(24, 0)), "start is episode 24; M was trained on the episodes 0 to 23"),
         (lambda world: world.dream([0], start=(0, 1000)), "start is step 1000 of episode 0, which has the steps 0 to"),
+        (lambda world: world.decode([0.0, np.nan, 0.0, 0.0]), "latents have values that are NaN or infinite"),
+        (
+            lambda world: world.dream([0], start=5),
+            r"start is 5; expected an episode and a step of it, such as \(0, 3\)",
+        ),
+        (lambda world: world.dream([0], start=(0, 1.5)), r"start is \(0, 1.5\); expected an episode and a step"),
+        (lambda world: world.dream([0], seed=-1), "seed is -1; expected a whole number of at least 0"),
         (lambda world: world.dream([0], temperature=0.0), "temperature is 0.0; expected a number above 0"),
+        (lambda world: world.dream([0], temperature="1"), "temperature is '1'; expected a number above 0"),
+        (lambda world: world.act(world.episode(0).frames[:2]), "expected that of one environment"),
+        (lambda world: world.act(np.full(Z, np.nan, np.float32)), "latents have values that are NaN or infinite"),
         (lambda world: world.act(np.zeros((2, Z), np.float32)), "expected that of one environment"),
         (lambda world: world.act(np.zeros(Z + 1, np.float32)), r"expected floats of \(..., 4\) or \(..., 20\)"),
         (lambda world: world.env(obs="h"), "obs is 'h'; expected one of z, zh, pixels"),
         (lambda world: world.env(render_mode="human"), "render_mode is 'human'; expected 'rgb_array' or None"),
         (lambda world: world.real_env(render_mode="human"), "render_mode is 'human'"),
-        (lambda world: world.env(max_steps=0), "max_steps is 0; expected at least 1"),
-        (lambda world: world.vector_env(0), "num_envs is 0; expected at least 1"),
-        (lambda world: world.evaluate(episodes=1), "episodes is 1; expected at least 2"),
+        (lambda world: world.env(max_steps=0), "max_steps is 0; expected a whole number of at least 1, or None for"),
+        (lambda world: world.env(max_steps=np.nan), "max_steps is nan; expected a whole number"),
+        (lambda world: world.vector_env(0), "num_envs is 0; expected a whole number of at least 1"),
+        (lambda world: world.vector_env(1.5), "num_envs is 1.5; expected a whole number"),
+        (lambda world: world.evaluate(episodes=1), "episodes is 1; expected a whole number of at least 2, for"),
         (lambda world: world.evaluate(3), "policy is a int; expected a function of an observation"),
         (lambda world: world.episode(24), "episode is 24; .* has the episodes 0 to 23"),
+        (lambda world: world.episode(0.5), "episode is 0.5; expected a whole number"),
     ],
 )
 def test_wrong_values_are_one_sentence(world: wm.World, use: Any, message: str) -> None:

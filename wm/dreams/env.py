@@ -257,7 +257,7 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
     def step(self, actions: Any) -> tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
-        reward, ended = self._dreams.step(self._config.encode(actions))
+        reward, ended = self._dreams.step(self._encode(actions))
         rewards, terminated = reward.numpy().astype(np.float64), ended.numpy()
         self._steps += 1
         if not self._same_step and self._ended.any():
@@ -268,6 +268,12 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
         final = self._final(self._dreams) if self._same_step and self._ended.any() else {}
         observations, info = self._observe(self._dreams)
         return observations, rewards, terminated, truncated, info | final
+
+    def _encode(self, actions: Any) -> Tensor:
+        encoded = self._config.encode(actions)
+        if len(encoded) != self.num_envs:
+            raise UsageProblem(f"{len(encoded)} actions are given for {self.num_envs} dreams; expected one for each.")
+        return encoded
 
     def _final(self, dreams: Dreams) -> Info:
         """The last observations of the dreams that have ended, which are then restarted."""

@@ -66,5 +66,5 @@ def decode(vae: Vae, z: Tensor) -> Frames:
 
 
 def to_picture(frame: Frames) -> Frames:
-    """A frame (S, S, 3 or 1) as RGB (S, S, 3)."""
-    return np.ascontiguousarray(np.broadcast_to(frame, (*frame.shape[:2], 3)))
+    """A frame (S, S, 3 or 1) as RGB (S, S, 3), in memory of its own, which may be drawn on."""
+    return np.array(np.broadcast_to(frame, (*frame.shape[:2], 3)))

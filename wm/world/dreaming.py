@@ -1,6 +1,8 @@
 """A dream along given actions, from a real start."""
 
+import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.seeding import generator, integer
+from wm.world.arguments import whole
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def dream_along(
     """What follows `actions` from `start`, a step of a real episode; None: drawn from `seed`, as M's samples are.
     Latents stay within `bounds`, (Z,) each."""
     require_temperature(temperature)
-    space = mdnrnn.space
+    space, seed = mdnrnn.space, whole("seed", seed, 0)
     space.require(actions)
     episode, step = _drawn_start(latents, seed) if start is None else _checked_start(latents, start)
     row = np.array([latents.starts[episode] + step])
@@ -69,8 +72,8 @@ def dream_along(
 
 def require_temperature(temperature: float) -> None:
     """Raise UsageProblem unless M can sample at this temperature."""
-    if not 0 < temperature < np.inf:
-        raise UsageProblem(f"temperature is {temperature}; expected a number above 0, such as 1.0.")
+    if not isinstance(temperature, Real) or not 0 < temperature < np.inf:
+        raise UsageProblem(f"temperature is {temperature!r}; expected a number above 0, such as 1.0.")
 
 
 def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:
@@ -83,7 +86,10 @@ def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:
 
 def _checked_start(latents: Latents, start: tuple[int, int]) -> tuple[int, int]:
     """The start, if it is one. Raises UsageProblem otherwise."""
-    episode, step = start
+    try:
+        episode, step = map(operator.index, start)
+    except (TypeError, ValueError):
+        raise UsageProblem(f"start is {start!r}; expected an episode and a step of it, such as (0, 3).") from None
     if not 0 <= episode < len(latents.ends):
         raise UsageProblem(f"start is episode {episode}; M was trained on the episodes 0 to {len(latents.ends) - 1}.")
     last = int(latents.ends[episode] - latents.starts[episode]) - 1

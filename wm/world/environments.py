@@ -1,8 +1,6 @@
 """What the environments of a world are made of: a dream's start, limit and view, and gymnasium's spec."""
 
-import math
 import os
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ from wm.dreams.initial_states import sample_initial_states
 from wm.dreams.view import View
 from wm.envs.registry import EnvConfig
 from wm.episodes.latents import Latents
-from wm.errors import UsageProblem
 from wm.pretrained import TrainedMdnRnn, TrainedVae
+from wm.world.arguments import whole
 from wm.world.dreaming import require_temperature
 
 INITIAL_STATES = 4096  # real states in which dreams start, as many as for a policy gradient
@@ -26,17 +24,14 @@ DREAM_STEPS = 1000  # longest dream by default, as in a search: latents of CarRa
 def dream_config(mdnrnn: TrainedMdnRnn, latents: Latents, temperature: float, max_steps: int) -> DreamConfig:
     """Dreams from random steps of the episodes. Raises UsageProblem for a temperature or a limit that is none."""
     require_temperature(temperature)
-    if max_steps < 1:
-        raise UsageProblem(f"max_steps is {max_steps}; expected at least 1, or None for the environment's limit.")
+    max_steps = whole("max_steps", max_steps, 1, ", or None for the environment's limit")
     initial = sample_initial_states(latents, mdnrnn, 0, INITIAL_STATES)
     return DreamConfig(mdnrnn.model, initial, mdnrnn.space, temperature, max_steps)
 
 
 def default_limit(env: EnvConfig) -> int:
     """Actions after which a dream is truncated: at the environment's limit, or at DREAM_STEPS."""
-    with closing(env.make_unrendered()) as real:
-        own = math.ceil(real.own_limit / env.action_repeat)
-    return min(env.max_steps or own or DREAM_STEPS, DREAM_STEPS)
+    return min(env.limit or DREAM_STEPS, DREAM_STEPS)
 
 
 def view_of_latents(kind: str, vae: TrainedVae, mdnrnn: TrainedMdnRnn, latents: Latents) -> View:

@@ -13,6 +13,7 @@ from wm.evaluation.score import MIN_EPISODES, open_agent, score_agent
 from wm.rollouts.players import evaluation_jobs
 from wm.runtime import Runtime
 from wm.stats import Score
+from wm.world.arguments import whole
 from wm.world.real_env import RealEnv
 
 Policy = Callable[[NDArray[Any]], Any]
@@ -39,7 +40,7 @@ class Evaluation:
 
 def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Runtime | None) -> Evaluation:
     """As `wm evaluate` scores a controller or the random policy."""
-    _require_episodes(episodes)
+    episodes = _require_episodes(episodes)
     opened = open_agent(workspace, agent)
     metrics = score_agent(runtime or Runtime(), opened, workspace.env, episodes, f"evaluate {workspace.env}")
     returns = np.array(metrics["returns"])
@@ -48,7 +49,7 @@ def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Run
 
 def evaluate_policy(env: RealEnv, policy: Any, episodes: int, protocol: str, runtime: Runtime | None) -> Evaluation:
     """The same for a function of observations, or for an object whose `predict` returns an action first."""
-    _require_episodes(episodes)
+    episodes = _require_episodes(episodes)
     act, runtime = _function_of(policy), runtime or Runtime()
     returns = []
     with runtime.progress(f"evaluate {protocol.split(',')[0]}", episodes, "episodes") as progress:
@@ -77,6 +78,5 @@ def _function_of(policy: Any) -> Policy:
     )
 
 
-def _require_episodes(episodes: int) -> None:
-    if episodes < 2:
-        raise UsageProblem(f"episodes is {episodes}; expected at least 2, for an interval.")
+def _require_episodes(episodes: int) -> int:
+    return whole("episodes", episodes, 2, ", for an interval")

@@ -35,7 +35,8 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
     if is_dreamer(folder / agent):
         raise UsageProblem(f"agent is {agent!r}, a Dreamer, which has no V, M and C; `wm evaluate` plays it.")
     datasets = (folder.parent.parent / "data" / f"{env_slug(env)}.zarr",) if data is None else _paths(data)
-    workspace = Workspace(env, folder, datasets)
+    # Absolute: latents and episodes are read when they are first used, and the program may have moved by then.
+    workspace = Workspace(env, folder.absolute(), tuple(path.absolute() for path in datasets))
     if agent == "controller" and not os.path.lexists(folder / agent):
         return World(workspace, *load_pair(workspace))
     return World(workspace, *load_all(workspace, agent))

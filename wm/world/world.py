@@ -27,6 +27,7 @@ from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
 from wm.runtime import Runtime
 from wm.world.acting import Actor, Memory
+from wm.world.arguments import whole
 from wm.world.dreaming import Dream, dream_along
 from wm.world.environments import default_limit, dream_config, spec_of, view_of_latents
 from wm.world.evaluation import Evaluation, evaluate_agent, evaluate_policy
@@ -46,6 +47,10 @@ class World:
     ) -> None:
         self.vae, self.mdnrnn, self.controller = vae, mdnrnn, controller
         self._workspace = workspace
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is packed for this process alone: it is made again where it is used."""
+        return {name: value for name, value in vars(self).items() if name not in ("_actor", "_encoder")}
 
     def __repr__(self) -> str:
         agent = self.controller.artifact.folder.name if self.controller else None
@@ -81,8 +86,8 @@ class World:
     def episode(self, number: int) -> Episode:
         """Episode `number` of `dataset`, from 0: `frames` (T + 1, S, S, C), and `actions` and `rewards` whose last row
         is unused. Raises UsageProblem for other numbers."""
-        dataset, first = self.dataset, 0
-        if not 0 <= number < dataset.episodes:
+        dataset, first, number = self.dataset, 0, whole("episode", number, 0)
+        if number >= dataset.episodes:
             raise UsageProblem(f"episode is {number}; {dataset.path} has the episodes 0 to {dataset.episodes - 1}.")
         for part in dataset.parts:
             count = len(part.table["ends"])
@@ -102,8 +107,8 @@ class World:
         model, images = self.vae.model, self._require_frames(np.asarray(frames))
         flat = torch.from_numpy(np.ascontiguousarray(images).reshape(-1, *images.shape[-3:]))
         with torch.inference_mode():
-            parts = [model.encode(part)[0] for part in flat.split(ENCODED)]
-        z: NDArray[np.float32] = torch.cat(parts).numpy()
+            parts = [model.encode(part)[0] for part in flat.split(ENCODED) if len(part)]
+        z: NDArray[np.float32] = torch.cat([torch.zeros(0, model.latent), *parts]).numpy()
         return z.reshape(*images.shape[:-3], model.latent)
 
     def decode(self, latents: ArrayLike) -> NDArray[np.uint8]:
@@ -136,13 +141,14 @@ class World:
         """
         actor, values, latent = self._actor, np.asarray(observation), self.vae.model.latent
         if values.dtype == np.uint8:
-            frame = torch.from_numpy(np.ascontiguousarray(self._require_frames(values)))
-            z = self._encoder.encode(frame[None]).numpy()[0]
+            frames, dimensions = self._require_frames(values), 3
         else:
-            z = self._require_latents(values, (latent, latent + self.mdnrnn.model.hidden))[..., :latent]
-        if z.ndim != 1:
+            z, dimensions = self._require_latents(values, (latent, latent + self.mdnrnn.model.hidden)), 1
+        if values.ndim != dimensions:
             raise UsageProblem(f"observation has shape {values.shape}; expected that of one environment.")
-        return actor.act(z.astype(np.float32), memory, info or {}, seed)
+        if dimensions == 3:
+            z = self._encoder.encode(torch.from_numpy(np.ascontiguousarray(frames))[None]).numpy()[0]
+        return actor.act(z[:latent].astype(np.float32), memory, info or {}, whole("seed", seed, 0))
 
     def env(
         self, obs: str = "z", render_mode: str | None = None, temperature: float = 1.0, max_steps: int | None = None
@@ -169,8 +175,7 @@ class World:
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> DreamVectorEnv:
         """`num_envs` dreams as one gymnasium.vector.VectorEnv, computed as one batch; otherwise as `env`."""
-        if num_envs < 1:
-            raise UsageProblem(f"num_envs is {num_envs}; expected at least 1.")
+        num_envs = whole("num_envs", num_envs, 1)
         config, view = self._dreams(temperature, max_steps), self._view(obs)
         return DreamVectorEnv(config, self.action_space, num_envs, view, autoreset_mode, render_mode)
 
@@ -237,6 +242,8 @@ class World:
         if not values.ndim or values.shape[-1] not in widths or values.dtype.kind != "f":
             expected = " or ".join(f"(..., {width})" for width in widths)
             raise UsageProblem(f"latents are {values.dtype} of shape {values.shape}; expected floats of {expected}.")
+        if not np.isfinite(values).all():
+            raise UsageProblem("latents have values that are NaN or infinite; expected finite numbers.")
         return values
 
     def _require_controller(self) -> TrainedController:
