@@ -12,7 +12,10 @@ from wm.stats import (
 )
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(9, 2.2622), (19, 2.0930), (99, 1.9842)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (19, 2.0930), (99, 1.9842)],
+)
 def test_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
     assert abs(student_quantile(0.975, freedom) - quantile) < 1e-3
 

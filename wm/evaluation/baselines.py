@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.stats import ridge_regression
+from wm.stats import MIN_EVENTS, ridge_regression
 
-MIN_EVENTS = 10  # below which there is no measure of them
 MIN_STD = 1e-3
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the probability bins of a calibration
 

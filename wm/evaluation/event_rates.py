@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from wm.dreams.initial_states import CONTEXT, latent_bounds
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
-from wm.evaluation.baselines import MIN_EVENTS
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
+from wm.stats import MIN_EVENTS
 from wm.units import format_rate
 
 STARTS, STEPS = 512, 50  # dreams, and their steps

@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.evaluation.baselines import MIN_EVENTS
 from wm.evaluation.linear_probe import MIN_ROWS, labels_within_limits
 from wm.models.initialization import seeded_initialization
+from wm.stats import MIN_EVENTS
 
 UNITS, STEPS, BATCH, LEARNING_RATE = 128, 1000, 256, 3e-3
 MIN_STD = 0.05  # of a latent: one that V does not use would be all noise

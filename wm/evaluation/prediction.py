@@ -14,20 +14,13 @@ from numpy.typing import NDArray
 
 from wm.episodes.latents import Latents
 from wm.episodes.windows import WindowBatch, Windows
-from wm.evaluation.baselines import (
-    MIN_EVENTS,
-    Baselines,
-    brier_score,
-    calibration,
-    common_reward,
-    reward_recall,
-)
+from wm.evaluation.baselines import Baselines, brier_score, calibration, common_reward, reward_recall
 from wm.evaluation.event_rates import format_event_rates, judge_events
 from wm.evaluation.linear_probe import fit_and_score
 from wm.evaluation.position_probe import fit_position_probe, mean_error
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
-from wm.stats import grouped_half_width, rank_correlation
+from wm.stats import MIN_EVENTS, grouped_half_width, rank_correlation
 
 MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
 EPISODES_PER_BATCH = 8
