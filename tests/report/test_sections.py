@@ -3,8 +3,8 @@ from pathlib import Path
 from tests.conftest import SLUG
 from wm.artifacts import runs
 from wm.evaluation.prediction import format_predictions
-from wm.report.document import Table
-from wm.report.sections import mdnrnn_section
+from wm.report.document import Paragraph, Table
+from wm.report.sections import mdnrnn_section, vae_section
 
 
 def test_errors_of_positions_stand_beside_every_baseline_in_the_order_of_steps(chain: Path) -> None:
@@ -22,3 +22,18 @@ def test_errors_of_positions_stand_beside_every_baseline_in_the_order_of_steps(c
     ]
     printed = format_predictions(artifact.metrics)
     assert "error of ball_x: V 1.5; 1, 5, 15 steps ahead: M 2, 4, 9; linear 2, 4, 9; persistence 2, 4, 9" in printed
+
+
+def test_the_recall_of_rewards_is_said_to_be_that_of_rare_ones(chain: Path) -> None:
+    """Where every step is paid, those that are not zero are all."""
+    artifact = runs.load(chain / "runs" / SLUG / "mdnrnn", "mdnrnn", "wm train-mdnrnn")
+    artifact.manifest["metrics"]["reward"] |= {"recall": 0.7}
+    texts = [block.text for block in mdnrnn_section("Tiny", artifact, []) if isinstance(block, Paragraph)]
+    said = "Rewards: 70% of those that differ from the most frequent one are predicted within a step, at precision 0.5."
+    assert any(said in text for text in texts)
+
+
+def test_the_frames_of_v_are_those_of_its_episodes_of_which_some_are_held_out(chain: Path) -> None:
+    artifact = runs.load(chain / "runs" / SLUG / "vae", "vae", "wm train-vae")
+    text = next(block.text for block in vae_section("Tiny", artifact, []) if isinstance(block, Paragraph))
+    assert f"its episodes have {artifact.metrics['rows']:,} frames. On the held-out ones its squared error is" in text

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.pages import learning, scores
 from wm.report import fidelity_plot
 from wm.report.verdicts import (
+    dream_verdicts,
+    event_verdict,
     prediction_ratio,
     prediction_summary,
     prediction_verdict,
@@ -98,6 +100,30 @@ def test_a_ranking_whose_interval_has_zero_is_not_shown() -> None:
     assert "not shown" in ranking_verdict({"rho": 0.3, "rho_ci95": [-0.1, 0.6]})
     assert "not shown" not in ranking_verdict({"rho": 0.5, "rho_ci95": [0.2, 0.7]})
     assert ranking_verdict({"rho": None, "rho_ci95": None}) == ""
+
+
+def events(positive: float, negative: float, end: float) -> dict[str, Any]:
+    counts = {"positive": positive, "negative": negative, "end": end}
+    rates = {name: {"dream": 1.0, "real": 3.0, "events": count} for name, count in counts.items()}
+    return {"events": {"rates": rates, "warning": ""}}
+
+
+def test_events_are_said_to_agree_only_where_enough_happened_to_tell() -> None:
+    agree = "are as frequent in dreams as in real episodes, within a factor of two"
+    assert event_verdict(events(500, 0, 10)) == f"Rewards and ends {agree}."
+    assert event_verdict(events(500, 40, 10)) == f"Rewards, penalties and ends {agree}."
+    assert event_verdict(events(500, 0, 9)) == f"Rewards {agree}; there are too few ends to tell."
+    assert event_verdict(events(9, 0.4, 12)) == f"Ends {agree}; there are too few rewards and penalties to tell."
+    assert event_verdict(events(9, 0, 9)).startswith("There are too few rewards and ends to compare")
+    assert event_verdict({"events": {"rates": {}, "warning": "Dreams have ..."}}) == "Dreams have ..."
+    assert event_verdict({}) == ""
+
+
+def test_episodes_are_those_of_the_policy_that_played_them() -> None:
+    own = dream_verdicts({"agent": "the controllers of its search", "open_loop": PONG})
+    assert "15 steps ahead on the controller's episodes" in own
+    without = dream_verdicts({"agent": "random linear policies", "open_loop": PONG})
+    assert "15 steps ahead on a random linear policy's episodes" in without
 
 
 def test_every_plot_and_page_of_open_loop_errors_has_the_linear_baseline() -> None:

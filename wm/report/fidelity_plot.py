@@ -3,7 +3,7 @@
 from typing import Any
 
 from wm.report.plots import Curve, Histogram, Plot, Scatter, to_png
-from wm.report.verdicts import PREDICTORS
+from wm.report.verdicts import PREDICTORS, whose
 
 
 def draw(fidelity: dict[str, Any], title: str) -> bytes:
@@ -36,7 +36,7 @@ def format_correlation(fidelity: dict[str, Any]) -> str:
 
 def _returns(fidelity: dict[str, Any]) -> Plot:
     histograms = [Histogram(name, fidelity[f"{name}_returns"]) for name in ("dream", "real")]
-    return Plot("return", "share", histograms, title="the controller's episodes")
+    return Plot("return", "share", histograms, title=f"{whose(fidelity['policies'])} episodes")
 
 
 def open_loop(errors: dict[str, dict[str, float] | None]) -> Plot:

@@ -16,13 +16,13 @@ from wm.report.play.template import is_filled
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.verdicts import (
     HELD_OUT,
-    OWN_PLAY,
     PREDICTORS,
     event_verdict,
     format_ratio,
     prediction_verdict,
     prediction_word,
     ranking_verdict,
+    whose,
 )
 
 FIDELITY = "fidelity.json"  # what a dream measured, of all policies
@@ -91,8 +91,8 @@ def vae_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block
     if artifact:
         metrics, settings = artifact.metrics, artifact.settings
         yield Paragraph(
-            f"{settings['network']} network, {settings['latent']} latents, {metrics['parameters']:,} parameters, "
-            f"trained on {metrics['rows']:,} frames. On held-out episodes its squared error is "
+            f"{settings['network']} network, {settings['latent']} latents, {metrics['parameters']:,} parameters; "
+            f"its episodes have {metrics['rows']:,} frames. On the held-out ones its squared error is "
             f"{metrics['validation_error']:.1f} a frame. The mean image alone has {metrics['mean_image_error']:.1f}. "
             f"The KL divergence is {metrics['validation_kl']:.0f} nats."
         )
@@ -133,7 +133,8 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
         text = f"Ends: {end['observed']:.0f} observed, {end['expected']:.1f} were predicted (Brier score "
         text += f"{end['brier']:.2g}; {end['brier_rate']:.2g} for the constant rate). "
         if reward.get("recall") is not None:
-            text += f"Rewards: {reward['recall']:.0%} of those that are not zero are predicted within a step."
+            rare = "of those that differ from the most frequent one are predicted within a step, at precision 0.5."
+            text += f"Rewards: {reward['recall']:.0%} {rare}"
         yield Paragraph(text)
         if metrics.get("velocity"):
             rows = [
@@ -180,14 +181,15 @@ def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] 
         yield Paragraph(verdict, "Verdict")
     returns = [f"{metrics[f'{name}_return']:.1f} ± {metrics[f'{name}_return_ci95']:.1f}" for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
+    own = whose(metrics["agent"])
     variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""
     yield Paragraph(
         f"The rank correlation of returns in the dream and in the real environment is {format_correlation(metrics)} "
-        f"over {metrics['policies']} policies: {metrics['agent']}. The controller's return is {returns[0]} in the "
+        f"over {metrics['policies']} policies: {metrics['agent']}. {own.capitalize()} return is {returns[0]} in the "
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
         f"{metrics['real_length']:.0f} steps. {variance} {ranking_verdict(metrics)}".rstrip()
     )
-    yield from _open_loop(metrics["open_loop"], OWN_PLAY)
+    yield from _open_loop(metrics["open_loop"], f"on {own} episodes")
     if animation := _picture(artifact, "dream.gif"):
         alt = f"{run}, moving: the real environment, V's reconstruction, and M's dream from the same start"
         caption = "The same start and the same actions: the real environment, V's reconstruction, the dream."

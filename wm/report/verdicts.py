@@ -2,16 +2,17 @@
 dream's ranking. A difference that its 95 % interval does not tell from zero is none."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wm.stats import MIN_EVENTS
 from wm.units import format_rate
 
 PREDICTORS = ("M", "linear", "persistence", "mean")  # of z, as every table and plot orders them
 BASELINES = {"linear": "a linear prediction", "persistence": "the unchanged z", "mean": "the mean z"}
 HEADLINE = 15  # steps ahead
 LARGE_RATIO = 1000  # of errors; M is then compared with next to nothing
-HELD_OUT, OWN_PLAY = "on held-out episodes", "on the controller's episodes"  # where M predicts
+HELD_OUT = "on held-out episodes"  # where M predicts
 EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
 Errors = Mapping[str, Any]  # squared errors by predictor, of one number of steps
 
@@ -96,16 +97,36 @@ def _steps(count: int) -> str:
 
 def dream_verdicts(metrics: Mapping[str, Any]) -> str:
     """What a comparison of dreams with real episodes has shown, in sentences."""
-    verdicts = event_verdict(metrics), prediction_verdict(metrics["open_loop"], OWN_PLAY)
-    return " ".join(filter(None, verdicts))
+    where = f"on {whose(metrics['agent'])} episodes"
+    return " ".join(filter(None, (event_verdict(metrics), prediction_verdict(metrics["open_loop"], where))))
+
+
+def whose(policies: str) -> str:
+    """Whose episodes a comparison has, by its description of the `policies`: in a run without C a random one's."""
+    return "a random linear policy's" if policies.startswith("random") else "the controller's"
 
 
 def event_verdict(metrics: Mapping[str, Any]) -> str:
-    """Whether dreams pay and end as often as the real environment does; empty in artifacts of earlier versions."""
+    """Whether dreams pay and end as often as the real environment does, of events that happened often enough to tell;
+    empty in artifacts of earlier versions."""
     if "events" not in metrics:
         return ""
-    warning = str(metrics["events"]["warning"])
-    return warning or "Rewards and ends are as frequent in dreams as in real episodes, within a factor of two."
+    if warning := str(metrics["events"]["warning"]):
+        return warning
+    rates = metrics["events"]["rates"]
+    counts = {name: rates[key]["events"] for key, name in EVENTS.items() if key in rates}
+    often = [name for name, count in counts.items() if count >= MIN_EVENTS]
+    rare = [name for name, count in counts.items() if 0 < count < MIN_EVENTS]
+    if not often:
+        return "There are too few rewards and ends to compare dreams with real episodes."
+    text = f"{_joined(often).capitalize()} are as frequent in dreams as in real episodes, within a factor of two"
+    return text + (f"; there are too few {_joined(rare)} to tell." if rare else ".")
+
+
+def _joined(names: Sequence[str]) -> str:
+    """`rewards, penalties and ends`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def event_rates(metrics: Mapping[str, Any]) -> str:
