@@ -59,7 +59,7 @@ def use_metrics(folder: Path) -> None:
 
 
 def use_log(folder: Path) -> None:
-    search_plots(read_log(folder), "real")
+    search_plots(read_log(folder))
 
 
 def use_fidelity(folder: Path) -> None:

@@ -2,8 +2,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import SLUG
-from wm.report.comparison import compare, different_settings, short_names
+from wm.report import comparison
+from wm.report.comparison import compare, different_settings, plot_searches, short_names
 from wm.report.run_summary import RunSummary
 
 
@@ -26,3 +29,14 @@ def test_settings_that_differ_from_the_first_run_are_listed_by_stage(chain: Path
     (entry,) = different_settings(facts)
     assert entry[0].endswith("other controller")
     assert "popsize" in entry[1]
+
+
+def test_returns_in_the_dream_are_named_beside_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = list[str]()
+    monkeypatch.setattr(comparison, "draw", lambda curves, *labels: names.extend(curve.name for curve in curves))
+    line = {"generation": 5, "in": "dream", "returns": [1.0], "validation": [1.0, 2.0]}
+    runs = {"a": 0, "b": 60}  # environment steps of a validation
+    plot_searches(
+        [RunSummary(Path(run), {}, {}, [line | {"env_steps": steps}], None, []) for run, steps in runs.items()]
+    )
+    assert names == ["a (in the dream)", "b"]

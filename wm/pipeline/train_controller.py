@@ -59,8 +59,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         policy = policy_spec(vae, mdnrnn, controller_config(session, settings, vae, mdnrnn))
         train = train_by_gradient if settings.policy_gradient else evolve_controller
         history, metrics = train(session.runtime, workspace, settings, session.seed, mdnrnn, policy, builder)
-        place = "dream" if settings.in_ == "dream" and not settings.policy_gradient else "real"
-        durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env, place))
+        durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env))
         return metrics
 
     return run_stage(session, "train-controller", run, (2_000_000, "training C"), _summary, work, vae.env)

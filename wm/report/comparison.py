@@ -7,7 +7,7 @@ from typing import Any
 
 from wm.artifacts.recipe import differences
 from wm.report.plots import draw
-from wm.report.returns_plot import time_unit
+from wm.report.returns_plot import time_unit, validated_in
 from wm.report.run_summary import RunSummary, format_score
 from wm.report.verdicts import prediction_summary, score_verdict
 
@@ -18,8 +18,11 @@ def compare(summaries: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def plot_searches(summaries: Sequence[RunSummary]) -> bytes:
-    """A PNG of the validation returns of C along the trainings."""
-    curves = [summary.validations(name) for summary, name in zip(summaries, _names(summaries), strict=True)]
+    """A PNG of the validation returns of C along the trainings; those of a search in the dream alone say so."""
+    curves = [
+        summary.validations(name + (" (in the dream)" if validated_in(summary.generations) == "dream" else ""))
+        for summary, name in zip(summaries, _names(summaries), strict=True)
+    ]
     units = dict.fromkeys(time_unit(summary.generations) for summary in summaries if summary.generations)
     shown = [curve for curve in curves if curve is not None]
     return draw(shown, "validation of C", " or ".join(units) or "generation", "return")

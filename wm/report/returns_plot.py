@@ -19,19 +19,26 @@ def time_unit(lines: Lines) -> str:
     return "iteration" if any("policy" in line for line in lines) else "generation"
 
 
-def draw_returns(history: History, env: str, validated_in: str) -> bytes:
-    """A PNG of the validated means, and of the candidates' returns. `validated_in` is real or dream."""
-    return to_png(search_plots(history.lines, validated_in), f"{env}: C")
+def validated_in(lines: Lines) -> str:
+    """Where the validations of a log were played, real or dream. Those of a search in the dream alone take no steps of
+    the real environment."""
+    return "dream" if any("validation" in line and not line["env_steps"] for line in lines) else "real"
 
 
-def search_plots(lines: Lines, validated_in: str, level: tuple[str, float] | None = None) -> list[Plot]:
-    """A plot for each kind of episodes: the validated means, with `level` across, and the candidates by where they
-    played. A policy gradient has one policy instead of these."""
+def draw_returns(history: History, env: str) -> bytes:
+    """A PNG of the validated means, and of the candidates' returns."""
+    return to_png(search_plots(history.lines), f"{env}: C")
+
+
+def search_plots(lines: Lines, level: tuple[str, float] | None = None) -> list[Plot]:
+    """A plot for each kind of episodes: the validated means, with the `level` of real episodes across, and the
+    candidates by where they played. A policy gradient has one policy instead of these."""
     plots, unit = [], time_unit(lines)
     validated, players = ("mean of the search", "candidates") if unit == "generation" else ("the policy", "policy")
     if curve := validation_curve(lines, f"{validated}, 95 % interval"):
-        title = f"validation in {_PLACES[validated_in]}, whole episodes"
-        plots.append(Plot(unit, "return of a validation episode", [curve], title, level))
+        place = validated_in(lines)
+        title = f"validation in {_PLACES[place]}, whole episodes"
+        plots.append(Plot(unit, "return of a validation episode", [curve], title, level if place == "real" else None))
     for place in ("real", "dream"):
         learner = "dreams" if place == "dream" else "episodes that ended"
         if curve := _training_curve(lines, place, "candidates" if unit == "generation" else learner):

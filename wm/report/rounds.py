@@ -4,6 +4,7 @@ A round of a curriculum is a run of its own: `runs/Pong`, `runs/Pong.round2`, an
 """
 
 import glob
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,52 +16,55 @@ from wm.artifacts import runs
 from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MissingInput
 from wm.evolution.search_log import read_log
+from wm.model_json import read_env
 from wm.report.document import Block, Chart, Heading, Paragraph
 from wm.report.plots import Curve, Plot, to_svg
-from wm.report.verdicts import BASELINES, EVENTS
+from wm.report.returns_plot import validated_in
+from wm.report.verdicts import EVENTS, HEADLINE, headline, prediction_ratio
 from wm.stats import Score
 
 MARK = ".round"
-AHEAD = 15  # steps ahead at which M's errors are compared, or fewer where episodes are short
 Columns = dict[str, list[float | None]]  # a value for each round, by the curve's name
 
 
 @dataclass(frozen=True)
 class Round:
-    """C and M of a round, and the lines of C's log."""
+    """C and M of a round, the lines of C's log, and the environment steps of an action."""
 
     number: int
     controller: Artifact
     mdnrnn: Artifact
     lines: list[dict[str, Any]]
+    action_repeat: int = 1
 
     @property
     def validation(self) -> Score | None:
         """Of the policy at the round's end, in whole real episodes."""
-        returns = self.lines[-1].get("validation", [])
+        returns = self.lines[-1].get("validation", []) if validated_in(self.lines) == "real" else []
         return Score.of(np.array(returns, float)) if len(returns) > 1 else None
 
     @property
     def real_reward(self) -> float | None:
-        """Of the same policy in the same episodes, per 1,000 steps."""
+        """Of the same policy in the same episodes, per 1,000 environment steps."""
         last = self.lines[-1]
         steps = last["env_steps"] if last["in"] == "dream" else 0  # in reality, those of training are among them
         return 1000 * sum(last["validation"]) / steps if steps and last.get("validation") else None
 
     @property
     def dreamt_reward(self) -> float | None:
-        """In its last dreams, per 1,000 steps. Where one ends, another begins, so an iteration has a fixed number."""
+        """In its last dreams, per 1,000 environment steps, of which a dreamt action stands for `action_repeat`. Where a
+        dream ends, another begins, so an iteration has a fixed number of actions."""
         last, settings = self.lines[-1], self.controller.settings
         sizes = [settings.get(name) or 0 for name in ("rollout_steps", "num_envs")]
-        steps = sizes[0] * sizes[1] if last["in"] == "dream" else 0
+        steps = sizes[0] * sizes[1] * self.action_repeat if last["in"] == "dream" else 0
         return 1000 * sum(last["returns"]) / steps if steps and last["returns"] else None
 
     @property
     def error(self) -> float | None:
-        """M's squared error on held-out episodes, over that of the best baseline."""
-        steps = {int(step): errors for step, errors in self.mdnrnn.metrics["open_loop"].items() if errors}
-        ahead = max((step for step in steps if step <= AHEAD), default=0)
-        return steps[ahead]["M"] / min(steps[ahead][name] for name in BASELINES) if ahead else None
+        """M's squared error on held-out episodes, over that of the best baseline; None where that one has no error."""
+        judged = headline(self.mdnrnn.metrics["open_loop"])
+        ratio = prediction_ratio(judged[1]) if judged else math.inf
+        return ratio if math.isfinite(ratio) else None
 
     def event_ratio(self, name: str) -> float | None:
         """How often an event happens in dreams, over how often it does after the same states in real episodes."""
@@ -95,9 +99,9 @@ def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
     for number in sorted(number for number in {1, *there} if 1 <= number <= last):
         folder = base if number == 1 else base.with_name(f"{base.name}{MARK}{number}")
         try:
-            controller, mdnrnn = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn"))
+            controller, mdnrnn, vae = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn", "vae"))
             if lines := read_log(controller.folder):
-                rounds.append(Round(number, controller, mdnrnn, lines))
+                rounds.append(Round(number, controller, mdnrnn, lines, read_env(vae).action_repeat))
         except MissingInput:
             continue
         except BadData as error:
@@ -120,15 +124,15 @@ def rounds_section(run: str, rounds: list[Round]) -> Iterator[Block]:
         yield Chart(to_svg(plot), "Real return of C at the end of each round: whole episodes of the real environment.")
     charts: list[tuple[str, Columns, str]] = [
         (
-            "reward per 1,000 steps",
+            "reward per 1,000 environment steps",
             {"reality": [one.real_reward for one in rounds], "the dream": [one.dreamt_reward for one in rounds]},
             "The same C in reality and in its dreams. Where the dream promises more than reality gives, C exploits M.",
         ),
         (
             "times the best baseline's error",
             {"M": [one.error for one in rounds]},
-            f"M's squared error on held-out episodes, {AHEAD} steps ahead or fewer where episodes are short, over that "
-            "of the best of linear prediction, persistence and the mean.",
+            f"M's squared error on held-out episodes, {HEADLINE} steps ahead or fewer where episodes are short, over "
+            "that of the best of linear prediction, persistence and the mean.",
         ),
         (
             "times as often as in reality",

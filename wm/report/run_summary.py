@@ -324,10 +324,8 @@ def _search(summary: RunSummary) -> Iterator[Block]:
         "candidates": truncated,
         "policy": truncated,
     }
-    evolved = time_unit(lines) == "generation"
-    validated_in = "dream" if evolved and artifact and artifact.metrics["in"] == "dream" else "real"
-    level = ("random policy", summary.score["random"]["mean"]) if summary.score and validated_in == "real" else None
-    for plot in search_plots(lines, validated_in, level):
+    level = ("random policy", summary.score["random"]["mean"]) if summary.score else None
+    for plot in search_plots(lines, level):
         yield Chart(to_svg(plot), f"{plot.title[0].upper()}{plot.title[1:]}. {captions[plot.title.split()[0]]}")
 
 
