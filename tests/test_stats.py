@@ -9,6 +9,7 @@ from wm.stats import (
     rank_correlation_interval,
     ridge_regression,
     student_quantile,
+    with_interval,
 )
 
 
@@ -43,6 +44,14 @@ def test_the_interval_of_values_that_come_in_groups_covers_the_truth_95_times_of
 
 def test_a_score_shows_its_interval() -> None:
     assert str(Score(1.25, 0.5, 10)) == "1.2 ± 0.5"
+    assert str(Score(500.0, 0.0, 10)) == "500.0 ± 0.0"
+
+
+def test_an_interval_that_is_narrow_is_not_shown_as_none() -> None:
+    """Of a game with returns up to 1, 0.98 ± 0.03 were 1.0 ± 0.0."""
+    assert str(Score(0.98, 0.03, 100)) == "0.98 ± 0.03"
+    assert with_interval(0.0123, 0.004, "+") == "+0.012 ± 0.004"
+    assert with_interval(-3.0, 0.1) == "-3.0 ± 0.1"
 
 
 def test_rank_correlation_shares_ranks_among_ties() -> None:

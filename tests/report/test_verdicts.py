@@ -29,6 +29,7 @@ def score(mean: float, half: float, random: float, random_half: float) -> dict[s
         ((-20.2, 0.7, -20.5, 0.5), "not better than random (+0.3 ± 0.9)"),
         ((-17.5, 0.8, -20.5, 0.5), "better than random (+3.0 ± 0.9)"),
         ((-25.0, 0.8, -20.5, 0.5), "worse than random (-4.5 ± 0.9)"),
+        ((0.05, 0.01, 0.02, 0.01), "better than random (+0.03 ± 0.01)"),
     ],
 )
 def test_a_score_is_compared_with_random_by_the_interval_of_the_difference(values: Any, words: str) -> None:

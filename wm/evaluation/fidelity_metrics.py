@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from wm.evaluation.event_rates import EVENTS
-from wm.stats import Score
+from wm.stats import Score, with_interval
 
 _PLACES = ("dream", "real")
 
@@ -36,13 +36,13 @@ def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
 
 def format_returns(metrics: dict[str, Any]) -> str:
     """The mean returns in the dream and in real episodes, in one sentence."""
-    dream, real = _intervals(metrics, "return", 1)
+    dream, real = _intervals(metrics, "return")
     return f"return {dream} in the dream, {real} in real episodes"
 
 
 def format_fidelity(metrics: dict[str, Any]) -> str:
     """A table with one figure a line, none longer than 80 columns."""
-    rows = {name: _intervals(metrics, name, digits) for name, digits in (("return", 1), ("length", 0))}
+    rows = {name: _intervals(metrics, name) for name in ("return", "length")}
     rates = metrics.get("events", {}).get("rates", {})
     lines = [
         f"  {'':30}{'dream':>14}  {'real':>14}",
@@ -57,12 +57,14 @@ def format_fidelity(metrics: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _intervals(metrics: dict[str, Any], name: str, digits: int) -> tuple[str, str]:
-    """A mean and the half width of its 95 % interval, in the dream and in real episodes."""
-    dream, real = (
-        f"{metrics[f'{place}_{name}']:.{digits}f} ± {metrics[f'{place}_{name}_ci95']:.{digits}f}" for place in _PLACES
+def _intervals(metrics: dict[str, Any], name: str) -> tuple[str, str]:
+    """A mean and the half-width of its 95 % interval, in the dream and in real episodes; lengths have no decimals."""
+    (dream, dream_half), (real, real_half) = (
+        (metrics[f"{place}_{name}"], metrics[f"{place}_{name}_ci95"]) for place in _PLACES
     )
-    return dream, real
+    if name == "length":
+        return f"{dream:.0f} ± {dream_half:.0f}", f"{real:.0f} ± {real_half:.0f}"
+    return with_interval(dream, dream_half), with_interval(real, real_half)
 
 
 def _events(rates: dict[str, dict[str, float]]) -> list[tuple[str, str, str]]:

@@ -24,6 +24,7 @@ from wm.report.verdicts import (
     ranking_verdict,
     whose,
 )
+from wm.stats import with_interval
 
 FIDELITY = "fidelity.json"  # what a dream measured, of all policies
 _FIDELITY = table(
@@ -179,7 +180,7 @@ def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] 
     yield Heading(3, f"{run}: the dream and the real environment")
     if verdict := event_verdict(metrics):
         yield Paragraph(verdict, "Verdict")
-    returns = [f"{metrics[f'{name}_return']:.1f} ± {metrics[f'{name}_return_ci95']:.1f}" for name in ("dream", "real")]
+    returns = [with_interval(metrics[f"{name}_return"], metrics[f"{name}_return_ci95"]) for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
     own = whose(metrics["agent"])
     variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""

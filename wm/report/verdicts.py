@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wm.stats import MIN_EVENTS
+from wm.stats import MIN_EVENTS, with_interval
 from wm.units import format_rate
 
 PREDICTORS = ("M", "linear", "persistence", "mean")  # of z, as every table and plot orders them
@@ -24,7 +24,7 @@ def score_verdict(score: Mapping[str, Any], target: float | None = None) -> str:
     difference = score["mean"] - random["mean"]
     half = math.hypot(score["ci95"], random["ci95"])
     word = "better" if difference > half else "worse" if difference < -half else "not better"
-    text = f"{word} than random ({difference:+.1f} ± {half:.1f})"
+    text = f"{word} than random ({with_interval(difference, half, '+')})"
     if target is not None:
         margin, named = score["mean"] - target, f"the threshold {target:g}"
         within, side = abs(margin) < score["ci95"], "above" if margin >= 0 else "below"
