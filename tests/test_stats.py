@@ -52,6 +52,7 @@ def test_an_interval_that_is_narrow_is_not_shown_as_none() -> None:
     assert str(Score(0.98, 0.03, 100)) == "0.98 ± 0.03"
     assert with_interval(0.0123, 0.004, "+") == "+0.012 ± 0.004"
     assert with_interval(-3.0, 0.1) == "-3.0 ± 0.1"
+    assert with_interval(500.0, 1e-16) == "500.0000 ± 0.0000"
 
 
 def test_rank_correlation_shares_ranks_among_ties() -> None:

@@ -12,6 +12,7 @@ RIDGE = 1e-3  # penalty per row of a ridge regression
 MIN_PAIRS = 10  # below which a correlation has no interval
 MIN_GROUPS = 3  # below which a mean over groups has no interval: of two, one difference would decide it
 MIN_EVENTS = 10  # below which there is no measure of them
+MOST_DECIMALS = 4  # of an interval: equal returns have one of 1e-16, which is rounding
 BOOTSTRAPS = 2000
 LARGEST_REWARD = 1e15  # in size: squares of such rewards, and sums over 1e8 of them, are finite in 32 bits
 
@@ -57,9 +58,9 @@ class Score:
 
 
 def with_interval(mean: float, half: float, sign: str = "", least: int = 1) -> str:
-    """A mean and the half-width of its interval, with as many decimals as show the latter, or `least`: 21.5 ± 0.8,
-    0.98 ± 0.03. `sign` is "+" where differences from zero are meant."""
-    decimals = max(math.ceil(-math.log10(half)), least) if half > 0 else least
+    """A mean and the half-width of its interval, with as many decimals as show the latter, from `least` to
+    MOST_DECIMALS: 21.5 ± 0.8, 0.98 ± 0.03. `sign` is "+" where differences from zero are meant."""
+    decimals = max(min(math.ceil(-math.log10(half)), MOST_DECIMALS), least) if half > 0 else least
     return f"{mean:{sign}.{decimals}f} ± {half:.{decimals}f}"
 
 
