@@ -95,12 +95,6 @@ def test_a_piece_that_begins_inside_a_chunk_is_refused() -> None:
         group_files({}, {"a": (FORM, [VALUES[:65], VALUES[65:]])})
 
 
-def test_our_way_of_encoding_chunks_stays_with_our_arrays() -> None:
-    before = zarr.config.get("codec_pipeline.path")
-    group_files({}, {"a": (FORM, [VALUES])})
-    assert zarr.config.get("codec_pipeline.path") == before
-
-
 def test_a_shard_opens_no_file_before_it_is_read(tmp_path: Path) -> None:
     shard = Shard(tmp_path / "nothing", FORM)
     with pytest.raises(BadData, match="cannot be read"):
