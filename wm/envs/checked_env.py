@@ -4,7 +4,6 @@ counted.
 `EnvConfig` builds no environment without it, so that no loop can forget the check.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.actions import LARGEST_INTEGER
+from wm.envs import process_state
 from wm.envs.registration import one_line, raise_contained
 from wm.errors import EnvironmentFault, Stopped
 from wm.stats import LARGEST_REWARD
@@ -42,7 +42,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
-        with contextlib.chdir("."):  # an environment that looks for its files must not move the datasets and runs
+        with process_state.kept(), process_state.torch_of_environments():
             try:
                 observation, info = self.env.reset(seed=seed, options=options)
             except BaseException as error:
@@ -58,7 +58,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             action = action.copy()
         here = "" if self._is_worker else os.getcwd()
         try:
-            observation, reward, terminated, truncated, info = self.env.step(action)
+            with process_state.torch_of_environments():
+                observation, reward, terminated, truncated, info = self.env.step(action)
         except BaseException as error:
             raise_contained(error)
         if here and os.getcwd() != here:
@@ -74,7 +75,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def render(self) -> Any:
         try:
-            return self.env.render()
+            with process_state.torch_of_environments():
+                return self.env.render()
         except BaseException as error:
             raise_contained(error)
 

@@ -3,7 +3,6 @@
 Whatever goes wrong is one sentence with the real reason and the name as it was typed.
 """
 
-import contextlib
 import copy
 import difflib
 import importlib
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
+from wm.envs import process_state
 from wm.errors import MissingPackage, Stopped, UsageProblem
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -37,9 +37,10 @@ def require_form(name: str) -> None:
 def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
     """gymnasium's environment, from `entry_point` if there is one; `name` is the environment's name in messages.
 
-    The working directory stays. Raises MissingPackage, or UsageProblem with what importing or building raised.
+    The process stays as it is (wm/envs/process_state.py). Raises MissingPackage, or UsageProblem with what importing or
+    building raised.
     """
-    with contextlib.chdir("."):  # modules and constructors may go elsewhere
+    with process_state.kept(), process_state.learnt_torch():
         return _build(env_id, name, entry_point, options)
 
 

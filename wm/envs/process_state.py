@@ -1,0 +1,88 @@
+"""What belongs to the whole process, and is put back where an environment of somebody else has changed it: the working
+directory, the handlers of signals, and how torch computes.
+
+With an environment's handlers no signal would end a command; without gradients, or in doubles, nothing could be
+trained. Within its own calls an environment finds torch as it has set it.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class _Torch(NamedTuple):
+    """The type and the device of new tensors, and whether operations are recorded for gradients, as in a new process
+    and here."""
+
+    dtype: str = "torch.float32"
+    device: str = "cpu"
+    gradients: bool = True
+
+
+_of_environments: _Torch | None = None  # where it differs from this process'
+_UNCHANGED = nullcontext()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """The working directory and the handlers of signals, around a call of an environment that may change them."""
+    ours = threading.current_thread() is threading.main_thread()  # no other thread can set a handler
+    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS] if ours else []
+    try:
+        with chdir("."):
+            yield
+    finally:
+        for number, handler in handlers:
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
+def torch_of_environments() -> AbstractContextManager[None]:
+    """torch as environments have set it, around their calls."""
+    return _UNCHANGED if _of_environments is None else _set_apart(_of_environments)
+
+
+@contextmanager
+def learnt_torch() -> Iterator[None]:
+    """The same around the import and the constructor of an environment, which decide how it is set."""
+    global _of_environments
+    ours = _read()
+    with torch_of_environments():
+        try:
+            yield
+        finally:
+            theirs = _read()
+            _of_environments = None if theirs == ours else theirs
+            _set(ours)
+
+
+@contextmanager
+def _set_apart(theirs: _Torch) -> Iterator[None]:
+    ours = _read()
+    _set(theirs)
+    try:
+        yield
+    finally:
+        _set(ours)
+
+
+def _read() -> _Torch:
+    """As it is now; without torch, as it will be once it is imported."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return _Torch()
+    return _Torch(str(torch.get_default_dtype()), str(torch.get_default_device()), torch.is_grad_enabled())
+
+
+def _set(state: _Torch) -> None:
+    torch: Any = sys.modules.get("torch")
+    if torch is None or state == _read():
+        return
+    torch.set_default_dtype(getattr(torch, state.dtype.removeprefix("torch.")))
+    torch.set_default_device(None if state.device == "cpu" else state.device)
+    torch.set_grad_enabled(state.gradients)
