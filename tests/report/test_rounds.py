@@ -61,3 +61,10 @@ def test_only_plain_digits_number_a_round(tmp_path: Path) -> None:
         assert not is_continued(tmp_path / name)
         assert read_rounds(tmp_path / name) == []
     assert first_of_rounds(tmp_path / "Pong.round3") == tmp_path / "Pong"
+
+
+@pytest.mark.parametrize(("baseline", "error"), [(0.0, None), (2.0, 0.5)])
+def test_of_a_constant_z_no_round_has_an_error(tmp_path: Path, baseline: float, error: float | None) -> None:
+    errors = {"M": 1.0, "linear": 4.0, "persistence": baseline, "mean": 3.0}
+    mdnrnn = Artifact(tmp_path, {"metrics": {"open_loop": {"5": errors, "30": None}}})
+    assert Round(1, mdnrnn, mdnrnn, []).error == error
