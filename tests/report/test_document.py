@@ -134,14 +134,14 @@ def test_names_that_are_no_unicode_do_not_end_a_report(tmp_path: Path) -> None:
 
 
 def test_control_characters_become_visible_in_a_page_and_in_markdown(tmp_path: Path) -> None:
-    evil = "a\x1b[31mb\x00\x9b\u202ec"
+    evil = "a\x1b[31mb\x00\x9b\u202ec\u200f\u2028"
     blocks = [Heading(2, evil), Paragraph(evil, evil), Table([evil], [[evil]], words=True), Commands([f"{evil}\n\twm"])]
     page, text = to_html(evil, blocks, tmp_path).decode(), to_markdown(evil, blocks, tmp_path).decode()
     for output in (page, text):
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", output)
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u2028\u202e]", output)
         assert "a\\x1b" in output
         assert "\n\twm" in output
-    assert "a\\x1b[31mb\\x00\\x9b\\u202ec" in page
+    assert "a\\x1b[31mb\\x00\\x9b\\u202ec\\u200f\\u2028" in page
 
 
 def test_a_link_to_a_page_is_relative_and_whatever_its_name_only_a_link(tmp_path: Path) -> None:

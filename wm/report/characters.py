@@ -2,8 +2,8 @@
 
 import re
 
-# Controls besides line feed and tab, and those that turn the direction of the text after them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Controls besides line feed and tab, other ends of lines, and what turns the direction of the text beside it.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
