@@ -24,9 +24,7 @@ def test_info_of_an_artifact_has_its_settings_and_provenance(
     assert body["recipe"]["settings"]["latent"] == 4
 
 
-def test_what_else_a_manifest_says_does_not_replace_what_was_found(
-    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_says_nothing_else(tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = {
         "kind": "vae",
@@ -36,7 +34,10 @@ def test_what_else_a_manifest_says_does_not_replace_what_was_found(
         "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},
     }
     Path("vae").mkdir()
-    manifest.write(Path("vae"), {**body, "returns": 1, "bytes": "x", "path": "/etc/passwd"})
+    for name, value in {"returns": 1, "bytes": "x", "path": "/etc/passwd"}.items():
+        manifest.write(Path("vae"), {**body, name: value})
+        assert f"manifest.json: {name} is unknown; expected one of kind" in output("info", "vae", code=65)
+    manifest.write(Path("vae"), body)
     text = output("info", "vae")
     assert text.startswith("vae\n")
     assert "metric validation_error" in text

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG, write_dataset
+from tests.conftest import PROVENANCE, SLUG, write_dataset
 from tests.stages.conftest import Output
+from wm.artifacts import durable, manifest
 
 
 def test_datasets_and_artifacts_are_listed_in_the_order_of_the_stages(
@@ -44,6 +45,18 @@ def test_unfinished_and_damaged_artifacts_are_listed_as_such(
     kinds = {name: entry["kind"] for name, entry in entries.items()}
     assert kinds == {"d.zarr": "episodes", "vae.partial": "unfinished", "mdnrnn": "damaged"}
     assert "is not a manifest" in entries["mdnrnn"]["problem"]
+
+
+def test_what_ls_calls_damaged_is_named_by_verify(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = {"kind": "vae", "fingerprint": "0", "metrics": {"rows": "x"}, "provenance": PROVENANCE}
+    recipe = {"settings": {"network": "x", "latent": 4}, "inputs": {}}
+    manifest.write(durable.make_folder(tmp_path / "runs" / "x" / "vae"), {**body, "recipe": recipe})
+    entries = json.loads(output("ls", "runs", "--json"))["entries"]
+    assert [(entry["kind"], entry["figure"]) for entry in entries] == [("damaged", "wm verify names it")]
+    assert "runs/x/vae/manifest.json: metrics.validation_error is missing" in output("verify", "runs", code=65)
 
 
 @pytest.mark.parametrize("damage", ["no manifest", "no part either", "dangling link", "a file", "a lost part"])

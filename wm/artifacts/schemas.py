@@ -283,10 +283,10 @@ def artifact(kind: str) -> Schema:
     recipe = {"settings": _SETTINGS.get(kind, TABLE), "inputs": _INPUTS.get(kind, table_of(TEXT))}
     return table(
         {
-            "fingerprint": TEXT,
+            **dict.fromkeys(("kind", "sha256", "fingerprint"), TEXT),
+            "files": TABLE,
             "recipe": table(recipe, others=ANYTHING),
             "metrics": _metrics(kind),
             "provenance": _PROVENANCE,
-        },
-        others=ANYTHING,
+        }
     )

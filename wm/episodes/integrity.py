@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import links, locks, manifest
+from wm.artifacts import links, locks, manifest, runs
 from wm.episodes import repair
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import KIND as PART
@@ -90,8 +90,11 @@ def _folders_of(link: Path, top: Path) -> list[Path]:
 
 
 def _check(folder: Path) -> CheckResult:
+    kind = _kind(folder / manifest.NAME)
     try:
-        return CheckResult(folder, manifest.verify(folder, _kind(folder / manifest.NAME) or "artifact"))
+        files = manifest.verify(folder, kind or "artifact")
+        runs.read(folder, kind)  # whose figures are those that commands show
+        return CheckResult(folder, files)
     except (BadData, MissingInput) as error:
         return CheckResult(folder, 0, str(error))
 
