@@ -1,19 +1,63 @@
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import METRICS, PROVENANCE
 from wm.artifacts import durable, manifest
+from wm.artifacts.runs import Artifact
+from wm.report.document import Paragraph
+from wm.report.inventory import find
 from wm.report.run_summary import RunSummary, overview
 
 
-def test_a_model_of_an_impossible_environment_is_named_and_left_out(tmp_path: Path) -> None:
-    env = {"name": "Pong", "mask": "0-0"}
+def write_vae(run: Path, env: dict[str, Any]) -> None:
+    """The artifact of a V without weights."""
     model = {"channels": 3, "env": env, "latent": 4, "network": "small", "size": 64}
-    durable.write_json(durable.make_folder(tmp_path / "vae") / "model.json", model)
+    durable.write_json(durable.make_folder(run / "vae") / "model.json", model)
     recipe = {"settings": {"network": "small", "latent": 4}, "inputs": {}}
     body = {"kind": "vae", "fingerprint": "0", "metrics": METRICS["vae"], "provenance": PROVENANCE, "recipe": recipe}
-    manifest.write(tmp_path / "vae", body)
+    manifest.write(run / "vae", body)
+
+
+def test_a_model_of_an_impossible_environment_is_named_and_left_out(tmp_path: Path) -> None:
+    write_vae(tmp_path, {"name": "Pong", "mask": "0-0"})
     summary = RunSummary.of(tmp_path)
     assert summary.artifacts == {}
     assert "model.json: env.mask is '0-0'" in summary.damaged[0]
     assert list(summary.blocks())
     assert overview([summary]).rows
+
+
+def test_a_run_of_an_environment_that_is_unknown_here_is_listed_and_reported(tmp_path: Path) -> None:
+    write_vae(tmp_path, {"name": "OfAnotherMachine-v0"})
+    score = {"mean": 1.0, "ci95": 0.5, "episodes": 9}
+    metrics = score | {"preview": True, "protocol": "", "agent": "vmc", "env_steps": 1, "random": score}
+    recipe = {"settings": {}, "inputs": {"controller": "1"}}
+    body = {"kind": "evaluation", "fingerprint": "2", "metrics": metrics, "provenance": PROVENANCE, "recipe": recipe}
+    manifest.write(durable.make_folder(tmp_path / "evaluation" / "controller"), body)
+    summary = RunSummary.of(tmp_path)
+    assert not summary.damaged
+    assert list(summary.blocks())
+    assert {entry["kind"] for entry in find([tmp_path])} == {"vae", "evaluation"}
+
+
+def test_figures_of_another_agent_than_the_run_has_are_told(tmp_path: Path) -> None:
+    def older(controller: str) -> list[str]:
+        inputs = {"controller": "1", "source of x": "5"}
+        body = {"provenance": PROVENANCE, "metrics": {}}
+        artifacts = {
+            "controller": Artifact(
+                tmp_path / "controller", body | {"fingerprint": controller, "recipe": {"settings": {}, "inputs": {}}}
+            ),
+            **{
+                name: Artifact(
+                    tmp_path / name, body | {"fingerprint": "3", "recipe": {"settings": {}, "inputs": inputs}}
+                )
+                for name in ("evaluation/controller-no-sticky", "evaluation/other")
+            },
+        }
+        blocks = RunSummary(tmp_path, artifacts, {}, [], None, []).blocks()
+        return [block.text for block in blocks if isinstance(block, Paragraph) and block.strong == "Older"]
+
+    assert older("1") == []
+    (text,) = older("2")
+    assert text.startswith("evaluation/controller-no-sticky of another controller than the run has now")

@@ -105,9 +105,22 @@ class EnvConfig:
 
     @property
     def reward_threshold(self) -> float | None:
-        """The mean return at which gymnasium calls the environment solved; None where it names none."""
-        registered = gym.registry.get(self.spec().env_id)
+        """The mean return at which gymnasium calls the environment solved; None where it names none, or where the
+        environment is unknown, as that of a run from another machine may be."""
+        try:
+            registered = gym.registry.get(self.spec().env_id)
+        except UsageProblem:
+            return None
         return None if registered is None else registered.reward_threshold
+
+    @property
+    def hidden_labels(self) -> Sequence[str]:
+        """The labels that a single frame does not show; none where the environment is unknown."""
+        try:
+            probe = self.spec().probe
+        except UsageProblem:
+            return ()
+        return probe.hidden if probe else ()
 
     @property
     def random_steps(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from wm.artifacts import durable, links, runs
 from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import NO_STICKY
 from wm.errors import BadData, MissingInput, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.model_json import read_env
@@ -162,6 +163,7 @@ class RunSummary:
         yield Heading(2, self.title)
         if self.damaged:
             yield Paragraph(" ".join(self.damaged), "Damaged, and left out")
+        yield from _outdated(self)
         yield from _verdicts(self)
         yield from _scores(self)
         yield from sections.film_section(self.title, self.films, self.film_note)
@@ -254,6 +256,19 @@ def fit_films(summaries: list[RunSummary]) -> list[RunSummary]:
         most = room // (len(sizes) - number)
         room -= min(size, most)
     return [replace(summary, films=[film.first(most) for film in summary.films]) for summary in summaries]
+
+
+def _outdated(summary: RunSummary) -> Iterator[Block]:
+    """Which artifacts were made from others than stand beside them now: a training replaces its own alone."""
+    older = []
+    for name, artifact in summary.artifacts.items():
+        scored = artifact.folder.name.removesuffix(NO_STICKY) if name.startswith("evaluation/") else ""
+        for source, fingerprint in artifact.inputs.items():
+            beside = summary.artifacts.get(scored if scored and source in ("controller", "dreamer") else source)
+            if beside is not None and beside.fingerprint != fingerprint:
+                older.append(f"{name} of another {source}")
+    if older:
+        yield Paragraph(f"{', '.join(older)} than the run has now. The same commands make them again.", "Older")
 
 
 def _verdicts(summary: RunSummary) -> Iterator[Block]:

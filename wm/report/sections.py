@@ -237,8 +237,7 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
 
 def visible_probes(artifact: Artifact) -> dict[str, float]:
     """R2 of a linear probe for every label that a single frame shows."""
-    spec = read_env(artifact).spec().probe
-    hidden = spec.hidden if spec else ()
+    hidden = read_env(artifact).hidden_labels
     probe = artifact.metrics.get("probe") or {}
     return {name: r["r2"] for name, r in probe.items() if name not in hidden and r["r2"] is not None}
 
