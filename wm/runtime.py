@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Protocol
 
+from wm.errors import UsageProblem
 from wm.ranks import Ranks
 
 LOCAL = "local"  # the executor that is this machine
@@ -102,3 +104,8 @@ class Runtime:
     ranks: Ranks | None = None
     executor: str = LOCAL
     any_cpu: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageProblem for a number of processes that is none."""
+        if not isinstance(self.workers, Integral) or self.workers < 0:
+            raise UsageProblem(f"workers is {self.workers!r}; expected a number of processes, 0 for this one alone.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wm
@@ -124,6 +125,8 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
         ({"data": []}, UsageProblem, "data is empty; expected the path of a dataset"),
         ({"data": "s3://bucket/d.zarr"}, UsageProblem, "in Python it is a folder, only commands take an address"),
         ({"disk_budget": "much"}, UsageProblem, "size is 'much'; expected a number with a unit"),
+        ({"disk_budget": -5}, UsageProblem, "disk_budget is -5; expected a number of bytes, or a text such as '500MB'"),
+        ({"disk_budget": [1]}, UsageProblem, r"disk_budget is \[1\]; expected a number of bytes"),
         ({"data": "nothing.zarr"}, MissingInput, "nothing.zarr"),
         ({"env": "Catch"}, RecipeMismatch, "Catch"),
     ],
@@ -135,3 +138,16 @@ def test_wrong_values_are_one_sentence_and_nothing_is_written(
     with pytest.raises(error, match=message):
         wm.train_vae(**usual | arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_numbers_of_numpy_are_those_of_python(chain: Path, tmp_path: Path) -> None:
+    usual: dict[str, Any] = {"data": chain / "data" / f"{SLUG}.zarr", "run": tmp_path, "batch": 8}
+    wm.train_vae(TINY, steps=2, latent=4, learning_rate=1e-3, seed=1, **usual)
+    numbers = {"steps": np.int64(2), "latent": np.uint8(4), "learning_rate": np.float64(1e-3), "seed": np.int32(1)}
+    again = wm.train_vae(TINY, disk_budget=np.int64(10**9), **usual | numbers)  # type: ignore[arg-type]
+    assert again.status == "up to date"
+
+
+def test_a_negative_number_of_processes_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="workers is -1; expected a number of processes, 0 for this one alone"):
+        wm.Runtime(workers=-1)

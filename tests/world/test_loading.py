@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ from tests.conftest import METRICS, PROVENANCE, SLUG, arguments, environment
 from tests.conftest import run as run_command
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
+from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.errors import BadData, MissingInput, RecipeMismatch, UsageProblem
 from wm.models.vae.config import VaeConfig
@@ -95,6 +97,15 @@ def test_a_world_goes_to_another_process_after_it_has_acted(run: Path) -> None:
     copied_world = pickle.loads(pickle.dumps(loaded))
     assert copied_world.act(frame) == (action, memory)
     assert loaded.act(frame) == (action, memory)
+
+
+def test_random_play_has_the_limit_of_v_where_no_dataset_is_left(run: Path, tmp_path: Path) -> None:
+    """An environment without a limit of its own would play its first episode forever."""
+    folder = copied(run, tmp_path)
+    loaded = wm.load(folder)
+    vae = replace(loaded.vae, config=replace(loaded.vae.config, env=loaded.vae.config.env | {"max_steps": 5}))
+    world = wm.World(Workspace(loaded.env_name, folder, (tmp_path / "none.zarr",)), vae, loaded.mdnrnn)
+    assert "every episode is truncated after 5 actions" in world.evaluate("random", episodes=2).protocol
 
 
 def test_damage_is_refused(run: Path, tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from wm import extras
 from wm.errors import UsageProblem
@@ -23,7 +26,7 @@ from wm.runtime import Runtime
 from wm.settings import CollectSettings, ControllerSettings, MdnRnnSettings, Settings, VaeSettings
 from wm.settings.base import convert, find_setting
 from wm.settings.sources import Sources, find_preset
-from wm.units import parse_size
+from wm.units import LARGEST_SIZE, parse_size
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike] | None
@@ -146,6 +149,12 @@ class _Call:
     preset: str | None
     settings: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """Numbers of numpy are numbers, too."""
+        items = self.settings.items()
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in items}
+        object.__setattr__(self, "settings", plain)
+
     def resolve(self, group: type[G]) -> G:
         """The settings. Raises UsageProblem for one that the stage does not have, or that is out of bounds."""
         items = {name: find_setting(group, name, self.stage) for name in self.settings}
@@ -167,8 +176,9 @@ class _Call:
     ) -> Session:
         """What the stage is given. Raises UsageProblem for a value that the command's option would refuse."""
         extras.require_versions()
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
             raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 on.")
+        seed = int(seed)
         if device not in DEVICES:
             raise UsageProblem(f"device is {device!r}; expected one of {', '.join(DEVICES)}.")
         paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data or ())
@@ -186,7 +196,7 @@ class _Call:
             None if run is None else Path(run),
             name,
             device,
-            parse_size(disk_budget) if isinstance(disk_budget, str) else disk_budget,
+            None if disk_budget is None else _bytes(disk_budget),
             keep_current,
             runtime,
             self.command(places, seed),
@@ -201,3 +211,12 @@ class _Call:
             for value in values:
                 words += [f"--{option}", os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
         return shlex.join(words)
+
+
+def _bytes(disk_budget: int | str) -> int:
+    """Bytes, or what a text says of them. Raises UsageProblem for other values."""
+    if isinstance(disk_budget, str):
+        return parse_size(disk_budget)
+    if isinstance(disk_budget, bool) or not isinstance(disk_budget, Real) or not 0 <= disk_budget <= LARGEST_SIZE:
+        raise UsageProblem(f"disk_budget is {disk_budget!r}; expected a number of bytes, or a text such as '500MB'.")
+    return int(disk_budget)

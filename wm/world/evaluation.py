@@ -38,10 +38,13 @@ class Evaluation:
         return f"return {self.score} over {self.score.episodes} test episodes{preview} ({self.protocol})"
 
 
-def evaluate_agent(workspace: Workspace, agent: str, episodes: int, runtime: Runtime | None) -> Evaluation:
-    """As `wm evaluate` scores a controller or the random policy."""
+def evaluate_agent(
+    workspace: Workspace, agent: str, episodes: int, runtime: Runtime | None, max_steps: int = 0
+) -> Evaluation:
+    """As `wm evaluate` scores a controller or the random policy, in episodes of at most `max_steps` actions (0: of the
+    limit in training, which for the random policy the dataset has)."""
     episodes = _require_episodes(episodes)
-    opened = open_agent(workspace, agent)
+    opened = open_agent(workspace, agent, max_steps)
     metrics = score_agent(runtime or Runtime(), opened, workspace.env, episodes, f"evaluate {workspace.env}")
     returns = np.array(metrics["returns"])
     return Evaluation(Score.of(returns), returns, metrics["protocol"])

@@ -203,9 +203,11 @@ class World:
         policy, which observe by themselves. `runtime` shows progress and stops on request. Raises MissingInput without
         a C, and UsageProblem for fewer than two episodes. A score of fewer than 100 is a preview.
         """
-        if policy is None or (isinstance(policy, str) and policy == "random"):
-            agent = "random" if policy else self._require_controller().artifact.folder.name
-            return evaluate_agent(self._workspace, agent, episodes, runtime)
+        if policy is None:
+            return evaluate_agent(self._workspace, self._require_controller().artifact.folder.name, episodes, runtime)
+        if isinstance(policy, str) and policy == "random":
+            limit = self.vae.env.max_steps * self.vae.env.action_repeat  # the random policy repeats nothing
+            return evaluate_agent(self._workspace, policy, episodes, runtime, limit)
         env = self.real_env(obs)
         try:
             return evaluate_policy(env, policy, episodes, protocol_of(self.vae.env), runtime)
