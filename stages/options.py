@@ -19,7 +19,7 @@ from stages import console
 from wm.errors import BadData, MissingInput, UsageProblem
 from wm.runtime import LOCAL, WORKER_TIMEOUT
 from wm.settings import COMMANDS, CURRICULA, Settings
-from wm.settings.base import Field, default_text, option_name, public_name, suggestion, value_type
+from wm.settings.base import LARGEST_SEED, Field, default_text, option_name, public_name, suggestion, value_type
 from wm.settings.sources import (
     PRESETS,
     Sources,
@@ -230,6 +230,12 @@ def _require_positive(_: click.Context, option: click.Parameter, value: float) -
     return value
 
 
+def _require_seed(_: click.Context, option: click.Parameter, seed: int) -> int:
+    if seed > LARGEST_SEED:
+        raise UsageProblem(f"{option.opts[0]} is {str(seed)[:40]}; expected a whole number from 0 to 2^53.")
+    return seed
+
+
 def _require_name(_: click.Context, option: click.Parameter, name: str | None) -> str | None:
     if name is not None and not name.strip():
         raise UsageProblem(f"{option.opts[0]} is empty; expected the name of an environment, such as Pong.")
@@ -276,7 +282,7 @@ SHARED: dict[str, Any] = {
     ),
     "seed": SectionOption(
         ["--seed"], COMMON, type=click.IntRange(min=0), default=0, envvar="WM_SEED", metavar="N",
-        help="Seed of everything random. [0]",
+        callback=_require_seed, help="Seed of everything random. [0]",
     ),
     "device": SectionOption(
         ["--device"], COMMON, type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",

@@ -83,6 +83,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "'lots'"),
         (("collect", "--env", "Pong", "--disk-budget", "9" * 400), 64, "9'; expected at most 1,000,000 TB"),
         (("train-vae", "--env", "Pong", "--memory-limit", "2000000 TB"), 64, "'2000000 TB'; expected at most"),
+        (("collect", "--env", "Pong", "--seed", str(2**53 + 1)), 64, "--seed is 9007199254740993; expected a whole"),
         (("collect", "--env", "Pong", "--episodes", "9" * 28), 64, "--episodes is 9"),
         (("train-controller", "--env", "Pong", "--set", "sigma=1e300"), 64, "sigma is 1e+300; expected at most 1000"),
         (("train-controller", "--env", "Pong", "--target-return", "nan"), 64, "is nan; expected a finite number"),

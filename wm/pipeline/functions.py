@@ -24,7 +24,7 @@ from wm.pipeline.session import Session
 from wm.pipeline.stage import Result
 from wm.runtime import Runtime
 from wm.settings import CollectSettings, ControllerSettings, MdnRnnSettings, Settings, VaeSettings
-from wm.settings.base import convert, find_setting
+from wm.settings.base import LARGEST_SEED, convert, find_setting
 from wm.settings.sources import Sources, find_preset
 from wm.units import LARGEST_SIZE, parse_size
 
@@ -176,8 +176,8 @@ class _Call:
     ) -> Session:
         """What the stage is given. Raises UsageProblem for a value that the command's option would refuse."""
         extras.require_versions()
-        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-            raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 on.")
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= LARGEST_SEED:
+            raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 to 2^53.")
         seed = int(seed)
         if device not in DEVICES:
             raise UsageProblem(f"device is {device!r}; expected one of {', '.join(DEVICES)}.")

@@ -18,6 +18,7 @@ from wm.errors import UsageProblem
 MOST = 10**9  # of whole numbers without a bound of their own: no training counts so far, and products fit 64 bits
 MOST_EPISODES = 10**6  # of an evaluation or validation: the list of them is built before the first is played
 MOST_IN_BATCH = 10**5  # frames, windows or dreams that are in memory together; of the smallest frames, 0.3 GB
+LARGEST_SEED = 2**53  # the largest integer that is read from files (wm/artifacts/json_reader.py)
 LONGEST = 10**4  # steps of a window or a dream, for each of which memory is allocated before the first
 _MOST_DIGITS = 30  # of a number in a sentence
 T = TypeVar("T")
