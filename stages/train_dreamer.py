@@ -36,7 +36,8 @@ def replay_path(session: Session) -> Path:
 
 
 def _run(session: Session, settings: DreamerSettings) -> Run:
-    inputs = {f"data-{number}": Dataset.open(path).fingerprint for number, path in enumerate(session.data)}
+    datasets = [Dataset.open(path, env=session.env) for path in session.data]
+    inputs = {f"data-{number}": dataset.fingerprint for number, dataset in enumerate(datasets)}
     inputs |= EnvConfig(session.env, settings.size, settings.gray).code.sources
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
 

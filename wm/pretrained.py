@@ -63,7 +63,7 @@ class TrainedVae:
     def open_episodes(self, path: Path) -> Dataset:
         """The episodes of a dataset that it was trained on, or those of them that are here: a shared run has few.
         Raises MissingInput where there are none, RecipeMismatch for a dataset of other episodes."""
-        dataset = Dataset.open(path).at_most(self.episodes)
+        dataset = Dataset.open(path, env=self.env.name).at_most(self.episodes)
         self.require_dataset(dataset)
         return dataset
 

@@ -152,7 +152,11 @@ def test_a_damaged_part_is_named(path: Path) -> None:
 
 
 def test_no_dataset_and_too_few_episodes_say_what_to_run(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingInput, match="run `wm collect --env Pong` first"):
+    with pytest.raises(MissingInput, match=r"Pong\.zarr does not exist; `wm ls` shows what there is"):
         Dataset.open(tmp_path / "Pong.zarr")
-    with pytest.raises(MissingInput, match="has 9 episodes but 50 are needed"):
+    with pytest.raises(MissingInput, match=r"run `wm collect --env ALE/Pong-v5` first\."):
+        Dataset.open(Path("data", "ALE-Pong-v5.zarr"), env="ALE/Pong-v5")
+    with pytest.raises(MissingInput, match=r"run `wm collect --env Pong --data other\.zarr` first\."):
+        Dataset.open(Path("other.zarr"), env="Pong")
+    with pytest.raises(MissingInput, match="has 9 episodes but 50 are needed; run `wm collect` with the same options"):
         Dataset.open(path, 50)

@@ -25,7 +25,7 @@ def playing_env(
     config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
     require_choice_of_frames(config)
     if data:
-        collected = EnvConfig.of_recipe(read_root(data[0]))
+        collected = EnvConfig.of_recipe(read_root(data[0], name))
         frames = collected.frames if config.frames == "auto" else config.frames
         config = replace(
             config,

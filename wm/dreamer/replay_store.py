@@ -83,7 +83,7 @@ def open_replay(path: Path, recipe: dict[str, Any], resumed: bool, log: Callable
 
 def open_collected(paths: Sequence[Path], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> list[Dataset]:
     """Collected datasets. Raises RecipeMismatch if their environment, frames or actions are not this Dreamer's."""
-    datasets = [Dataset.open(path) for path in paths]
+    datasets = [Dataset.open(path, env=env.name) for path in paths]
     for dataset in datasets:
         require_env(dataset, env.name)
         _require_same(dataset, env, config, space)

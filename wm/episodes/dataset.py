@@ -1,5 +1,6 @@
 """A dataset on disk: its episodes, per-episode table and columns."""
 
+import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.manifest import sha256_json
+from wm.artifacts.workspace import Workspace, env_slug
 from wm.episodes import mirror as mirrors
 from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
@@ -38,8 +40,8 @@ class Dataset:
         self.collected = parts[-1].last if parts else 0
         if upto > self.collected:
             raise MissingInput(
-                f"{path} has {self.collected} episodes but {upto} are needed; "
-                f"run `wm collect --env {recipe['env']['name']} --episodes {upto}` first."
+                f"{path} has {self.collected} episodes but {upto} are needed; run `wm collect` with the same options "
+                f"and --episodes {upto} first."
             )
         self.upto = upto or self.collected
         self.missing = [(first, min(last, self.upto)) for first, last in gaps(parts) if first < self.upto]
@@ -47,9 +49,10 @@ class Dataset:
         self.episodes = self.upto - sum(last - first for first, last in self.missing)
 
     @classmethod
-    def open(cls, path: Path, upto: int = 0) -> "Dataset":
-        """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence."""
-        dataset = cls(path, read_root(path), committed_parts(path), upto)
+    def open(cls, path: Path, upto: int = 0, env: str = "") -> "Dataset":
+        """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence; `env` is as in
+        `read_root`."""
+        dataset = cls(path, read_root(path, env), committed_parts(path), upto)
         dataset.require_complete()
         return dataset
 
@@ -169,16 +172,24 @@ class Dataset:
         return episodes
 
 
-def read_root(path: Path) -> dict[str, Any]:
-    """The recipe of the dataset at `path`."""
+def read_root(path: Path, env: str = "") -> dict[str, Any]:
+    """The recipe of the dataset at `path`. Where there is none, the command that collects one is named if the
+    environment is known: a path does not tell it."""
     if not (path / manifest.NAME).is_file():
-        problem = "is not a dataset" if path.exists() else "does not exist"
-        named = path.suffix == ".zarr"
-        way_out = f"run `wm collect --env {path.stem}` first" if named else "give a dataset, such as data/Pong.zarr"
-        raise MissingInput(f"{path} {problem}; {way_out}.")
+        if path.exists():
+            raise MissingInput(f"{path} is not a dataset; give a dataset, such as data/Pong.zarr.")
+        raise MissingInput(f"{path} does not exist; {_way_to_collect(path, env)}.")
     root = manifest.read(path, KIND)
     if root.get("format") != FORMAT:
         raise BadData(f"{path} has format {str(root.get('format'))[:40]}; this version reads format {FORMAT}.")
     json_reader.validate(root, str(path / manifest.NAME), _ROOT, "restore it or collect again")
     recipe: dict[str, Any] = root["recipe"]
     return recipe
+
+
+def _way_to_collect(path: Path, env: str) -> str:
+    if not env:
+        return "`wm ls` shows what there is, and `wm collect` plays episodes"
+    workspace = Workspace(env, Path(), (path,))
+    usual = path == Path("data") / f"{env_slug(env)}.zarr"
+    return f"run `{workspace.command('collect')}{'' if usual else f' --data {shlex.quote(str(path))}'}` first"

@@ -21,7 +21,7 @@ def open_datasets(env: str, paths: Sequence[Path], episodes: int = 0) -> list[Da
 
     Raises RecipeMismatch for one of another environment, and where they differ in observation or action space.
     """
-    datasets = [Dataset.open(path, 0 if number else episodes) for number, path in enumerate(dict.fromkeys(paths))]
+    datasets = [Dataset.open(path, 0 if number else episodes, env) for number, path in enumerate(dict.fromkeys(paths))]
     first = datasets[0]
     for dataset in datasets:
         require_env(dataset, env)
