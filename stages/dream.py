@@ -11,9 +11,10 @@ from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.errors import UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
-from wm.pipeline.session import stage_name
+from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import (
     TrainedController,
@@ -44,6 +45,17 @@ class _Models:
     dataset: Dataset
 
 
+def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
+    """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for a setting it has no use for."""
+    dreamer = is_dreamer(session.run_path / check_name("--agent", settings.agent))
+    if dreamer and settings.temperature != 1.0:
+        raise UsageProblem(
+            f"--temperature is {settings.temperature:g} but the dream of a Dreamer has none; leave it out, or name a "
+            "controller with --agent."
+        )
+    return dreamer
+
+
 def _open(session: Session, settings: DreamSettings) -> _Models:
     vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
     return _Models(vae, mdnrnn, controller, vae.open_episodes(session.data_paths[0]))
@@ -68,7 +80,7 @@ def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
 
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
-    if is_dreamer(session.run_path / settings.agent):
+    if _is_of_dreamer(session, settings):
         return _plan_dreamer(session, settings)
     models = _open(session, settings)
     settings = _limited(settings, models.vae.env)
@@ -86,7 +98,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
 
 def dream(session: Session, settings: DreamSettings) -> Result:
     """Compare dreams with real episodes, picture a dream next to the real episode, publish."""
-    if is_dreamer(session.run_path / settings.agent):
+    if _is_of_dreamer(session, settings):
         return _dream_with_dreamer(session, settings)
     models = _open(session, settings)
     settings = _limited(settings, models.vae.env)

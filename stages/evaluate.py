@@ -10,6 +10,7 @@ from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.artifacts.workspace import NO_STICKY
+from wm.errors import UsageProblem
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
 from wm.pipeline.session import check_name
 from wm.pipeline.stage import Result, run_stage
@@ -25,6 +26,16 @@ RECIPE = 2
 SCORES = "score.json"
 
 
+def _open(session: Session, settings: EvaluateSettings) -> EvaluatedAgent:
+    """The agent. Raises UsageProblem for one that is no name, and for pictures of the random policy, which sees none."""
+    name = check_name("--agent", settings.agent)
+    agent = open_agent(session.workspace, name, settings.max_steps, settings.sticky_actions)
+    if agent.kind == "random" and (settings.record_video or settings.visualize):
+        option = "--record-video" if settings.record_video else "--visualize"
+        raise UsageProblem(f"{option} means nothing to --agent random, which sees no frames; leave one of them out.")
+    return agent
+
+
 def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) -> Run:
     if agent.kind == "random":
         name = "random"
@@ -35,7 +46,7 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
             env["sticky_actions"] = False
         recipe: dict[str, Any] = {"episodes": settings.episodes, "agent": "random", **env}
     else:
-        name, recipe = check_name("--agent", settings.agent), settings.result_settings()
+        name, recipe = settings.agent, settings.result_settings()
     name = f"evaluation/{name}{'' if agent.env.sticky else NO_STICKY}"
     code = agent.env.code
     recipe, inputs = {**recipe, "packages": code.packages}, {**agent.inputs, **code.sources}
@@ -44,7 +55,7 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
 
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
     """What `evaluate` would do."""
-    agent = open_agent(session.workspace, settings.agent, settings.max_steps, settings.sticky_actions)
+    agent = _open(session, settings)
     run = _run(session, settings, agent)
 
     def estimate() -> Plan:
@@ -60,7 +71,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
 def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     """Score an agent, and the random policy, on test episodes that are used for nothing else. Show and record them if
     the settings ask for it."""
-    agent = open_agent(session.workspace, settings.agent, settings.max_steps, settings.sticky_actions)
+    agent = _open(session, settings)
     if isinstance(agent.spec, RandomSpec):
         result = _score(session, settings, agent)
         return replace(result, table=_table(result.metrics))

@@ -1,5 +1,6 @@
 """`wm play`: one HTML page in which a person plays inside M's dream; or the real game, played in a window."""
 
+import math
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,12 @@ def _require_used(example: bool, real: bool) -> None:
             raise UsageProblem(f"{option.opts[0]} means nothing to {kind}; leave one of them out.")
 
 
+def _require_number(_: click.Context, option: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # no bound excludes it
+        raise UsageProblem(f"{option.opts[0]} is {value}; expected a number.")
+    return value
+
+
 command = SectionCommand(
     "play",
     callback=run,
@@ -63,6 +70,7 @@ command = SectionCommand(
         ),
         SectionOption(
             ["--temperature"], SECTION, type=click.FloatRange(0.05, 2), default=1.0, metavar="X",
+            callback=_require_number,
             help="Of the dream at first; the page has a slider. [1.0]",
         ),
         SectionOption(

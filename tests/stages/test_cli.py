@@ -129,6 +129,9 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--set restarts=3 starts several searches from zero, of which one continues; leave out --init-from",
         ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
+        (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
+        (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
+        (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means noth"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         *(
@@ -136,6 +139,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             for name in ("ls", "clean", "compare", "memory", "report", "verify")
         ),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
+        (("curriculum", "--envs", ","), 64, "--envs is ','; expected names of environments, such as Pong,CarRacing"),
         (("curriculum", "--envs", "Pong,Pogn"), 64, "did you mean Pong?"),
         (("train-vae", "--env", "Pong", "--latent", "0"), 64, "--latent is 0"),
         (("dream", "--env", "Pong", "--temperature", "-1"), 64, "--temperature is -1"),

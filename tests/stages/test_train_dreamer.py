@@ -69,6 +69,11 @@ def test_an_environment_whose_actions_changed_is_refused(trained: Path, monkeypa
     registry._inspect.cache_clear()
 
 
+def test_its_dream_has_no_temperature(trained: Path) -> None:
+    said = refused(trained, 64, "dream", "--env", TINY, "--agent", "dreamer", "--temperature", "0.5")
+    assert "--temperature is 0.5 but the dream of a Dreamer has none; leave it out" in said
+
+
 def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     folder = trained / "runs" / SLUG / "dreamer"
     for name in ("returns.png", "open-loop.png"):

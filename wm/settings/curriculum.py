@@ -66,6 +66,8 @@ class CurriculumSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.names:
+            raise UsageProblem(f"--envs is {self.envs!r}; expected names of environments, such as Pong,CarRacing.")
         vmc_only = {
             "--rounds": self.rounds > 1,
             "--max-generations": self.max_generations > 0,
