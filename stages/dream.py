@@ -46,7 +46,7 @@ class _Models:
 
 
 def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
-    """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for a setting it has no use for."""
+    """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for a setting it cannot use."""
     dreamer = is_dreamer(session.run_path / check_name("--agent", settings.agent))
     if dreamer and settings.temperature != 1.0:
         raise UsageProblem(

@@ -27,7 +27,7 @@ SCORES = "score.json"
 
 
 def _open(session: Session, settings: EvaluateSettings) -> EvaluatedAgent:
-    """The agent. Raises UsageProblem for one that is no name, and for pictures of the random policy, which sees none."""
+    """The agent. Raises UsageProblem for one that is no name, and for pictures of the random policy: it sees none."""
     name = check_name("--agent", settings.agent)
     agent = open_agent(session.workspace, name, settings.max_steps, settings.sticky_actions)
     if agent.kind == "random" and (settings.record_video or settings.visualize):

@@ -131,7 +131,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
-        (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means noth"),
+        (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means no"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         *(
