@@ -62,12 +62,12 @@ curriculum: $(STAMP) ## Train on Pong, LunarLander, Breakout, CarRacing; PRESET=
 	@$(BIN)/wm curriculum --preset $(PRESET) $(if $(ENVS),--envs $(ENVS)) --jobs $(JOBS)
 
 pretrained: PRESET := laptop
-pretrained: curriculum ## Train with PRESET=laptop, and pack each run into dist/ENV.zip of at most 6 MB for `wm pull`
+pretrained: curriculum ## Train with PRESET=laptop, and pack each run into dist/ENV.zip of at most 6.25 MB for `wm pull`
 	@mkdir -p dist
 	@for env in $(if $(ENVS),$(subst $(COMMA), ,$(ENVS)),Pong LunarLander Breakout CarRacing); do \
 		run=$$(ls -d runs/$$env runs/$$env.round* 2>/dev/null | sort -V | tail -1); \
 		for part in "--episodes all" "" "--without latents"; do \
-			$(BIN)/wm push $$run dist/$$env.zip --max-size 6MB $$part && continue 2; \
+			$(BIN)/wm push $$run dist/$$env.zip --max-size 6250kB $$part && continue 2; \
 		done; exit 1; \
 	done
 
