@@ -16,7 +16,7 @@ ALLOWED = {
     "actions": {"errors"},
     "masks": set[str](),
     "ranks": {"errors"},
-    "runtime": {"ranks"},
+    "runtime": {"errors", "ranks"},
     "units": {"errors"},
     "extras": {"errors"},
     "stats": {"seeding"},
