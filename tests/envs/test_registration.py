@@ -88,6 +88,21 @@ def test_ids_of_an_own_module_work(name: str) -> None:
     assert EnvConfig(name, 32).make().reset(seed=0)[0].shape == (32, 32, 3)
 
 
+@pytest.mark.filterwarnings("ignore:.*Overriding environment")
+def test_two_modules_may_register_one_id(tmp_path: Path) -> None:
+    def paid(name: str) -> float:
+        env = EnvConfig(f"{name}:Own-v0", 32).make()
+        env.reset(seed=0)
+        return env.step(0)[1]
+
+    for module, reward in (("own_easy", "1.0"), ("own_hard", "5.0")):
+        (tmp_path / f"{module}.py").write_text(MODULE.replace("1.0", reward))
+    assert [paid(module) for module in ("own_easy", "own_hard", "own_easy", "own_hard")] == [1, 5, 1, 5]
+    (tmp_path / "own_easy.py").write_text(MODULE.replace("1.0", "30.0"))
+    del sys.modules["own_easy"]  # as a notebook imports an edited module again
+    assert [paid(module) for module in ("own_easy", "own_hard", "own_easy")] == [30, 5, 30]
+
+
 @pytest.mark.parametrize(
     ("name", "error", "reason"),
     [

@@ -11,6 +11,7 @@ import warnings
 from typing import Any, NoReturn
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
 from wm.envs import process_state
 from wm.errors import MissingPackage, Stopped, UsageProblem
@@ -46,10 +47,11 @@ def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> 
 
 def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
     module, colon, registered = env_id.rpartition(":")
+    env_spec: Any = registered
     if colon:
         _import(module, name)
         _require_registered(module, registered, name)
-    env_spec: Any = registered
+        env_spec = _registered_by(module, registered)
     if entry_point is not None:
         env_spec = copy.deepcopy(gym.spec(registered))
         env_spec.entry_point = entry_point
@@ -106,20 +108,34 @@ def _import(module: str, name: str) -> None:
         ) from None
 
 
+_specs: dict[tuple[str, str], EnvSpec] = {}  # by module and id, as they were when the module was first asked for
+
+
+def _registered_by(module: str, env_id: str) -> EnvSpec:
+    """What a module registers as this id. Another module may have registered the same id since, and gymnasium knows the
+    latest alone; a module that was imported anew counts as it is now."""
+    latest = gym.spec(env_id)
+    first = _specs.setdefault((module, env_id), latest)
+    if _module_of(latest.entry_point) == _module_of(first.entry_point):
+        _specs[module, env_id] = latest
+    return _specs[module, env_id]
+
+
 def _require_registered(module: str, env_id: str, name: str) -> None:
     """Raise UsageProblem if the module has registered no such id, with an id that it has registered."""
     if env_id in gym.registry:
         return
-    own = [known for known, spec in gym.registry.items() if _module_of(spec.entry_point) == module.partition(".")[0]]
+    top = module.partition(".")[0]
+    own = [known for known, spec in gym.registry.items() if _module_of(spec.entry_point).partition(".")[0] == top]
     close = difflib.get_close_matches(env_id, own, n=1, cutoff=0.3) or own[:1]
     hint = f"did you mean {module}:{close[0]}?" if close else "it needs a call of gymnasium.register()."
     raise UsageProblem(f"{name} is unknown: the module {module} registers no environment {env_id!r}; {hint}")
 
 
 def _module_of(entry_point: Any) -> str:
-    """The top-level module of an entry point, which is `module:class` or a class."""
+    """The module of an entry point, which is `module:class` or a class."""
     module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "") or ""
-    return module.partition(":")[0].partition(".")[0]
+    return module.partition(":")[0]
 
 
 class Panic(Exception):
