@@ -118,6 +118,8 @@ def _problem(space: gym.Space[Any]) -> str:
         return "an empty Box"
     if not np.issubdtype(space.dtype, np.floating):
         return f"a Box of {space.dtype} with a bound beyond {LARGEST_INTEGER}"
+    if not fits_floats(space):
+        return f"a Box of {space.dtype} with bounds that floats of 32 bits do not tell apart"
     with np.errstate(over="ignore"):
         widths = space.high.astype(np.float32) - space.low.astype(np.float32)
     if len(space.shape) != 1 or not np.isfinite(widths).all():
@@ -126,6 +128,13 @@ def _problem(space: gym.Space[Any]) -> str:
         return f"a Box of {len(space.low)} dimensions"
     bounds = np.abs(np.concatenate([space.low, space.high]).astype(np.float64))
     return "" if bounds.max() <= LARGEST_BOUND else f"a Box with a bound beyond {LARGEST_BOUND:g}"
+
+
+def fits_floats(space: gym.spaces.Box) -> bool:
+    """Whether bounds that differ still differ in 32 bits, as actions are stored: else an agent could not act."""
+    with np.errstate(over="ignore", under="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    return not ((low == high) & (space.low != space.high) & np.isfinite(low)).any()
 
 
 def _bounds(values: tuple[float, ...]) -> str:

@@ -14,6 +14,7 @@ from wm.envs.checked_env import CheckedEnv
 from wm.errors import EnvironmentFault, Stopped, UsageProblem
 
 ROOT = Path(__file__).resolve().parents[2]
+SAME_FLOATS = "a Box of float64 with bounds that floats of 32 bits do not tell apart"
 
 
 class Scripted(gym.Env):  # type: ignore[type-arg]
@@ -228,6 +229,9 @@ def test_what_an_environment_writes_into_an_action_does_not_reach_the_agent(numb
         (gym.spaces.Box(0, 2**64 - 1, (2, 2), np.uint64), "a Box of uint64 with a bound beyond 8388608"),
         (gym.spaces.Box(-(2**23) - 1, 0, (1,), np.int32), "a Box of int32 with a bound beyond 8388608"),
         (gym.spaces.Box(-3e38, 0, (2,)), r"a Box with a bound beyond 1e\+38"),
+        (gym.spaces.Box(-1e300, 1e300, (2, 2), np.float64), "an unbounded Box"),
+        (gym.spaces.Box(1e8, 1e8 + 1, (2,), np.float64), SAME_FLOATS),
+        (gym.spaces.Box(-1e-300, 1e-300, (2, 2), np.float64), SAME_FLOATS),
         (gym.spaces.Box(-1, 1, (8193,)), "a Box of 8193 dimensions"),
         (gym.spaces.Discrete(8193), "a Discrete of 8193 actions"),
         (gym.spaces.Discrete(10**9, start=3), "a Discrete of 1000000000 actions"),

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.actions import LARGEST_INTEGER
+from wm.actions import LARGEST_INTEGER, fits_floats
 from wm.envs import process_state
 from wm.envs.registration import one_line, raise_contained
 from wm.errors import EnvironmentFault, Stopped
@@ -166,12 +166,14 @@ def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | N
         # Half a unit wider on both sides: uniform actions are then uniform integers after rounding.
         margin = np.where(low < high, 0.5, 0.0)
         return gym.spaces.Box((low - margin).astype(np.float32), (high + margin).astype(np.float32)), to_integers
-    if len(space.shape) == 1 and space.dtype == np.float32:
+    if (len(space.shape) == 1 and space.dtype == np.float32) or not fits_floats(space):
         return space, None
 
     def to_own_floats(action: Any) -> NDArray[Any]:
         """Of the space's type and shape. Bounds rounded to float32 may lie outside of its own."""
         return np.clip(np.asarray(action).astype(space.dtype), low, high).reshape(space.shape)
 
-    flat = space if len(space.shape) == 1 else gym.spaces.Box(low.astype(np.float32), high.astype(np.float32))
-    return flat, to_own_floats
+    if len(space.shape) == 1:
+        return space, to_own_floats
+    with np.errstate(over="ignore"):  # infinite bounds are refused with the space
+        return gym.spaces.Box(low.astype(np.float32), high.astype(np.float32)), to_own_floats
