@@ -35,7 +35,7 @@ REFUSED = {
     "FloatBytes": (70, "the result of render() has floats from 30 to 200"),
     "NanPicture": (70, "the result of render() has NaN"),
     "Integers": (70, "the result of render() is int64"),
-    "ListOfPictures": (70, "the result of render() is a list"),
+    "ListOfPictures": (70, "the result of render() is of type list"),
     "NoPicture": (70, "the result of render() is None"),
     "Blind": (64, "has no pictures"),
     "NoActions": (64, "the action space is an empty Box"),

@@ -3,6 +3,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from wm.envs.rgb import is_image_space, to_rgb
 from wm.errors import EnvironmentFault
@@ -46,8 +47,8 @@ def test_a_uint8_picture_is_not_copied() -> None:
         (np.where(RGB > 0, RGB / 255, np.nan), "has NaN"),
         (RGB.astype(np.int64), "is int64; .* so convert it"),
         (None, "is None; .* support"),
-        ([RGB, RGB], "is a list; .* return the newest picture alone"),
-        ("a picture", "is a str"),
+        ([RGB, RGB], "is of type list; .* return the newest picture alone"),
+        (torch.from_numpy(RGB), "is of type Tensor; .* so return it as a NumPy array"),
         (RGB[..., :2], r"has the shape \(20, 24, 2\)"),
         (RGB[:3], r"has the shape \(3, 24, 3\)"),  # channels first or last?
         (RGB[None], r"has the shape \(1, 20, 24, 3\)"),

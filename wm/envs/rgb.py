@@ -31,8 +31,10 @@ def to_rgb(image: Any, what: str) -> NDArray[np.uint8]:
     `what` names the picture. Raises EnvironmentFault where its meaning is not certain.
     """
     if not isinstance(image, np.ndarray):
-        kind = "None" if image is None else f"a {type(image).__name__}"
-        advice = "return the newest picture alone" if isinstance(image, list | tuple) else 'support "rgb_array"'
+        kind = "None" if image is None else f"of type {type(image).__name__}"
+        advice = 'support "rgb_array"' if image is None else "return it as a NumPy array"
+        if isinstance(image, list | tuple):
+            advice = "return the newest picture alone, as a NumPy array"
         raise EnvironmentFault(f"{what} is {kind}; {_EXPECTED}, so {advice}.")
     picture = _to_bytes(_channels_last(image, what), what)
     channels = picture.shape[2]
