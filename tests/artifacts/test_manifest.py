@@ -63,3 +63,13 @@ def test_more_bytes_than_an_artifact_can_have_are_refused_without_hashing(
         manifest.verify(folder, "thing")
     with pytest.raises(BadData, match=r"a has 1099\.5 GB; expected at most 17\.2 GB"):
         manifest.sha256_file(folder / "a")  # as a file that no manifest lists is read
+
+
+def test_a_folder_in_the_place_of_a_manifest_is_damage(folder: Path) -> None:
+    """A report leaves the artifact out, as one whose manifest is damaged."""
+    (folder / manifest.NAME).unlink()
+    (folder / manifest.NAME).mkdir()
+    with pytest.raises(
+        BadData, match=r"manifest\.json is no file; remove it, and restore it or create the thing again"
+    ):
+        manifest.read(folder, "thing")

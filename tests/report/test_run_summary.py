@@ -4,9 +4,10 @@ from typing import Any
 from tests.conftest import METRICS, PROVENANCE
 from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact
-from wm.report.document import Paragraph
+from wm.report.document import Paragraph, Table
 from wm.report.inventory import find
 from wm.report.run_summary import RunSummary, overview
+from wm.report.sections import vae_section
 
 
 def write_vae(run: Path, env: dict[str, Any]) -> None:
@@ -61,3 +62,13 @@ def test_figures_of_another_agent_than_the_run_has_are_told(tmp_path: Path) -> N
     assert older("1") == []
     (text,) = older("2")
     assert text.startswith("evaluation/controller-no-sticky of another controller than the run has now")
+
+
+def test_a_probe_without_all_figures_is_shown(tmp_path: Path) -> None:
+    """Its schema has only R2 among what must be there."""
+    metrics = METRICS["vae"] | {"probe": {"x": {"r2": 0.5}}}
+    artifact = Artifact(
+        tmp_path, {"metrics": metrics, "files": {}, "recipe": {"settings": {"network": "x", "latent": 4}}}
+    )
+    (table,) = [block for block in vae_section("run", artifact, []) if isinstance(block, Table)]
+    assert table.rows == [["x", "0.50", "–", "–", "–"]]

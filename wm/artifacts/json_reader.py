@@ -139,15 +139,15 @@ def table_of(schema: Schema) -> Schema:
     return table({}, others=schema)
 
 
-def by_number(schema: Schema) -> Schema:
-    """A JSON object whose keys are numbers, its values of one schema."""
+def by_number(schema: Schema, low: int = 0) -> Schema:
+    """A JSON object whose keys are numbers from `low` on, its values of one schema."""
     any_keys = table_of(schema)
 
     def check(value: Any, key: str) -> None:
         any_keys(value, key)
         for name in value:
-            if not (name.isascii() and name.isdecimal() and len(name) < 10):
-                raise Mismatch(_join(key, name), "unknown", "numbers as keys")
+            if not (name.isascii() and name.isdecimal() and len(name) < 10 and int(name) >= low):
+                raise Mismatch(_join(key, name), "unknown", f"numbers from {low} on as keys")
 
     return check
 

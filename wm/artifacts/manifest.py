@@ -100,6 +100,8 @@ def read(folder: Path, kind: str, only: str | None = None) -> dict[str, Any]:
     """The manifest of `folder`, checked against its own digest and the expected kind; the size of every file, or of
     `only` one, is checked too."""
     path = links.refuse(folder / NAME)
+    if path.exists() and not path.is_file():
+        raise BadData(f"{path} is no file; remove it, and restore it or create the {kind or 'artifact'} again.")
     if not path.is_file():
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
     manifest = read_sealed(path, SCHEMA, f"restore it or create the {kind} again")

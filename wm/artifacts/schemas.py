@@ -102,12 +102,12 @@ _ERRORS = table(
     dict.fromkeys(("M", *_BASELINES), NUMBER),
     {"difference_ci95": table({}, dict.fromkeys(_BASELINES, or_null(NUMBER)))},
 )
-_OPEN_LOOP = by_number(or_null(_ERRORS))
+_OPEN_LOOP = by_number(or_null(_ERRORS), low=1)
 _RATE = table(dict.fromkeys(("dream", "real", "events"), NUMBER))
 _EVENTS = table({"rates": table({}, dict.fromkeys(("positive", "negative", "end"), _RATE)), "warning": TEXT})
 _POSITION_ERRORS = table(
     {"V": or_null(NUMBER)},
-    dict.fromkeys(("M", *_BASELINES), by_number(or_null(NUMBER))),
+    dict.fromkeys(("M", *_BASELINES), by_number(or_null(NUMBER), low=1)),
 )
 
 

@@ -26,6 +26,7 @@ from wm.report.verdicts import (
 )
 from wm.stats import with_interval
 
+_PROBED = {"r2": ".2f", "untrained": ".2f", "error": ".3g", "rows": ","}  # figures of a linear probe
 FIDELITY = "fidelity.json"  # what a dream measured, of all policies
 _FIDELITY = table(
     {
@@ -101,7 +102,7 @@ def vae_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Block
             yield Table(
                 ["linear probe", "R2", "R2 untrained", "error", "frames"],
                 [
-                    [name, _number(r["r2"]), _number(r["untrained"]), _number(r["error"], ".3g"), f"{r['rows']:,}"]
+                    [name, *(_number(r.get(figure), form) for figure, form in _PROBED.items())]
                     for name, r in metrics["probe"].items()
                 ],
             )
