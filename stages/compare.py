@@ -7,14 +7,12 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import ExistingPath, strict_option, tell_damaged
+from stages.options import ExistingPath, FilePath, strict_option, tell_damaged
 
 
 @click.command(name="compare")
 @click.argument("paths", type=ExistingPath(), nargs=-1, required=True)
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("compare.png"), show_default=True, help="The plot."
-)
+@click.option("--out", type=FilePath(), default=Path("compare.png"), show_default=True, help="The plot.")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import DatasetPath
+from stages.options import DatasetPath, GivenPath
 from wm.units import parse_size
 
 if TYPE_CHECKING:
     from wm.episodes.new_datasets import NewDataset
 
 _dataset = DatasetPath()
-_new = click.Path(path_type=Path)
+_new = GivenPath()
 _out = click.option("--out", type=_new, required=True, help="The new dataset.")
 
 

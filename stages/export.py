@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath, place_of
+from stages.options import DatasetPath, GivenPath, place_of
 from wm import extras
 from wm.errors import UsageProblem
 
@@ -18,7 +18,7 @@ EXTRA = {"minari": "minari", "mp4": "mp4", "onnx": "onnx"}  # that a format need
 @click.option("--to", "kind", type=click.Choice(["npz", "minari", "mp4", "onnx"]), required=True, help="The format.")
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
 @click.option("--agent", default=None, metavar="NAME", help="The C of a run, for onnx.  [default: controller]")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The folder  [default: exports/ beside it].")
+@click.option("--out", type=GivenPath(), default=None, help="The folder  [default: exports/ beside it].")
 def command(path: Path, kind: str, episodes: str | None, agent: str | None, out: Path | None) -> None:
     """Write episodes of a dataset as npz, Minari or mp4, or V, M and C of a run as onnx. All but npz need the extras of
     these names.

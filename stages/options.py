@@ -81,11 +81,34 @@ class SectionCommand(click.Command):
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
 
 
-class DatasetPath(click.Path):
-    """A path, or the s3:// address of a dataset, in place of which a command is given the folder that mirrors it."""
+class GivenPath(click.Path):
+    """A path. Raises UsageProblem for an empty one, as a shell gives it for a variable that is not set: Path would take
+    it for the working folder."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A Path."""
+        if value == "" and param is not None:
+            name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+            raise UsageProblem(f"{name} is empty; expected a path.")
+        return super().convert(value, param, ctx)
+
+
+class FilePath(GivenPath):
+    """The path of a file to write. Raises UsageProblem for a folder, before the work is done."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A Path."""
+        path: Path = super().convert(value, param, ctx)
+        if path.is_dir():
+            raise UsageProblem(f"{path} is a folder; expected the path of a file.")
+        return path
+
+
+class DatasetPath(GivenPath):
+    """A path, or the s3:// address of a dataset, in place of which a command is given the folder that mirrors it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Ask the store for what is new in a dataset there."""
@@ -96,18 +119,18 @@ class DatasetPath(click.Path):
         return mirror.folder
 
 
-class ExistingPath(click.Path):
+class ExistingPath(GivenPath):
     """A path that exists, or with `addresses` an s3:// address, which stays a text. Raises MissingInput."""
 
     def __init__(self, addresses: bool = False) -> None:
-        super().__init__(path_type=Path)
+        super().__init__()
         self._addresses = addresses
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A text for an address, a Path for anything else."""
         if self._addresses and _is_address(value):
             return value
-        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # as path_type asks for
+        path: Path = super().convert(value, param, ctx)
         if not os.path.lexists(path):  # a link to nothing is there, and damaged
             raise MissingInput(f"{path} does not exist; `wm ls` shows what there is.")
         return path
@@ -238,7 +261,8 @@ def _require_seed(_: click.Context, option: click.Parameter, seed: int) -> int:
 
 def _require_name(_: click.Context, option: click.Parameter, name: str | None) -> str | None:
     if name is not None and not name.strip():
-        raise UsageProblem(f"{option.opts[0]} is empty; expected the name of an environment, such as Pong.")
+        expected = "an environment, such as Pong" if option.name == "env" else "an artifact"
+        raise UsageProblem(f"{option.opts[0]} is empty; expected the name of {expected}.")
     return name
 
 
@@ -261,11 +285,12 @@ SHARED: dict[str, Any] = {
         help="Dataset, or s3://BUCKET/PREFIX; V and M take several, each with its own --data. [data/<Env>.zarr]",
     ),
     "run": SectionOption(
-        ["--run"], WHERE, type=click.Path(path_type=Path), default=None,
+        ["--run"], WHERE, type=GivenPath(), default=None,
         help="Folder of the environment's artifacts. [runs/<Env>]",
     ),
     "name": SectionOption(
-        ["--name"], WHERE, default=None, metavar="NAME", help="Name of the artifact, for variants. [the stage's]"
+        ["--name"], WHERE, default=None, metavar="NAME", callback=_require_name,
+        help="Name of the artifact, for variants. [the stage's]",
     ),
     "preset": SectionOption(
         ["--preset"], COMMON, type=click.Choice(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
@@ -277,7 +302,7 @@ SHARED: dict[str, Any] = {
         help="Any setting; wm curriculum takes STAGE.NAME=VALUE, such as train-vae.latent=16.",
     ),
     "config": SectionOption(
-        ["--config"], COMMON, type=click.Path(path_type=Path), default=None, envvar="WM_CONFIG", is_eager=True,
+        ["--config"], COMMON, type=GivenPath(), default=None, envvar="WM_CONFIG", is_eager=True,
         callback=_read_common, metavar="FILE", help="TOML file of settings, such as --print-config writes.",
     ),
     "seed": SectionOption(

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import SHARED, SectionCommand, SectionOption
+from stages.options import SHARED, FilePath, SectionCommand, SectionOption
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -74,7 +74,7 @@ command = SectionCommand(
             help="Of the dream at first; the page has a slider. [1.0]",
         ),
         SectionOption(
-            ["--out"], SECTION, type=click.Path(path_type=Path), default=None, help="The page. [play.html in the run]"
+            ["--out"], SECTION, type=FilePath(), default=None, help="The page. [play.html in the run]"
         ),
         SectionOption(
             ["--real"], SECTION, is_flag=True,

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import DatasetPath
+from stages.options import DatasetPath, GivenPath
 from wm.units import format_size, parse_size
 
 
 @click.command(name="push")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=GivenPath())
 @click.argument("target")
 @click.option("--agent", default=None, metavar="NAME", help="The controller or Dreamer.  [default: controller]")
 @click.option("--episodes", default="4", metavar="N|all", show_default=True, help="Of the dataset, for a look at it.")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import ExistingPath, strict_option, tell_damaged
-from wm.errors import Stopped, WmError
+from stages.options import ExistingPath, FilePath, strict_option, tell_damaged
+from wm.errors import Stopped, UsageProblem, WmError
 
 if TYPE_CHECKING:
     from wm.report.run_summary import RunSummary
@@ -22,7 +22,7 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
 @click.command(name="report")
 @click.argument("paths", type=ExistingPath(), nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: in the run].")
+@click.option("--out", type=FilePath(), default=None, help="The page  [default: in the run].")
 @click.option(
     "--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film]."
 )
@@ -40,6 +40,8 @@ def command(
     Example: wm report runs/Pong
     """
     paths = paths or (Path("runs"),)
+    if out is not None and out.suffix.lower() == ".md":
+        raise UsageProblem(f"--out is {out}, like the Markdown beside it; expected the page, such as report.html.")
     if live:
         _follow(paths, out, every)
     pages, damaged = report(paths, out, film, envs)

@@ -11,6 +11,7 @@ import click
 
 from stages import console
 from stages.options import (
+    GivenPath,
     SectionCommand,
     SectionOption,
     chosen_preset,
@@ -140,7 +141,7 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
 command = SectionCommand(
     "sweep",
     params=[
-        click.Argument(["space"], type=click.Path(path_type=Path)),
+        click.Argument(["space"], type=GivenPath()),
         SectionOption(["--stage"], "Sweep", type=click.Choice(STAGES), required=True, help="What each trial runs.",
                       metavar="|".join(STAGES)),
         SectionOption(["--trials"], "Sweep", type=click.IntRange(min=1), default=20, metavar="N",

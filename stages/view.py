@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath, place_of
+from stages.options import DatasetPath, FilePath, place_of
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -15,7 +15,7 @@ MOST = 500  # episodes of a page
 @click.command(name="view")
 @click.argument("path", type=DatasetPath())
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The page  [default: beside the dataset].")
+@click.option("--out", type=FilePath(), default=None, help="The page  [default: beside the dataset].")
 def command(path: Path, episodes: str | None, out: Path | None) -> None:
     """Write one HTML page that plays episodes, with their actions, rewards and labels.
 

@@ -131,13 +131,27 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
         (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
-        (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means no"),
+        (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means not"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         *(
             ((name, "nowhere"), 66, "nowhere does not exist; `wm ls` shows what there is")
             for name in ("ls", "clean", "compare", "memory", "report", "verify")
         ),
+        *(
+            ((*words, option, ""), 64, f"{option} is empty; expected")
+            for *words, option in (
+                ("train-vae", "--env", "Pong", "--run"),
+                ("train-vae", "--env", "Pong", "--data"),
+                ("train-vae", "--env", "Pong", "--name"),
+                ("view", "d.zarr", "--out"),
+                ("export", "d.zarr", "--to", "npz", "--out"),
+            )
+        ),
+        (("compare", ".", "--out", "."), 64, ". is a folder; expected the path of a file"),
+        (("view", "d.zarr", "--out", ".."), 64, ".. is a folder; expected the path of a file"),
+        (("play", "--example", "--out", "/"), 64, "/ is a folder; expected the path of a file"),
+        (("report", ".", "--out", "all.md"), 64, "--out is all.md, like the Markdown beside it; expected the page"),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
         (("curriculum", "--envs", ","), 64, "--envs is ','; expected names of environments, such as Pong,CarRacing"),
         (("curriculum", "--envs", "Pong,Pogn"), 64, "did you mean Pong?"),
