@@ -25,6 +25,7 @@ from wm.errors import (
     DiskProblem,
     EnvironmentFault,
     MemoryProblem,
+    MissingInput,
     NotPermitted,
     UsageProblem,
     WmError,
@@ -179,11 +180,21 @@ def wm(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-    elif is_rank(os.environ) and context.invoked_subcommand not in WITH_TORCHRUN:
+        return
+    _require_working_folder()
+    if is_rank(os.environ) and context.invoked_subcommand not in WITH_TORCHRUN:
         raise UsageProblem(
             f"torchrun would run {context.invoked_subcommand} in every process; expected one of "
             f"{', '.join(WITH_TORCHRUN)}."
         )
+
+
+def _require_working_folder() -> None:
+    """Raise MissingInput where it is gone: nothing relative exists then, and torch ends the process."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise MissingInput("the working folder was removed; change to another one, such as `cd ~`.") from None
 
 
 @click.command("help")
@@ -340,6 +351,16 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+def _given_by(error: click.UsageError) -> str:
+    """`WM_SEED: ` or `c.toml: ` before what is wrong with an option that was not typed."""
+    if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
+        return ""
+    source = error.ctx.get_parameter_source(error.param.name or "")
+    if source is ParameterSource.ENVIRONMENT:
+        return f"{next(name for name in variables_of(error.param) if name in os.environ)}: "
+    return f"{error.ctx.params['config']}: " if source is ParameterSource.DEFAULT_MAP else ""
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
     console.be_silent(not is_first(os.environ))
@@ -350,7 +371,7 @@ def run(arguments: list[str] | None = None) -> int:
         return int(finished.exit_code)
     except click.UsageError as error:
         where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
-        return _fail(f"{error.format_message()}{where}", UsageProblem.exit_code)
+        return _fail(f"{_given_by(error)}{error.format_message()}{where}", UsageProblem.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), UsageProblem.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -140,7 +140,7 @@ def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None
     from stages.session import Session
     from wm.pipeline.new_datasets import write_datasets
 
-    session = Session(env="", disk_limit=None if disk_budget is None else parse_size(disk_budget))
+    session = Session(env="", disk_limit=None if disk_budget is None else parse_size(disk_budget, "--disk-budget"))
     results = write_datasets(session, targets)
     if as_json:
         console.print_json({"datasets": [result.as_json() for result in results]})

@@ -408,7 +408,7 @@ def session_of(options: Mapping[str, Any]) -> "Session":
     """The Session that the shared options describe."""
     from stages.session import Session
 
-    disk_limit = _bytes(options["disk_budget"])
+    disk_limit = _bytes(options, "disk_budget")
     if options.get("data"):
         from wm.episodes import mirror
 
@@ -419,7 +419,7 @@ def session_of(options: Mapping[str, Any]) -> "Session":
     return Session(
         env=options.get("env", ""),
         disk_limit=disk_limit,
-        memory_limit=_bytes(options.get("memory_limit")),
+        memory_limit=_bytes(options, "memory_limit"),
         track=_trackers(options.get("track")),
         **{name: options[name] for name in names if name in options},
     )
@@ -433,8 +433,9 @@ def _trackers(text: str | None) -> tuple[str, ...]:
     return parse_names(text)
 
 
-def _bytes(text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
+def _bytes(options: Mapping[str, Any], name: str) -> int | None:
+    text = options.get(name)
+    return None if text is None else parse_size(text, SHARED[name].opts[0])
 
 
 def common_options() -> list[tuple[str, str]]:

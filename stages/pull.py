@@ -34,7 +34,7 @@ def command(source: str, run: Path | None, data: Path | None, max_size: str, as_
     from wm.sharing.receive import pull
 
     extras.require_versions()
-    size = parse_size(max_size)
+    size = parse_size(max_size, "--max-size")
     place = open_place(source, max_size=size)
     received = pull(place, run, data, size, Session(env="").runtime)
     if as_json:

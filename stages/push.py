@@ -35,7 +35,7 @@ def command(
     from wm.sharing.places import open_place
     from wm.sharing.publish import UP_TO_DATE, push
 
-    size, place = parse_size(max_size), open_place(target, private)
+    size, place = parse_size(max_size, "--max-size"), open_place(target, private)
     name = agent or _only_agent(run)
     private_texts = [str(path) for path in (Path.home(), Path.cwd()) if path != Path(path.anchor)]
     done = push(run, place, name, data, episodes, without, size, private_texts)

@@ -125,7 +125,7 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
         ({"name": "mdnrnn"}, UsageProblem, "'mdnrnn', which is reserved"),
         ({"data": []}, UsageProblem, "data is empty; expected the path of a dataset"),
         ({"data": "s3://bucket/d.zarr"}, UsageProblem, "in Python it is a folder, only commands take an address"),
-        ({"disk_budget": "much"}, UsageProblem, "size is 'much'; expected a number with a unit"),
+        ({"disk_budget": "much"}, UsageProblem, "disk_budget is 'much'; expected a number with a unit"),
         ({"disk_budget": -5}, UsageProblem, "disk_budget is -5; expected a number of bytes, or a text such as '500MB'"),
         ({"disk_budget": [1]}, UsageProblem, r"disk_budget is \[1\]; expected a number of bytes"),
         ({"data": "nothing.zarr"}, MissingInput, "nothing.zarr"),

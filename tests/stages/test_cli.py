@@ -55,6 +55,31 @@ def test_waiting_threads_leave_the_core_to_others(given: dict[str, str], taken: 
     assert done.stdout.splitlines()[-1] == taken
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not remove the folder that a process works in")
+def test_a_working_folder_that_is_gone_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = here / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert refused(capsys, 66, "ls").startswith("wm: the working folder was removed; change to another one")
+
+
+def test_what_is_wrong_with_a_variable_or_a_config_file_names_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "c.toml").write_text('seed = "x"\n')
+    given = refused(capsys, 64, "train-vae", "--env", "Pong", "--config", "c.toml")
+    assert given.startswith("wm: c.toml: Invalid value for '--seed': 'x'")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong", "--seed", "x").startswith("wm: Invalid value for '--seed'")
+    monkeypatch.setenv("WM_SEED", "y")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_SEED: Invalid value for '--seed': 'y'")
+    monkeypatch.setenv("WM_PRESET", "lptop")
+    monkeypatch.setenv("WM_SEED", "1")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_PRESET: Invalid value for '--preset'")
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: str) -> None:
     for words in (command("ls"), command("collect", "--env", TINY, "--episodes", "2", "--size", "32")):
@@ -80,7 +105,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--episodes", "-3"), 64, "--episodes is -3; expected at least 1"),
         (("collect", "--env", "Pong", "--size", "7"), 64, "--size is 7; expected at least 32"),
         (("collect", "--env", "Pong", "--policy", "brownian"), 64, "needs continuous actions"),
-        (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "'lots'"),
+        (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "--disk-budget is 'lots'; expected a number with"),
         (("collect", "--env", "Pong", "--disk-budget", "9" * 400), 64, "9'; expected at most 1,000,000 TB"),
         (("train-vae", "--env", "Pong", "--memory-limit", "2000000 TB"), 64, "'2000000 TB'; expected at most"),
         (("collect", "--env", "Pong", "--seed", str(2**53 + 1)), 64, "--seed is 9007199254740993; expected a whole"),

@@ -216,7 +216,7 @@ class _Call:
 def _bytes(disk_budget: int | str) -> int:
     """Bytes, or what a text says of them. Raises UsageProblem for other values."""
     if isinstance(disk_budget, str):
-        return parse_size(disk_budget)
+        return parse_size(disk_budget, "disk_budget")
     if isinstance(disk_budget, bool) or not isinstance(disk_budget, Real) or not 0 <= disk_budget <= LARGEST_SIZE:
         raise UsageProblem(f"disk_budget is {disk_budget!r}; expected a number of bytes, or a text such as '500MB'.")
     return int(disk_budget)

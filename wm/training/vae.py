@@ -59,7 +59,7 @@ def new_vae_loss(settings: VaeSettings, model: Vae, sample: Tensor, seed: int) -
 
 def cache_bytes(settings: VaeSettings) -> int:
     """Bytes of decoded frames that may stay in memory; `auto` is a quarter of the free memory."""
-    return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram)
+    return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram, "--set ram")
 
 
 def open_vae_data(
