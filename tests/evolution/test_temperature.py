@@ -43,7 +43,7 @@ def test_auto_chooses_the_temperature_whose_returns_rank_as_real_ones_do(tmp_pat
 def test_a_number_is_used_as_it_is_and_a_real_search_needs_none(tmp_path: Path) -> None:
     for settings, expected in (
         (ControllerSettings(in_="dream", temperature="1.15"), 1.15),
-        (ControllerSettings(temperature="auto"), 1.0),
+        (ControllerSettings(), 1.0),
     ):
         assert choose(settings, AccurateAtHalf(), tmp_path, []) == (expected, 0)
     assert not (tmp_path / FILE).exists()

@@ -133,6 +133,11 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("train-controller", "--env", "Pong", "--temperature", "-1"), 64, "expected auto or a number from 0.01 to 10"),
         (("train-controller", "--env", "Pong", "--temperature", "hot"), 64, "--temperature is 'hot'"),
         (
+            ("train-controller", "--env", "Pong", "--temperature", "0.5"),
+            64,
+            "--temperature is 0.5, which means nothing with --algo cma --in real; leave it out, or use --in dream.",
+        ),
+        (
             ("train-controller", "--env", "Pong", "--in", "dream", "--memory", "untrained"),
             64,
             "--memory untrained cannot dream",

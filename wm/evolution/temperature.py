@@ -36,8 +36,8 @@ def choose_temperature(
     """The temperature of the dream, and the environment steps of choosing it. For `auto` the candidates are those of a
     short search in the real environment, so that they differ in quality; the result is written to `folder` for a search
     that is resumed."""
-    if settings.in_ == "real" or settings.temperature != "auto":
-        return (1.0 if settings.temperature == "auto" else float(settings.temperature)), 0
+    if settings.temperature != "auto":
+        return float(settings.temperature), 0
     path = folder / FILE
     if not path.exists():
         runtime.log(f"{label}: choosing the temperature of the dream")

@@ -145,8 +145,8 @@ class ControllerSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._refuse_other_algorithms()
         check_temperature(self.temperature)
+        self._refuse_other_algorithms()
         if self.policy_gradient and self.in_ == "mixed":
             raise UsageProblem("--algo ppo learns in one place; use --in real or --in dream, or --algo cma.")
         if self.policy_gradient and self.temperature == "auto":
@@ -215,23 +215,28 @@ class ControllerSettings(Settings):
         return _BY_PLACE[self.in_][name] if value is None else value
 
     def result_settings(self) -> dict[str, Any]:
-        """As for every group, with the values that `auto` and `none` stand for."""
+        """As for every group, with the values that `auto` and `none` stand for. A search has a temperature everywhere, as
+        before it was refused outside of dreams."""
         by_place = {name: self._by_place(name) for name in _BY_PLACE["real"]} if self.policy_gradient else {}
-        return super().result_settings() | by_place | {"memory": self.memory_used}
+        searched = {} if self.policy_gradient else {"temperature": self.temperature}
+        return super().result_settings() | by_place | searched | {"memory": self.memory_used}
 
     @classmethod
     def of_other_algorithms(cls, values: Mapping[str, Any]) -> set[str]:
-        """The settings of ppo for cma, and the reverse; and for ppo in one place, those of the other."""
-        own = "ppo" if values.get("algo") == "ppo" else "cma"
+        """The settings of ppo for cma, and the reverse; for ppo in one place, those of the other; and for cma in reality
+        the dream's temperature."""
+        own, place = "ppo" if values.get("algo") == "ppo" else "cma", values.get("in_", "real")
         others = {item.name for item in dataclasses.fields(cls) if item.metadata["algorithm"] not in ("", own)}
-        return others | (_OF_PLACE[_other(values.get("in_", "real"))] if own == "ppo" else set())
+        if own == "ppo":
+            return others | _OF_PLACE[_other(place)]
+        return others | ({"temperature"} if place == "real" else set())
 
     def _refuse_other_algorithms(self) -> None:
         others = self.of_other_algorithms(vars(self))
         for item in dataclasses.fields(self):
             if item.name in others and getattr(self, item.name) != item.default:
                 own, needed = f"--algo {self.algo}", f"--algo {item.metadata['algorithm']}"
-                if self.policy_gradient and item.metadata["algorithm"] != "cma":
+                if item.metadata["algorithm"] in ("", "ppo" if self.policy_gradient else "cma"):
                     own, needed = f"{own} --in {self.in_}", f"--in {_other(self.in_)}"
                 raise UsageProblem(
                     f"{given_as(item)} is {getattr(self, item.name)}, which means nothing with {own}; leave it out, "
