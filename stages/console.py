@@ -269,7 +269,12 @@ def _fit(widths: list[int], pieces: list[int]) -> list[int]:
 
 
 def _longest_piece(cells: Sequence[str]) -> int:
-    return max(len(piece.rstrip()) for cell in cells for piece in _PIECES.findall(cell) or [""])
+    """Characters that a line needs at least: a wrapped cell keeps its indent on every one."""
+    return max(
+        len(cell) - len(cell.lstrip()) + len(piece.rstrip())
+        for cell in cells
+        for piece in _PIECES.findall(cell.lstrip()) or [""]
+    )
 
 
 def _wrap(cell: str, width: int) -> list[str]:

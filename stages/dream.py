@@ -99,9 +99,10 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     def work(builder: Builder) -> dict[str, Any]:
         latents = latents_of(session.workspace, vae, mdnrnn, models.dataset)
         policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
+        count = len(policies.means)
         runtime.log(
-            f"{label}: {len(policies.means)} policies; of each {settings.dreams} dreams and {REAL_EPISODES} real "
-            f"episodes of up to {settings.max_steps} steps"
+            f"{label}: {count} {'policy' if count == 1 else 'policies'}; of each {settings.dreams} dreams and "
+            f"{REAL_EPISODES} real episodes of up to {settings.max_steps} steps"
         )
         fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()

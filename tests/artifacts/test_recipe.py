@@ -20,6 +20,14 @@ def test_differences_are_told_in_words() -> None:
     assert differences(old, new) == ["latent 32 -> 64", "episodes changed"]
 
 
+def test_settings_that_mean_nothing_to_another_algorithm_are_no_differences() -> None:
+    evolved = {"settings": {"algo": "cma", "in_": "real", "popsize": 16, "whiten_at": "", "seed": 0}}
+    trained = {"settings": {"algo": "ppo", "in_": "dream", "units": 128, "seed": 1}}
+    assert differences(evolved, trained) == ["algo cma -> ppo", "in real -> dream", "seed 0 -> 1"]
+    whitened = {"settings": evolved["settings"] | {"whiten_at": "30,60"}}
+    assert differences(evolved, whitened) == ["whiten_at none -> 30,60"]
+
+
 def test_a_setting_that_came_to_be_later_had_its_default() -> None:
     old, new = Recipe("vae", 1, {}).as_json(), Recipe("vae", 1, {"show": "changes"}).as_json()
     assert differences(old, new) == ["show default -> changes"]

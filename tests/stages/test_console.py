@@ -55,6 +55,14 @@ def test_a_table_wraps_its_widest_column_between_words_and_after_slashes(monkeyp
     assert "one two three four" in console.table(["name", "value"], [["words", "one two three four"]])
 
 
+def test_a_name_below_a_heading_is_not_cut_while_another_column_can_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "  archive/evaluation-controller-83f2"
+    lines = console.table(["name", "figure"], [["runs/Pong"], [name, "validation of 40"]]).splitlines()
+    assert "  evaluation-controller-83f2" in [line[:28] for line in lines]
+    assert max(map(len, lines)) <= 40
+
+
 def test_colour_is_for_terminals_and_not_under_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [["a", "missing"]]
     plain = console.table(["b", "state"], rows)

@@ -6,6 +6,7 @@ from typing import Any
 from wm.artifacts.manifest import sha256_json
 
 FORMAT = 1
+_CHOICES = ("algo", "in_", "network")  # settings that decide which others mean something
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,26 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _shown(value: Any) -> Any:
+    return "none" if value is None or value == "" else value
+
+
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there; an
-    input or a package that one of them lacks is `none` there."""
+    """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there, or
+    means nothing to another choice of algorithm or network and is left out; an input or a package that one of them
+    lacks is `none` there."""
     changes = []
     settings = old.get("settings", {}), new.get("settings", {})
     before, after = map(_flat, settings)
     packages = {name for table in settings for name in table.get("packages", {})}
-    for name in sorted({*before, *after}):
+    names = {*before, *after}
+    if any(name in before and name in after and before[name] != after[name] for name in _CHOICES):
+        names = {name for name in names if (name in before and name in after) or name in packages}
+    for name in sorted(names):
         lacking = "none" if name in packages else "default"
         was, now = before.get(name, lacking), after.get(name, lacking)
         if was != now:
-            changes.append(f"{name} {was} -> {now}")
+            changes.append(f"{name.rstrip('_')} {_shown(was)} -> {_shown(now)}")
     before, after = old.get("inputs", {}), new.get("inputs", {})
     for name in sorted({*before, *after}):
         if name in before and name in after:

@@ -125,7 +125,7 @@ def judge(lines: Lines) -> Verdict:
     """The verdict on the last phase of a training, from its lines of metrics."""
     name, last = next(reversed(phases(lines).items()), ("", []))
     if len(last) < MIN_READINGS:
-        return Verdict("too short to tell", f"{len(last)} readings in the last phase; {MIN_READINGS} are needed.")
+        return Verdict("too short to tell", f"the last phase has {len(last)} of {MIN_READINGS} readings needed.")
     anonymous, buffers, unexplained = (
         column_trend(last, key) for key in ("rss_anon_mb", "buffers_mb", "unexplained_mb")
     )
