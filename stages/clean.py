@@ -39,7 +39,8 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
     if as_json:
         listed = [{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in removed]
         lists = {"removed": [] if dry_run else listed, "would_remove": listed if dry_run else []}
-        console.print_json({**lists, "bytes": _size(removed)})
+        kept = [str(each.path) for each in in_use]
+        console.print_json({**lists, "in_use": kept, "bytes": _size(removed)})
         return
     for leftover in removed:
         text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"

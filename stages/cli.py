@@ -268,7 +268,7 @@ def _run_stage(name: str, options: dict[str, Any]) -> None:
     if options["dry_run"]:
         with console.stdout_for_results():
             plan = module.plan(session, settings)
-        _print({"plan": [plan.as_json()]} if options["as_json"] else str(plan))
+        _print({"plan": [plan.as_json()]} if options["as_json"] else console.wrap(str(plan), indent=""))
         return
     stage = getattr(module, name.replace("-", "_"))
     with console.stdout_for_results():

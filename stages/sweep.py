@@ -106,7 +106,7 @@ def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, op
         f"sweep -> {folder}: {options['trials']} trials of {stage}; disk at most {format_size(disk)}, memory about "
         f"{format_size(memory)}, time at most about {low if low == high else f'{low} to {high}'}"
     )
-    console.echo(console.visible(text))
+    console.echo(console.wrap(text, indent=""))
 
 
 def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, Any]) -> None:

@@ -40,6 +40,7 @@ def test_clean_leaves_what_a_running_process_holds(workspace: Path, output: Outp
     litter(workspace)
     with locks.exclusive(workspace / "data" / "d.zarr"):
         assert "a running process holds its lock" in output("clean")
+        assert "data/d.zarr/.staging" in json.loads(output("clean", "--json"))["in_use"]
     assert (workspace / "data" / "d.zarr" / ".staging" / "abc").exists()
 
 

@@ -276,13 +276,16 @@ def test_stdout_holds_exactly_one_json_object(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("stage", ["collect", "train-vae"])
 def test_a_dry_run_tells_the_plan_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], here: Path, stage: str
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     dataset(here / "d.zarr")
     before = sorted(here.rglob("*"))
     more = ["--size", "32", "--episodes", "9"] if stage == "collect" else []
     assert run([stage, "--env", TINY, "--data", "e.zarr" if more else "d.zarr", *more, "--dry-run"]) == 0
-    assert "disk about" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "disk about" in shown.replace("\n", " ")
+    assert max(map(len, shown.splitlines())) <= 80
     assert sorted(here.rglob("*")) == before
 
 
