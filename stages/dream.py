@@ -1,6 +1,7 @@
 """`wm dream`: dreams of V + M + C, or of a Dreamer, compared with real episodes in figures and pictures."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from stages.session import Session
@@ -10,7 +11,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
 from wm.episodes.dataset import Dataset
-from wm.errors import UsageProblem
+from wm.errors import BadData, UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
 from wm.pipeline.session import check_name, stage_name
@@ -106,16 +107,30 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         )
         fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()
+        _require_finite(fidelity, session.run_path)
         durable.write_json(builder.folder / FIDELITY, fidelity)
         durable.write_bytes(builder.folder / "fidelity.png", draw(fidelity, f"{session.env}: dreams and real episodes"))
         picture = picture_dream(vae, mdnrnn, latents, models.dataset, settings.temperature, session.seed)
         picture.write(runtime, builder.folder, session.env, settings.temperature)
         figures = {"temperature": settings.temperature, "episode": picture.episode}
-        return summarize_fidelity(fidelity) | figures | picture.errors()
+        metrics = summarize_fidelity(fidelity) | figures | picture.errors()
+        _require_finite(metrics, session.run_path)
+        return metrics
 
     run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
     result = run_stage(session, "dream", run, need, _summary, work, vae.env)
     return replace(result, table=format_fidelity(result.metrics), verdict=dream_verdicts(result.metrics))
+
+
+def _require_finite(figures: dict[str, Any], folder: Path) -> None:
+    """Raise BadData for figures that are no numbers: of finite weights that are too large to compute with."""
+    try:
+        durable.canonical_json(figures)
+    except ValueError:
+        raise BadData(
+            f"the weights in {folder} predict values that are not finite; expected numbers, so restore them or train "
+            "again."
+        ) from None
 
 
 def _summary(artifact: Artifact) -> str:
@@ -141,6 +156,7 @@ def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         open_loop = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)
+        _require_finite(open_loop.metrics, trained.artifact.folder)
         open_loop.write(builder.folder)
         return {"agent": "dreamer", **open_loop.metrics}
 

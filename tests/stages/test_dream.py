@@ -3,13 +3,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from stages.dream import _open, _run, dream
 from stages.session import Session
 from tests.conftest import IN_PROCESS, SLUG, TINY
+from tests.sharing.conftest import reseal
+from wm.errors import BadData
 from wm.evaluation.fidelity_metrics import format_fidelity
 from wm.report import dream_pictures
 from wm.settings import DreamSettings
+from wm.training import weights
 
 
 def test_without_a_controller_random_policies_dream(
@@ -49,3 +53,19 @@ def test_dreams_are_no_longer_than_real_episodes_can_be(
     lengths = json.loads((result.path / "fidelity.json").read_text())["dream_lengths"]
     assert max(lengths) <= 24
     assert json.loads((result.path / "manifest.json").read_text())["recipe"]["settings"]["max_steps"] == 24
+
+
+def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
+    monkeypatch.setattr("wm.report.dream_pictures.CONTEXT", 4)
+    for name in ("vae", "latents", "mdnrnn"):
+        shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
+    file = tmp_path / "mdnrnn" / weights.WEIGHTS
+    tensors = weights.load_tensors(file.read_bytes(), "M")
+    file.write_bytes(weights.to_bytes({name: torch.full_like(tensor, 3e38) for name, tensor in tensors.items()}))
+    reseal(tmp_path / "mdnrnn")
+    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
+    with pytest.raises(BadData, match="predict values that are not finite; expected numbers"):
+        dream(session, DreamSettings(dreams=4, max_steps=10))
