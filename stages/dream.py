@@ -10,6 +10,7 @@ from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
+from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.errors import BadData, UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
@@ -46,7 +47,7 @@ class _Models:
 
 
 def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
-    """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for what it has no use for."""
+    """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for a setting it cannot use."""
     dreamer = is_dreamer(session.run_path / check_name("--agent", settings.agent))
     if dreamer and settings.temperature != 1.0:
         raise UsageProblem(
@@ -59,6 +60,11 @@ def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
 def _open(session: Session, settings: DreamSettings) -> _Models:
     vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
     return _Models(vae, mdnrnn, controller, vae.open_episodes(session.data_paths[0]))
+
+
+def _limited(settings: DreamSettings, env: EnvConfig) -> DreamSettings:
+    """Dreams no longer than real episodes can be: those of a shorter limit would be compared with other episodes."""
+    return replace(settings, max_steps=min(settings.max_steps, env.limit or settings.max_steps))
 
 
 def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
@@ -78,6 +84,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     if _is_of_dreamer(session, settings):
         return _plan_dreamer(session, settings)
     models = _open(session, settings)
+    settings = _limited(settings, models.vae.env)
     run = _run(session, settings, models)
 
     def estimate() -> Plan:
@@ -95,6 +102,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     if _is_of_dreamer(session, settings):
         return _dream_with_dreamer(session, settings)
     models = _open(session, settings)
+    settings = _limited(settings, models.vae.env)
     vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
 
     def work(builder: Builder) -> dict[str, Any]:

@@ -20,14 +20,14 @@ from wm.rollouts.players import RandomSpec, evaluation_jobs
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.settings import EvaluateSettings
-from wm.stats import Score
+from wm.stats import Score, with_interval
 
 RECIPE = 2
 SCORES = "score.json"
 
 
 def _open(session: Session, settings: EvaluateSettings) -> EvaluatedAgent:
-    """The agent. Raises UsageProblem for one that is no name, and for pictures of random play, which sees none."""
+    """The agent. Raises UsageProblem for one that is no name, and for pictures of the random policy: it sees none."""
     name = check_name("--agent", settings.agent)
     agent = open_agent(session.workspace, name, settings.max_steps, settings.sticky_actions)
     if agent.kind == "random" and (settings.record_video or settings.visualize):
@@ -109,7 +109,10 @@ def _table(metrics: dict[str, Any]) -> str:
     if "random" in metrics:
         rows.append(("random", metrics["random"]))
     preview = ", preview" if metrics["preview"] else ""
-    cells = [[name, f"{row['mean']:.2f}", f"± {row['ci95']:.2f}", f"{row['episodes']}{preview}"] for name, row in rows]
+    cells = []
+    for name, row in rows:
+        mean, half = with_interval(row["mean"], row["ci95"], least=2).split(" ± ")
+        cells.append([name, mean, f"± {half}", f"{row['episodes']}{preview}"])
     text = console.table(["agent", "mean return", "95 % interval", "test episodes"], cells)
     lines = [text, *(["verdict: " + score_verdict(metrics)] if "random" in metrics else [])]
     return "\n".join([*lines, f"protocol: {metrics['protocol']}"])

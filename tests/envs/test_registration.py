@@ -60,7 +60,7 @@ gym.register("Parent-v0", Parent)
 gym.register("Bare-v0", Bare)
 gym.register("Foreign-v0", Foreign)
 gym.register("Modes-v0", Modes)
-gym.register("Flat-v0", Flat)
+gym.register("FlatObserved-v0", Flat)
 gym.register("space/Own.1-v0", Plain)
 """
 
@@ -128,7 +128,11 @@ def test_two_modules_may_register_one_id(tmp_path: Path) -> None:
             "has no action space: reading it raised AttributeError: .*; set action_space",
         ),
         ("own_env:Foreign-v0", UsageProblem, "is of type own_env.Discrete, no space of gymnasium; set action_space"),
-        ("own_env:Flat-v0", UsageProblem, "use --frames observation if they are pictures all the same, or add render_"),
+        (
+            "own_env:FlatObserved-v0",
+            UsageProblem,
+            "use --frames observation if they are pictures all the same, or add render_",
+        ),
         (":", UsageProblem, "expected module:id"),
         ("own_env:Own..1-v0", UsageProblem, "expected module:id"),
         (":Own-v0", UsageProblem, "expected module:id"),

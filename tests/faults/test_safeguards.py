@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import zarr
 
 from tests.episodes import test_parts as part_tests
 from tests.episodes import test_replay as replay_tests
 from tests.models import test_dreamer as dreamer_tests
 from wm.artifacts import durable
 from wm.episodes import parts
+from wm.episodes.chunk_pipeline import WholeChunks
 from wm.episodes.parts import PartBuilder
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
@@ -120,12 +120,12 @@ def without_renaming(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_empty_chunks(patch: pytest.MonkeyPatch) -> None:
-    plain = zarr.Group.create_array
+    plain = WholeChunks.write
 
-    def create_array(self: zarr.Group, *arguments: Any, **named: Any) -> Any:
-        return plain(self, *arguments, **named | {"config": {"write_empty_chunks": False}})
+    async def write(self: WholeChunks, batch_info: Any, value: Any, drop_axes: Any = ()) -> None:
+        await plain(self, [item for item in batch_info if value[item[3]].as_numpy_array().any()], value, drop_axes)
 
-    patch.setattr(zarr.Group, "create_array", create_array)
+    patch.setattr(WholeChunks, "write", write)
 
 
 @pytest.mark.parametrize(
