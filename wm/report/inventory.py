@@ -110,7 +110,7 @@ def _figure(kind: str, artifact: Artifact) -> str:
         case "latents":
             return f"{metrics['rows']:,} rows"
         case "mdnrnn":
-            return f"NLL {metrics['nll']:.2f}, lin. {metrics['nll_linear']:.2f}"
+            return f"NLL {metrics['nll']:.2f}, lin {metrics['nll_linear']:.2f}"
         case "controller":
             return f"validation {metrics['validation_return']:.1f}"
         case "dreamer":
