@@ -16,15 +16,18 @@ from wm.settings import DreamSettings
 from wm.training import weights
 
 
-def test_without_a_controller_random_policies_dream(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def uncontrolled(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A run with V and M, and without C."""
     monkeypatch.setattr(Session, "runtime", IN_PROCESS)
     monkeypatch.setattr(dream_pictures, "CONTEXT", 4)
     for name in ("vae", "latents", "mdnrnn"):
         shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
-    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
-    result = dream(session, DreamSettings(dreams=4, max_steps=10))
+    return Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
+
+
+def test_without_a_controller_random_policies_dream(uncontrolled: Session) -> None:
+    result = dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))
     assert result.metrics["agent"] == "random linear policies"
     assert 0 < result.metrics["dream_length"] <= 10
     assert "rank correlation of returns" in result.table
@@ -40,32 +43,18 @@ def test_the_dream_of_another_controller_has_a_name_of_its_own(chain: Path) -> N
         assert _run(session, DreamSettings(agent=agent), models).folder.name == folder
 
 
-def test_dreams_are_no_longer_than_real_episodes_can_be(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dreams_are_no_longer_than_real_episodes_can_be(uncontrolled: Session) -> None:
     """gymnasium truncates those of the environment after 24 steps: longer dreams would be compared with other ones."""
-    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
-    monkeypatch.setattr(dream_pictures, "CONTEXT", 4)
-    for name in ("vae", "latents", "mdnrnn"):
-        shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
-    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
-    result = dream(session, DreamSettings(dreams=2))
+    result = dream(uncontrolled, DreamSettings(dreams=2))
     lengths = json.loads((result.path / "fidelity.json").read_text())["dream_lengths"]
     assert max(lengths) <= 24
     assert json.loads((result.path / "manifest.json").read_text())["recipe"]["settings"]["max_steps"] == 24
 
 
-def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Session, "runtime", IN_PROCESS)
-    monkeypatch.setattr("wm.report.dream_pictures.CONTEXT", 4)
-    for name in ("vae", "latents", "mdnrnn"):
-        shutil.copytree(chain / "runs" / SLUG / name, tmp_path / name)
+def test_weights_that_are_too_large_to_compute_with_are_one_sentence(uncontrolled: Session, tmp_path: Path) -> None:
     file = tmp_path / "mdnrnn" / weights.WEIGHTS
     tensors = weights.load_tensors(file.read_bytes(), "M")
     file.write_bytes(weights.to_bytes({name: torch.full_like(tensor, 3e38) for name, tensor in tensors.items()}))
     reseal(tmp_path / "mdnrnn")
-    session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
     with pytest.raises(BadData, match="predict values that are not finite; expected numbers"):
-        dream(session, DreamSettings(dreams=4, max_steps=10))
+        dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))
