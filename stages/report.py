@@ -28,12 +28,12 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 )
 @click.option("--env", "envs", multiple=True, metavar="ID", help="An environment module:id to film, which is imported.")
 @click.option("--live", is_flag=True, help="Write the page again and again until the runs are evaluated, or Ctrl-C.")
-@click.option("--every", type=click.IntRange(min=1), default=EVERY, help=f"Seconds between them.  [{EVERY}]")
+@click.option("--every", type=click.IntRange(min=1), default=None, help=f"Seconds between them.  [{EVERY}]")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(
-    paths: tuple[Path, ...], out: Path | None, film: bool, envs: tuple[str, ...], live: bool, every: int, strict: bool,
-    as_json: bool,
+    paths: tuple[Path, ...], out: Path | None, film: bool, envs: tuple[str, ...], live: bool, every: int | None,
+    strict: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write one HTML page and a Markdown summary of runs, finished or not  [default: all in runs].
 
@@ -43,7 +43,9 @@ def command(
     if out is not None and out.suffix.lower() == ".md":
         raise UsageProblem(f"--out is {out}, like the Markdown beside it; expected the page, such as report.html.")
     if live:
-        _follow(paths, out, every)
+        _follow(paths, out, every or EVERY)
+    elif every is not None:
+        raise UsageProblem(f"--every is {every}, which means nothing without --live; add it, or leave --every out.")
     pages, damaged = report(paths, out, film, envs)
     if as_json:
         console.print_json({"html": str(pages[0]), "markdown": str(pages[1]), "damaged": damaged})

@@ -181,6 +181,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("compare", ".", "--out", "."), 64, ". is a folder; expected the path of a file"),
         (("view", "d.zarr", "--out", ".."), 64, ".. is a folder; expected the path of a file"),
         (("play", "--example", "--out", "/"), 64, "/ is a folder; expected the path of a file"),
+        (("report", ".", "--every", "3"), 64, "--every is 3, which means nothing without --live; add it"),
         (("report", ".", "--out", "all.md"), 64, "--out is all.md, like the Markdown beside it; expected the page"),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
         (("curriculum", "--envs", ","), 64, "--envs is ','; expected names of environments, such as Pong,CarRacing"),

@@ -26,7 +26,9 @@ def film(session: Session, title: str, evaluation: Artifact) -> Result:
     spec, chosen, jobs = agent.spec, choose_episodes(returns), evaluation_jobs(len(returns))
 
     def work(builder: Builder) -> dict[str, Any]:
-        runtime.log(f"film {title}: playing test episodes {' and '.join(map(str, chosen.values()))} again ...")
+        numbers = list(dict.fromkeys(map(str, chosen.values())))  # of two episodes the median is the worst
+        name = "episode" if len(numbers) == 1 else "episodes"
+        runtime.log(f"film {title}: playing test {name} {' and '.join(numbers)} again ...")
         films = film_episodes(runtime, spec, list(chosen), [jobs[number] for number in chosen.values()])
         for each, number in zip(films, chosen.values(), strict=True):
             if problem := difference(each, returns[number]):
