@@ -1,5 +1,5 @@
-"""Training V and M on a GPU, steps per second: as we do it, the loss replayed as a CUDA graph, against the same step
-without one. Batches and networks are those of the presets, frames and latents random."""
+"""Training V, M and the Dreamer on a GPU, steps per second: as we do it, replayed as a CUDA graph, against the same
+step without one. Batches and networks are those of the presets, frames and latents random."""
 
 import itertools
 import sys
@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from benchmarks.measure import rates, report
 from benchmarks.reference import LATENT
 from benchmarks.train_mdnrnn import ROLLOUTS, random_latents
-from wm.settings import MdnRnnSettings, VaeSettings
+from wm.actions import ActionSpace
+from wm.dreamer.cuda_graph import PLAIN_UPDATES, GraphedUpdate
+from wm.dreamer.updates import dreamer_config, new_dreamer, new_trainer
+from wm.models.dreamer.world_model import Batch
+from wm.settings import DreamerSettings, MdnRnnSettings, VaeSettings
+from wm.settings.sources import Sources, find_preset
 from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import make_trainer
 from wm.training.mdnrnn import fit_normalization, loss_arguments, mdnrnn_config, new_mdnrnn, training_windows
@@ -74,6 +79,31 @@ def vae_steps(settings: VaeSettings, graph: bool) -> Callable[[], None]:
     return steps(objective, objective, arguments, settings, graph)
 
 
+def dreamer_steps(settings: DreamerSettings, graph: bool) -> Callable[[], None]:
+    """Updates of a Dreamer, actor and critic included."""
+    config = dreamer_config(settings, ActionSpace(count=6))
+    trainer = new_trainer(new_dreamer(config, 0).to(DEVICE), settings, pick("auto", DEVICE))
+    update, noise = GraphedUpdate(trainer) if graph else trainer.update, torch.Generator(DEVICE)
+    random, shape = torch.Generator().manual_seed(0), (settings.batch, settings.seq_len)
+    frames = torch.randint(0, 256, (*shape, 64, 64, config.channels), dtype=torch.uint8, generator=random)
+    actions = torch.eye(config.action)[torch.randint(config.action, shape, generator=random)]
+    batch = Batch(frames, actions, torch.randn(shape, generator=random), torch.zeros(shape), torch.zeros(shape))
+    on_device, numbers = Batch(*(part.to(DEVICE) for part in batch)), itertools.count()
+
+    def take() -> None:
+        update(on_device, noise.manual_seed(next(numbers)), True)
+        torch.cuda.synchronize()
+
+    for _ in range(PLAIN_UPDATES + 1):
+        take()
+    return take
+
+
+def dreamer_settings(preset: str) -> DreamerSettings:
+    """Those of a preset."""
+    return Sources(preset=find_preset(preset)).resolve("train-dreamer", DreamerSettings, "Pong")[0]
+
+
 def main() -> None:
     if not torch.cuda.is_available():
         print("no GPU here; the rows of CUDA graphs stay as they are", file=sys.stderr)
@@ -84,6 +114,8 @@ def main() -> None:
         ("cuda_graph_mdnrnn", partial(mdnrnn_steps, MdnRnnSettings())),
         ("cuda_graph_vae", partial(vae_steps, VaeSettings())),
         ("cuda_graph_vae_paper", partial(vae_steps, VaeSettings(network="paper"))),
+        ("cuda_graph_dreamer_small", partial(dreamer_steps, dreamer_settings("small"))),
+        ("cuda_graph_dreamer_base", partial(dreamer_steps, dreamer_settings("base"))),
     ):
         ours, reference, ratio = rates(build(True), build(False), seconds=1.0, windows=3)
         report(name, ours, reference, GOAL, "steps/s", ratio, gpu=torch.cuda.get_device_name())

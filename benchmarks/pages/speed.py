@@ -68,6 +68,11 @@ MEASURED = {
     "cuda_graph_mdnrnn": ("train the paper's M on an H200, a CUDA graph", "the same steps without a graph"),
     "cuda_graph_vae": ("train V on an H200, a CUDA graph", "the same steps without a graph"),
     "cuda_graph_vae_paper": ("train the paper's V on an H200, a CUDA graph", "the same steps without a graph"),
+    "cuda_graph_dreamer_small": (
+        "update the small Dreamer on an H200, a CUDA graph",
+        "the same updates without a graph",
+    ),
+    "cuda_graph_dreamer_base": ("update the base Dreamer on an H200, a CUDA graph", "the same updates without a graph"),
     "dream_fp32": ("256 dreams at once, fp32", "the same cell with Categorical"),
     "dream_bf16": ("256 dreams at once, bf16", "the same cell with Categorical"),
     "dream_rate": ("256 dreams at once, bf16", "the required rate"),

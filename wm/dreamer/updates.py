@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.dreamer.cuda_graph import PLAIN_UPDATES, fastest_update
 from wm.dreamer.replay_store import replay_buffer, replay_bytes
 from wm.episodes.replay import ReplayBatch, ReplayBuffer
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
@@ -24,7 +25,7 @@ PIXEL_WEIGHTING = 0.5  # exponent, that of V's presets
 OPTIMIZER_FACTOR = 3  # gradients and Adam's two moments, in sizes of the weights
 ACTIVATION_FACTOR = 30  # activations, forward and backward, in sizes of a batch's frames in float32
 PROCESS_BYTES = 400_000_000  # of the interpreter with torch
-TIMED_UPDATES = 4
+TIMED_UPDATES = 4  # on a CUDA device after those before a recording
 
 
 def dreamer_config(settings: DreamerSettings, space: ActionSpace) -> DreamerConfig:
@@ -68,7 +69,8 @@ class ReplayUpdates:
 
     def __init__(self, trainer: DreamerTrainer, batch: int, seq_len: int, seed: int, device: torch.device) -> None:
         config = trainer.model.config
-        self._trainer, self._batch, self._seq_len, self._seed, self._device = trainer, batch, seq_len, seed, device
+        self._update = fastest_update(trainer, device)
+        self._batch, self._seq_len, self._seed, self._device = batch, seq_len, seed, device
         self._frames = PinnedBuffers((batch, seq_len, config.size, config.size, config.channels), device)
         self._noise = torch.Generator(device)
 
@@ -78,7 +80,7 @@ class ReplayUpdates:
         steps = buffer.sample(self._batch, self._seq_len, random, self._frames.empty())
         self._noise.manual_seed(integer(self._seed, "dreamer", "update", number))
         batch = to_batch(steps, self._frames.send(self._batch), self._device)
-        return self._trainer.update(batch, self._noise, train_actor_critic)
+        return self._update(batch, self._noise, train_actor_critic)
 
 
 def weight_bytes(model: Dreamer) -> int:
@@ -106,9 +108,10 @@ def seconds_per_update(
     steps = buffer.sample(batch, seq_len, generator(0, "probe"))
     tensors = to_batch(steps, torch.from_numpy(steps.frames).to(device), device)
     tensors = tensors._replace(actions=torch.zeros(batch, seq_len, config.action, device=device))
-    for number in range(TIMED_UPDATES):
+    update, noise = fastest_update(trainer, device), torch.Generator(device)
+    for number in range(TIMED_UPDATES + (PLAIN_UPDATES if device.type == "cuda" else 0)):
         began = clock()
-        metrics = trainer.update(tensors, torch.Generator(device).manual_seed(number), train_actor_critic=True)
+        metrics = update(tensors, noise.manual_seed(number), True)
         metrics["kl"].item()  # waits for the device
         took.append(clock() - began)
     return min(took)

@@ -75,6 +75,7 @@ class ActorCritic(nn.Module):
 
     return_low: Tensor
     return_high: Tensor
+    quantiles: Tensor
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
@@ -84,6 +85,8 @@ class ActorCritic(nn.Module):
         self.slow_critic.requires_grad_(False)
         self.register_buffer("return_low", torch.zeros(()))
         self.register_buffer("return_high", torch.zeros(()))
+        # On the device beforehand: a CUDA graph copies nothing from the host.
+        self.register_buffer("quantiles", torch.tensor([0.05, 0.95]), persistent=False)
 
     @torch.no_grad()
     def imagine(self, world: WorldModel, start: State, horizon: int, noise: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -126,8 +129,7 @@ class ActorCritic(nn.Module):
     def _return_scale(self, returns: Tensor) -> Tensor:
         """The moving average of the 5-95 % range of returns; at least 1, so that small returns are not amplified into
         noise."""
-        quantiles = torch.tensor([0.05, 0.95], device=returns.device)
-        low, high = torch.quantile(returns.flatten()[:QUANTILE_LIMIT], quantiles)
+        low, high = torch.quantile(returns.flatten()[:QUANTILE_LIMIT], self.quantiles)
         self.return_low.lerp_(low, RETURN_RANGE_RATE)
         self.return_high.lerp_(high, RETURN_RANGE_RATE)
         return (self.return_high - self.return_low).clamp(min=1)

@@ -76,6 +76,7 @@ class DreamerTrainer:
                 {"params": self._actor_critic, "lr": actor_learning_rate, "eps": ACTOR_CRITIC_EPS},
             ],
             fused=True,
+            capturable=next(model.parameters()).is_cuda,  # by a CUDA graph
         )
 
     def update(self, batch: Batch, noise: torch.Generator, train_actor_critic: bool) -> dict[str, Tensor]:
