@@ -19,7 +19,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 def mdnrnn(network: str) -> tuple[nn.Module, Callable[..., Any], Callable[[int], list[Tensor]]]:
-    settings = MdnRnnSettings(network=network, hidden=16, units=16)
+    settings = MdnRnnSettings(network=network, hidden=16, **({"units": 16} if network == "rollout" else {}))
     model = new_mdnrnn(mdnrnn_config(settings, LATENT, ActionSpace(count=ACTIONS)), 0).to(CUDA)
 
     def batch(number: int) -> list[Tensor]:
