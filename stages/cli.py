@@ -198,23 +198,29 @@ def _require_working_folder() -> None:
 
 
 @click.command("help")
-@click.argument("topic", required=False)
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.pass_context
-def help_command(context: click.Context, topic: str | None) -> None:
-    """Describe a command, or with `options` the common options of the stages.
+def help_command(context: click.Context, topics: tuple[str, ...]) -> None:
+    """Describe a command such as `data merge`, or with `options` the common options of the stages.
 
     Example: wm help options
     """
-    group = context.parent
-    assert group is not None
-    if topic is None:
-        click.echo(group.get_help())
-    elif topic == "options":
+    parent = context.parent
+    assert parent is not None
+    if topics == ("options",):
         click.echo(_help_on_options(context))
-    elif (command := wm.get_command(group, topic)) is not None:
-        click.echo(command.get_help(click.Context(command, group, topic)))
-    else:
-        raise UsageProblem(f"there is no help on {topic!r}; {suggestion(topic, ['options', *TABLE])}")
+        return
+    command: click.Command = wm
+    for number, topic in enumerate(topics):
+        before = " ".join(topics[:number])
+        found = command.get_command(parent, topic) if isinstance(command, click.Group) else None
+        if found is None:
+            names = command.list_commands(parent) if isinstance(command, click.Group) else [""]
+            known = [f"{before} {name}".strip() for name in names] + ([] if before else ["options"])
+            asked = f"{before} {topic}".strip()
+            raise UsageProblem(f"there is no help on {asked!r}; {suggestion(asked, known)}")
+        command, parent = found, click.Context(found, parent, topic)
+    click.echo(command.get_help(parent))
 
 
 def _help_on_options(context: click.Context) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath
+from stages.options import DatasetPath, GivenPath, Number, OneOf
 from wm.units import parse_size
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def merge_command(datasets: tuple[Path, ...], out: Path, disk_budget: str | None
 
 @command.command(name="split", short_help="Write the first N episodes and the others apart.")
 @click.argument("dataset", type=_dataset)
-@click.option("--at", type=click.IntRange(min=1), required=True, metavar="N", help="Episodes in the first dataset.")
+@click.option("--at", type=Number(low=1), required=True, metavar="N", help="Episodes in the first dataset.")
 @click.option("--out-first", type=_new, required=True, help="The new dataset of the first N episodes.")
 @click.option("--out-rest", type=_new, required=True, help="The new dataset of the others.")
 @_shared
@@ -95,18 +95,18 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
 @command.command(name="import", short_help="Write episodes from npz, MP4 or Minari files.")
 @click.argument("sources", nargs=-1, required=True, type=_new)
 @click.option("--env", required=True, metavar="NAME", help="The environment in which they were recorded.")
-@click.option("--size", type=click.IntRange(32, 128), default=64, metavar="N", help="Side of the frames.  [64]")
+@click.option("--size", type=Number(low=32, high=128), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")
 @click.option(
     "--observation",
-    type=click.Choice(["rgb", "foreground", "motion"]),
+    type=OneOf(["rgb", "foreground", "motion"]),
     default="rgb",
     show_default=True,
     help="What frames show of the pictures, as for wm collect.",
 )
 @click.option(
     "--action-space",
-    type=click.Choice(["auto", "discrete", "continuous"]),
+    type=OneOf(["auto", "discrete", "continuous"]),
     default="auto",
     show_default=True,
     help="Of an environment that has both.",

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath, place_of
+from stages.options import DatasetPath, GivenPath, OneOf, place_of
 from wm import extras
 from wm.errors import UsageProblem
 
@@ -15,7 +15,7 @@ EXTRA = {"minari": "minari", "mp4": "mp4", "onnx": "onnx"}  # that a format need
 
 @click.command(name="export")
 @click.argument("path", type=DatasetPath())
-@click.option("--to", "kind", type=click.Choice(["npz", "minari", "mp4", "onnx"]), required=True, help="The format.")
+@click.option("--to", "kind", type=OneOf(["npz", "minari", "mp4", "onnx"]), required=True, help="The format.")
 @click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
 @click.option("--agent", default=None, metavar="NAME", help="The C of a run, for onnx.  [default: controller]")
 @click.option("--out", type=GivenPath(), default=None, help="The folder  [default: exports/ beside it].")

@@ -17,9 +17,9 @@ from click.shell_completion import CompletionItem
 
 from stages import console
 from wm.errors import BadData, MissingInput, UsageProblem
-from wm.runtime import LOCAL, WORKER_TIMEOUT
+from wm.runtime import LOCAL, MOST_WORKERS, WORKER_TIMEOUT
 from wm.settings import COMMANDS, CURRICULA, Settings
-from wm.settings.base import LARGEST_SEED, Field, default_text, option_name, public_name, suggestion, value_type
+from wm.settings.base import LARGEST_SEED, WANTED, Field, default_text, option_name, public_name, suggestion, value_type
 from wm.settings.sources import (
     PRESETS,
     Sources,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
 INTERNAL = ("WM_LEADER", "WM_BIN")
 WHERE, COMMON = "Where", "Common options"
+_LONGEST = 40  # characters of a value in a sentence
 
 
 class SectionOption(click.Option):
@@ -79,6 +80,53 @@ class SectionCommand(click.Command):
         line = f"{COMMON}: {' '.join(common)}; see `wm help options`. " if common else ""
         line += "Words are explained in docs/glossary.md."
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
+
+
+class WrongValue(click.BadParameter):
+    """A value that its option cannot have: says which was given, and what was expected."""
+
+    def format_message(self) -> str:
+        """The option's name and the sentence."""
+        assert self.param is not None
+        return f"{self.param.opts[0]} {self.message}"
+
+
+class Number(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A whole number, or with `kind` float any, within bounds that are part of it."""
+
+    def __init__(self, kind: type[int] | type[float] = int, low: float | None = None, high: float | None = None):
+        self.name = "number"
+        self._kind, self._low, self._high = kind, low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        """The number. Raises WrongValue; NaN is within no bounds."""
+        try:
+            number = self._kind(value)
+        except ValueError:
+            raise self._wrong(repr(value), param, ctx) from None
+        low, high = self._low, self._high
+        if (low is None or number >= low) and (high is None or number <= high):
+            return number
+        raise self._wrong(str(value), param, ctx)
+
+    def _wrong(self, shown: str, param: click.Parameter | None, ctx: click.Context | None) -> WrongValue:
+        expected, low, high = WANTED[self._kind], self._low, self._high
+        if low is not None:
+            expected += f" of at least {low}" if high is None else f" from {low} to {high}"
+        shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+        return WrongValue(f"is {shown}; expected {expected}.", ctx, param)
+
+
+class OneOf(click.Choice[Any]):
+    """One of several names. Raises WrongValue, with the nearest of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name as it is declared."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            nearest = suggestion(str(value), map(str, self.choices))
+            raise WrongValue(f"is {str(value)[:_LONGEST]!r}; {nearest}", ctx, param) from None
 
 
 class GivenPath(click.Path):
@@ -196,6 +244,9 @@ def settings_options(group: type[Settings]) -> list[click.Option]:
     return options
 
 
+_VALUES = {int: Number(), float: Number(float)}  # the bounds of settings are checked with those of other sources
+
+
 def _setting_option(item: Field) -> click.Option:
     name, kind, choices = option_name(item), value_type(item), item.metadata["choices"]
     attributes: dict[str, Any] = {"default": None, "section": item.metadata["section"]}
@@ -206,7 +257,7 @@ def _setting_option(item: Field) -> click.Option:
         attributes["shell_complete"] = _complete_environments
     metavar = "|".join(map(str, choices)) if choices else {int: "N", float: "X"}.get(kind, "TEXT")
     return SectionOption(
-        [name, item.name], type=click.Choice(choices) if choices else kind, metavar=metavar, **attributes
+        [name, item.name], type=OneOf(choices) if choices else _VALUES.get(kind, kind), metavar=metavar, **attributes
     )
 
 
@@ -247,16 +298,10 @@ def _as_typed(path: Path, name: str, value: Any) -> str | list[str]:
     return list(map(str, values)) if name == "data" else str(value)
 
 
-def _require_positive(_: click.Context, option: click.Parameter, value: float) -> float:
+def _require_positive(context: click.Context, option: click.Parameter, value: float) -> float:
     if not value > 0:
-        raise UsageProblem(f"{option.opts[0]} is {value:g}; expected a number of seconds above 0.")
+        raise WrongValue(f"is {value:g}; expected a number of seconds above 0.", context, option)
     return value
-
-
-def _require_seed(_: click.Context, option: click.Parameter, seed: int) -> int:
-    if seed > LARGEST_SEED:
-        raise UsageProblem(f"{option.opts[0]} is {str(seed)[:40]}; expected a whole number from 0 to 2^53.")
-    return seed
 
 
 def _require_name(_: click.Context, option: click.Parameter, name: str | None) -> str | None:
@@ -293,7 +338,7 @@ SHARED: dict[str, Any] = {
         help="Name of the artifact, for variants. [the stage's]",
     ),
     "preset": SectionOption(
-        ["--preset"], COMMON, type=click.Choice(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
+        ["--preset"], COMMON, type=OneOf(preset_names()), default=None, envvar="WM_PRESET", metavar="NAME",
         help="Settings: quick (minutes), laptop (about an hour), dream (C learns in dreams alone), paper (days).",
     ),
     "quick": SectionOption(["--quick"], is_flag=True),
@@ -306,19 +351,19 @@ SHARED: dict[str, Any] = {
         callback=_read_common, metavar="FILE", help="TOML file of settings, such as --print-config writes.",
     ),
     "seed": SectionOption(
-        ["--seed"], COMMON, type=click.IntRange(min=0), default=0, envvar="WM_SEED", metavar="N",
-        callback=_require_seed, help="Seed of everything random. [0]",
+        ["--seed"], COMMON, type=Number(low=0, high=LARGEST_SEED), default=0, envvar="WM_SEED", metavar="N",
+        help="Seed of everything random. [0]",
     ),
     "device": SectionOption(
-        ["--device"], COMMON, type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",
+        ["--device"], COMMON, type=OneOf(["auto", "cpu", "cuda", "mps"]), default="auto", envvar="WM_DEVICE",
         metavar="NAME", help="Device that trains V, M and the Dreamer: auto, cpu, cuda or mps. [auto]",
     ),
     "workers": SectionOption(
-        ["--workers"], COMMON, type=click.IntRange(min=0), default=0, envvar="WM_WORKERS", metavar="N",
+        ["--workers"], COMMON, type=Number(low=0, high=MOST_WORKERS), default=0, envvar="WM_WORKERS", metavar="N",
         help="Processes that play; 0: one per core. [0]",
     ),
     "worker_timeout": SectionOption(
-        ["--worker-timeout"], COMMON, type=float, default=WORKER_TIMEOUT,
+        ["--worker-timeout"], COMMON, type=Number(float), default=WORKER_TIMEOUT,
         envvar=["WM_WORKER_TIMEOUT", "WM_PATIENCE"],  # the second is the name it had before 0.3.0
         metavar="SECONDS", callback=_require_positive,
         help=f"Replace a process that makes no step for this long. [{WORKER_TIMEOUT:g}]",
@@ -384,7 +429,7 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
     shared = {key: option for key, option in SHARED.items() if key not in without}
     if family and (PRESETS / family).is_dir():
         shared["preset"] = SectionOption(
-            ["--preset"], COMMON, type=click.Choice(preset_names(family)), default=None, envvar="WM_PRESET",
+            ["--preset"], COMMON, type=OneOf(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
     if family == "dreamer":

@@ -1,6 +1,5 @@
 """`wm play`: one HTML page in which a person plays inside M's dream; or the real game, played in a window."""
 
-import math
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import SHARED, FilePath, SectionCommand, SectionOption
+from stages.options import SHARED, FilePath, Number, SectionCommand, SectionOption
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -54,12 +53,6 @@ def _require_used(example: bool, real: bool) -> None:
             raise UsageProblem(f"{option.opts[0]} means nothing to {kind}; leave one of them out.")
 
 
-def _require_number(_: click.Context, option: click.Parameter, value: float) -> float:
-    if math.isnan(value):  # no bound excludes it
-        raise UsageProblem(f"{option.opts[0]} is {value}; expected a number.")
-    return value
-
-
 command = SectionCommand(
     "play",
     callback=run,
@@ -69,8 +62,7 @@ command = SectionCommand(
             help="Name of the controller that drives until a key is pressed. [controller]",
         ),
         SectionOption(
-            ["--temperature"], SECTION, type=click.FloatRange(0.05, 2), default=1.0, metavar="X",
-            callback=_require_number,
+            ["--temperature"], SECTION, type=Number(float, 0.05, 2), default=1.0, metavar="X",
             help="Of the dream at first; the page has a slider. [1.0]",
         ),
         SectionOption(
@@ -81,7 +73,7 @@ command = SectionCommand(
             help="Play the real game in a window instead, and record it in data/<Env>.human.zarr.",
         ),
         SectionOption(
-            ["--episodes"], SECTION, type=click.IntRange(min=1), default=5, metavar="N",
+            ["--episodes"], SECTION, type=Number(low=1), default=5, metavar="N",
             help="With --real, how many are played. [5]",
         ),
         SectionOption(

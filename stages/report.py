@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import ExistingPath, FilePath, strict_option, tell_damaged
+from stages.options import ExistingPath, FilePath, Number, strict_option, tell_damaged
 from wm.errors import Stopped, UsageProblem, WmError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 )
 @click.option("--env", "envs", multiple=True, metavar="ID", help="An environment module:id to film, which is imported.")
 @click.option("--live", is_flag=True, help="Write the page again and again until the runs are evaluated, or Ctrl-C.")
-@click.option("--every", type=click.IntRange(min=1), default=None, help=f"Seconds between them.  [{EVERY}]")
+@click.option("--every", type=Number(low=1), default=None, metavar="N", help=f"Seconds between them.  [{EVERY}]")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(

@@ -12,6 +12,8 @@ import click
 from stages import console
 from stages.options import (
     GivenPath,
+    Number,
+    OneOf,
     SectionCommand,
     SectionOption,
     chosen_preset,
@@ -142,9 +144,9 @@ command = SectionCommand(
     "sweep",
     params=[
         click.Argument(["space"], type=GivenPath()),
-        SectionOption(["--stage"], "Sweep", type=click.Choice(STAGES), required=True, help="What each trial runs.",
+        SectionOption(["--stage"], "Sweep", type=OneOf(STAGES), required=True, help="What each trial runs.",
                       metavar="|".join(STAGES)),
-        SectionOption(["--trials"], "Sweep", type=click.IntRange(min=1), default=20, metavar="N",
+        SectionOption(["--trials"], "Sweep", type=Number(low=1), default=20, metavar="N",
                       help="Finished trials; more continue a sweep. [20]"),
         *shared_options(without=("print_config", "keep_current", "snapshot")),
     ],

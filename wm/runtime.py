@@ -16,6 +16,7 @@ from wm.errors import UsageProblem
 from wm.ranks import Ranks
 
 LOCAL = "local"  # the executor that is this machine
+MOST_WORKERS = 1000  # more would fill the table of processes, in which everybody's programs are
 WORKER_TIMEOUT = 120.0  # seconds without a step; the slowest environment takes seconds for one on a loaded machine
 
 
@@ -109,3 +110,5 @@ class Runtime:
         """Raises UsageProblem for a number of processes that is none."""
         if not isinstance(self.workers, Integral) or self.workers < 0:
             raise UsageProblem(f"workers is {self.workers!r}; expected a number of processes, 0 for this one alone.")
+        if self.workers > MOST_WORKERS:
+            raise UsageProblem(f"workers is {str(self.workers)[:40]}; expected at most {MOST_WORKERS} processes.")

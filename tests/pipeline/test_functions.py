@@ -149,6 +149,8 @@ def test_numbers_of_numpy_are_those_of_python(chain: Path, tmp_path: Path) -> No
     assert again.status == "up to date"
 
 
-def test_a_negative_number_of_processes_is_refused() -> None:
+def test_a_number_of_processes_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="workers is 1001; expected at most 1000 processes"):
+        wm.Runtime(workers=1001)
     with pytest.raises(UsageProblem, match="workers is -1; expected a number of processes, 0 for this one alone"):
         wm.Runtime(workers=-1)

@@ -71,13 +71,17 @@ def test_what_is_wrong_with_a_variable_or_a_config_file_names_it(
 ) -> None:
     (here / "c.toml").write_text('seed = "x"\n')
     given = refused(capsys, 64, "train-vae", "--env", "Pong", "--config", "c.toml")
-    assert given.startswith("wm: c.toml: Invalid value for '--seed': 'x'")
-    assert refused(capsys, 64, "train-vae", "--env", "Pong", "--seed", "x").startswith("wm: Invalid value for '--seed'")
+    assert given.startswith("wm: c.toml: --seed is 'x'; expected a whole number from 0 to")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong", "--seed", "x").startswith("wm: --seed is 'x'; expected")
     monkeypatch.setenv("WM_SEED", "y")
-    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_SEED: Invalid value for '--seed': 'y'")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_SEED: --seed is 'y'; expected")
     monkeypatch.setenv("WM_PRESET", "lptop")
     monkeypatch.setenv("WM_SEED", "1")
-    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_PRESET: Invalid value for '--preset'")
+    assert refused(capsys, 64, "train-vae", "--env", "Pong").startswith("wm: WM_PRESET: --preset is 'lptop'; did")
+    monkeypatch.delenv("WM_PRESET")
+    monkeypatch.setenv("WM_WORKER_TIMEOUT", "-1")
+    given = refused(capsys, 64, "collect", "--env", "Pong")
+    assert given.startswith("wm: WM_WORKER_TIMEOUT: --worker-timeout is -1; expected a number of seconds above 0.")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
@@ -104,6 +108,12 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pnog"), 64, "did you mean Pong?"),
         (("collect", "--env", "Pong", "--episodes", "-3"), 64, "--episodes is -3; expected at least 1"),
         (("collect", "--env", "Pong", "--size", "7"), 64, "--size is 7; expected at least 32"),
+        (("collect", "--env", "Pong", "--episodes", "x"), 64, "--episodes is 'x'; expected a whole number."),
+        (("collect", "--env", "Pong", "--seed", "-1"), 64, "--seed is -1; expected a whole number from 0 to 9007"),
+        (("collect", "--env", "Pong", "--workers", "9" * 20), 64, "expected a whole number from 0 to 1000."),
+        (("collect", "--env", "Pong", "--worker-timeout", "x"), 64, "--worker-timeout is 'x'; expected a number."),
+        (("collect", "--env", "Pong", "--render", "fats"), 64, "--render is 'fats'; did you mean fast?"),
+        (("data", "split", "a", "--at", "0"), 64, "--at is 0; expected a whole number of at least 1."),
         (("collect", "--env", "Pong", "--policy", "brownian"), 64, "needs continuous actions"),
         (("collect", "--env", "Pong", "--disk-budget", "lots"), 64, "--disk-budget is 'lots'; expected a number with"),
         (("collect", "--env", "Pong", "--disk-budget", "9" * 400), 64, "9'; expected at most 1,000,000 TB"),
@@ -125,6 +135,8 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect",), 64, "Missing option '--env'"),
         (("colect", "--env", "Pong"), 64, "there is no command 'colect'; did you mean collect?"),
         (("help", "opions"), 64, "there is no help on 'opions'; did you mean options?"),
+        (("help", "data", "murge"), 64, "there is no help on 'data murge'; did you mean data merge?"),
+        (("help", "collect", "x"), 64, "there is no help on 'collect x'; did you mean collect?"),
         (("collect", "--env", "Pong", "--worker-timeout", "nan"), 64, "expected a number of seconds above 0"),
         (("train-vae", "--env", "Pong"), 66, "data/Pong.zarr does not exist; run `wm collect --env Pong` first"),
         (("train-mdnrnn", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
@@ -460,8 +472,9 @@ def test_help_options_lists_the_common_options_with_their_variables(capsys: pyte
         assert name in text
         assert f"({variable})" in text
     assert "--latent" not in text
-    assert run(["help", "dream"]) == 0
-    assert "Usage: wm dream" in capsys.readouterr().out
+    for words in (["dream"], ["data", "merge"]):
+        assert run(["help", *words]) == 0
+        assert f"Usage: wm {' '.join(words)} [OPTIONS]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", sorted(set(TABLE) - set(COMMANDS) - {"help"}))

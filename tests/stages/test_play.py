@@ -150,7 +150,7 @@ def test_temperatures_that_cannot_be_are_refused(made: Path) -> None:
         (["--example", "--env", "Pong"], "--env means nothing to --example"),
         (["--env", "Pong", "--real", "--agent", "c"], "--agent means nothing to --real"),
         (["--env", "Pong", "--episodes", "2"], "--episodes means nothing to a page of a dream"),
-        (["--env", "Pong", "--temperature", "nan"], "--temperature is nan; expected a number"),
+        (["--env", "Pong", "--temperature", "nan"], "--temperature is nan; expected a number from 0.05 to 2."),
         (["--env", ""], "--env is empty; expected the name of an environment"),
     ],
 )
