@@ -120,7 +120,7 @@ WALLS = {
     "finite weights": Wall(
         "wm.training.weights.load_tensors",
         _plain_tensors,
-        "training/test_weights.py::test_weights_that_are_not_finite_are_refused_by_name",
+        "training/test_weights.py::test_weights_that_nothing_can_be_computed_with_are_refused_by_name",
     ),
     "rewards": Wall(
         "wm.envs.checked_env.CheckedEnv._check_reward",

@@ -1,10 +1,12 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from tests.models.test_dreamer import dreamer
 from wm.actions import ActionSpace
+from wm.errors import BadData
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.vae.networks import build
@@ -140,3 +142,18 @@ def test_a_share_of_actions_is_random_and_held_and_the_agent_knows_what_was_play
     agent.begin(0, EpisodeJob(0, 3))
     again = [agent.decide(agent.observe(latents), [{}] * 2)[0] for _ in range(200)]
     assert again == first[:200].tolist()
+
+
+@pytest.mark.parametrize("which", ["V", "C", "Dreamer"])
+def test_weights_that_are_too_large_to_compute_with_are_one_sentence(which: str) -> None:
+    vae, controller, network = build("small", 32, 3, 4), Controller(4, SPACE, "argmax"), dreamer()
+    candidates = np.full((1, controller.parameters), 3e38 if which == "C" else 1.0, np.float32)
+    for weight in [*(vae.parameters() if which == "V" else ()), *(network.parameters() if which == "Dreamer" else ())]:
+        weight.data.fill_(1e17)
+    acting: VmcAgent | DreamerAgent = VmcAgent(vae, None, controller, candidates, 1)
+    if which == "Dreamer":
+        acting = DreamerAgent(network, SPACE, 1)
+    acting.begin(0, EpisodeJob(0, 0))
+    frames = np.full((1, 32, 32, 1 if which == "Dreamer" else 3), 255, np.uint8)
+    with pytest.raises(BadData, match="weights are too large: its networks compute values that are not finite"):
+        acting.act(frames, [{}])

@@ -51,10 +51,19 @@ def test_dreams_are_no_longer_than_real_episodes_can_be(uncontrolled: Session) -
     assert json.loads((result.path / "manifest.json").read_text())["recipe"]["settings"]["max_steps"] == 24
 
 
-def test_weights_that_are_too_large_to_compute_with_are_one_sentence(uncontrolled: Session, tmp_path: Path) -> None:
-    file = tmp_path / "mdnrnn" / weights.WEIGHTS
-    tensors = weights.load_tensors(file.read_bytes(), "M")
-    file.write_bytes(weights.to_bytes({name: torch.full_like(tensor, 3e38) for name, tensor in tensors.items()}))
-    reseal(tmp_path / "mdnrnn")
-    with pytest.raises(BadData, match="predict values that are not finite; expected numbers"):
+@pytest.mark.parametrize(
+    ("model", "value", "sentence"),
+    [
+        ("mdnrnn", 3e38, "has the value 3e\\+38; expected finite numbers of at most 1e\\+18"),
+        ("vae", 1e17, "networks compute values that are not finite; expected numbers"),
+    ],
+)
+def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
+    uncontrolled: Session, tmp_path: Path, model: str, value: float, sentence: str
+) -> None:
+    file = tmp_path / model / weights.WEIGHTS
+    tensors = weights.load_tensors(file.read_bytes(), model)
+    file.write_bytes(weights.to_bytes({name: torch.full_like(tensor, value) for name, tensor in tensors.items()}))
+    reseal(tmp_path / model)
+    with pytest.raises(BadData, match=sentence):
         dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))

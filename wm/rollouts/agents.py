@@ -4,6 +4,7 @@ V + M + C: V encodes the frames of all environments, C acts on [mean z, h], M up
 alone. Dreamer: its actor acts on the posterior of its world model. Both press FIRE where the game demands it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.errors import BadData
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.dreamer.agent import Dreamer
 from wm.models.mdnrnn.cell import make_cell
@@ -92,6 +94,16 @@ class RandomHolds:
             actions[env_index] = self._held[env_index]
 
 
+def _require_finite(*values: Tensor) -> None:
+    """Raise BadData for values that are no numbers: of finite weights that are too large to compute with. An agent that
+    computes with them still acts, and its score looks like any other."""
+    if not math.isfinite(sum(value.sum().item() for value in values)):
+        raise BadData(
+            "the agent's weights are too large: its networks compute values that are not finite; expected numbers, so "
+            "restore its models or train them again."
+        )
+
+
 class VmcAgent:
     """Acts in `num_envs` environments, each with the parameters of its job's candidate.
 
@@ -167,6 +179,7 @@ class VmcAgent:
         """Actions for the inputs that `observe` has returned last. M's state and the inputs of the next step follow."""
         assert self._z is not None
         self.outputs = self._network(features) if self._network else self.controller.evaluate(self._weights, features)
+        _require_finite(features, self.outputs)
         self.choices = self.controller.choose(self.outputs, self.randoms)
         actions = self.controller.actions(self.choices)
         if self._holds is not None:
@@ -229,6 +242,7 @@ class DreamerAgent:
         """Actions for (num_envs, S, S, C) uint8 frames."""
         inputs = torch.from_numpy(frames).to(self._device)
         self._actions, self._state = self._model.act(inputs, self._state, self._actions, self._first, None)
+        _require_finite(self._state.features, self._actions)
         self._first.zero_()
         actions = self.space.decode(self._actions.cpu().numpy())
         if self._auto_fire is not None:

@@ -1,7 +1,7 @@
 """Weights as safetensors: no pickle is ever loaded, and a mismatch is reported by name.
 
-Every load goes through `load_tensors`, which refuses values that are not finite: a network with a NaN still acts, and
-its score looks like any other. `save` writes none, so that what is published can be loaded.
+Every load goes through `load_tensors`, which refuses values that are not finite or too large to compute with: a network
+with a NaN still acts, and its score looks like any other. `save` writes none, so that what is published can be loaded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,16 +17,17 @@ from wm.errors import BadData, WmError
 
 WEIGHTS = "weights.safetensors"
 LARGEST_HEADER = 1 << 20  # bytes of names and shapes: our largest have 10,000
+LARGEST = 1e18  # of a value: the square of a larger one is no 32-bit float
 TYPES = (torch.float32, torch.int64)  # of all that is written: weights, and counts of steps
 
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors durably (serialised in memory first: a full disk leaves no partial file). Raises WmError for values
-    that are not finite."""
-    if found := _not_finite(tensors):
+    that `load_tensors` refuses."""
+    if found := _too_large(tensors):
         raise WmError(
-            f"{path.name} was to be written but {found}; expected finite numbers, so nothing was written: train with a "
-            "smaller step size."
+            f"{path.name} was to be written but {found}; expected finite numbers of at most {LARGEST:g}, so nothing "
+            "was written: train with a smaller step size."
         )
     durable.write_bytes(path, to_bytes(tensors))
 
@@ -42,7 +43,7 @@ def file_bytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
-    """Tensors by name. Raises BadData naming `source`, also for values that are not finite."""
+    """Tensors by name. Raises BadData naming `source`, also for values beyond LARGEST."""
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # the last three: types unknown to torch
@@ -50,8 +51,8 @@ def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if tensor.dtype not in TYPES:
             raise BadData(f"{source}: {name} has numbers of type {tensor.dtype}; {_expected(TYPES)}.")
-    if found := _not_finite(tensors):
-        raise BadData(f"{source}: {found}; expected finite numbers, so restore it or retrain.")
+    if found := _too_large(tensors):
+        raise BadData(f"{source}: {found}; expected finite numbers of at most {LARGEST:g}, so restore it or retrain.")
     return tensors
 
 
@@ -66,11 +67,11 @@ def _expected(types: Iterable[torch.dtype]) -> str:
     return f"expected {' or '.join(map(str, types))}, so restore it or retrain"
 
 
-def _not_finite(tensors: dict[str, Tensor]) -> str:
-    """`bias has the value nan`, of the first tensor with a value that is not finite; empty without one."""
+def _too_large(tensors: dict[str, Tensor]) -> str:
+    """`bias has the value nan`, of the first tensor with a value that is not finite or beyond LARGEST; else empty."""
     for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            return f"{name} has the value {tensor[~torch.isfinite(tensor)][0].item()}"
+        if tensor.numel() and not tensor.abs().max() <= LARGEST:  # NaN, if there is one
+            return f"{name} has the value {tensor[~(tensor.abs() <= LARGEST)][0].item():g}"
     return ""
 
 
