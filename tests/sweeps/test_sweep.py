@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from wm.artifacts import chained_log
+from wm.artifacts.json_reader import ANYTHING
 from wm.artifacts.recipe import Recipe
 from wm.errors import BadData, Locked, RecipeMismatch
 from wm.sweeps.objective import OBJECTIVES
@@ -151,3 +153,20 @@ def test_an_edited_journal_is_one_sentence(old: str, new: str, tmp_path: Path) -
     journal.write_text(journal.read_text().replace(old, new))
     with pytest.raises(BadData, match=r"journal.log, line .*begin anew"), opened(tmp_path) as sweep:
         sweep.next_trial()
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0]])
+def test_a_figure_of_a_trial_that_is_no_number_is_one_sentence(value: Any, tmp_path: Path) -> None:
+    """Also in a journal whose digests agree: whoever copied the folder may have written it."""
+    tried(tmp_path, 2)
+    journal = tmp_path / "sweep" / "journal.log"
+    digest = chained_log.start(journal.parent)
+    lines = chained_log.parse(journal.read_bytes(), "journal", digest, ANYTHING, "restore it")
+    forged = b""
+    for line in lines:
+        operation = line.value | ({"values": [value]} if line.value.get("values") else {})
+        chained = chained_log.chain(digest, operation)
+        forged, digest = forged + chained.data, chained.digest
+    journal.write_bytes(forged)
+    with pytest.raises(BadData, match=r"journal.log is no journal of this sweep \(.*begin anew"), opened(tmp_path):
+        pass

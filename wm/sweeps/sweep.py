@@ -80,6 +80,9 @@ class Sweep:
         same_as = trial.user_attrs.get("same_as")
         state = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}.get(trial.state, "failed")
         figure = trial.value if state == "complete" else self._last_figure(trial)
+        is_number = isinstance(figure, int | float) and math.isfinite(figure)
+        if not is_number and not (figure is None and state != "complete"):
+            raise BadData(f"trial {trial.number} has the figure {repr(figure)[:80]}; expected a finite number")
         folder = self.path(trial.number if same_as is None else same_as)
         return Outcome(trial.number, folder, self._rounded(trial.params), state, figure, same_as)
 
