@@ -49,6 +49,7 @@ from wm.training.mdnrnn import mdnrnn_config, new_mdnrnn
 from wm.units import format_duration, format_size
 
 PARENT_BYTES = 400_000_000  # the curriculum's own process: torch, and memory that earlier trainings left to it
+SERVER_BYTES = 160_000_000  # from which the workers that collected were forked: it stays while V trains
 BYTES_PER_FRAME = 200  # compressed, of a controller's episodes
 GYMNASIUM_RENDERER = 2.0  # times as long as ours, at most: test episodes are drawn by it
 
@@ -240,8 +241,8 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
             plan = replace(plan, target=step.outputs[0]) if plan else unmade.estimate(step, rows)
             estimated.append((step, plan))
         changed = changed or (not plan.idle and step.stage not in ("dream", "evaluate"))
-        idle = plan.idle or plan.stage == "train-vae"
-        plans.append(plan if idle else replace(plan, memory=plan.memory + PARENT_BYTES))
+        beside = SERVER_BYTES if plan.stage == "train-vae" else PARENT_BYTES
+        plans.append(plan if plan.idle else replace(plan, memory=plan.memory + beside))
     return plans
 
 

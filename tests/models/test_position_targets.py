@@ -1,6 +1,9 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from wm.evaluation.linear_probe import fit_and_score
 from wm.models.vae.networks import to_images
@@ -76,3 +79,24 @@ def test_an_orientation_is_linear_in_the_orientation_targets_only() -> None:
 def test_orientation_targets_replace_position_targets() -> None:
     frames, _ = scenes(200, 3)
     assert PositionTargets(frames, 64, 2).count == 3 * 16 + 9 * 4
+
+
+class FloatCopies(TorchDispatchMode):
+    """The float tensors with as many numbers as `sample` or more, which it keeps alive."""
+
+    def __init__(self, sample: torch.Tensor) -> None:
+        super().__init__()
+        self._least, self.storages = sample.numel(), dict[int, torch.Tensor]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.is_floating_point() and result.numel() >= self._least:
+            self.storages[result.untyped_storage().data_ptr()] = result
+        return result
+
+
+def test_orientation_targets_take_the_sample_as_floats_once() -> None:
+    frames, _ = scenes(900, 3)  # more than the tensors of a part of 256 frames have numbers
+    with FloatCopies(frames) as copies:
+        PositionTargets(frames, 64, 1)
+    assert len(copies.storages) == 1

@@ -13,15 +13,17 @@ from wm.settings import MdnRnnSettings, VaeSettings
 from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import pick_precision, seconds_per_step
 from wm.training.mdnrnn import loss_arguments, mdnrnn_config, new_mdnrnn, window_length
-from wm.training.vae import cache_bytes, new_vae, new_vae_loss
+from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, cache_bytes, new_vae, new_vae_loss
 
 # Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
 CHECKPOINTS = 12
 VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
 ENCODED_PER_SECOND = 5000  # frames
 LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
-VAE_PROCESS_BYTES, MDNRNN_PROCESS_BYTES = 350_000_000, 400_000_000  # of a process with torch
-FRAME_BYTES = 6_000_000  # of activations per frame of a batch
+VAE_PROCESS_BYTES, MDNRNN_PROCESS_BYTES = 300_000_000, 400_000_000  # of a process with torch
+FREED_BYTES = 180_000_000  # what malloc keeps of that which V's passes have freed
+PASS_FRAMES = 256  # at a time without gradients: when the data is measured, and when z is probed
+PASS_BYTES, STEP_BYTES = 30, 110  # of activations for each number of a frame, without gradients and with them
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,20 @@ def vae_cost(
         return run(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
     seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
-    size, cached = weight_bytes(model), min(rows * int(np.prod(shape)), cache_bytes(settings))
-    memory = VAE_PROCESS_BYTES + 6 * size + cached + settings.batch * FRAME_BYTES
+    size = weight_bytes(model)
+    memory = VAE_PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
     return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
+
+
+def _frame_bytes(settings: VaeSettings, shape: tuple[int, ...], rows: int) -> int:
+    """Bytes of memory for V's frames and their activations. Those of the sample and of validation stay, and the sample
+    is measured before the others are read."""
+    frame = int(np.prod(shape))
+    sample = min(rows, SAMPLE_FRAMES)
+    measured = 4 * frame * sample if settings.orientation_targets else 0  # as floats, all at once
+    passes = FREED_BYTES + frame * (PASS_FRAMES * PASS_BYTES + settings.batch * STEP_BYTES)
+    cached = min(rows * frame, cache_bytes(settings))
+    return frame * min(rows, sample + VALIDATION_FRAMES) + max(measured, passes + cached)
 
 
 def mdnrnn_cost(

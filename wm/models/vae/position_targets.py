@@ -53,10 +53,9 @@ class PositionTargets(nn.Module):
         count = max(self._positions, orientation_targets)
         self.register_buffer("basis", _basis_functions(basis, count, size).to(sample.device))
         if orientation_targets:
-            self.register_buffer("mean_image", to_images(sample).mean(0))
-            difference = (to_images(sample) - self.mean_image).movedim(1, -1).flatten(0, -2)
-            variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))
-            self.register_buffer("colours", axes / (variance + 1 / 255**2).sqrt())
+            mean_image, colours = _principal_colours(sample)
+            self.register_buffer("mean_image", mean_image)
+            self.register_buffer("colours", colours)
         moments = torch.cat([self._moments(to_images(part)) for part in sample.split(FRAMES_PER_BATCH)])
         self.register_buffer("mean", moments.mean(0))
         _, singular, axes = torch.linalg.svd(moments - self.mean, full_matrices=False)
@@ -79,6 +78,16 @@ class PositionTargets(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, S, S) in [0, 1] -> (B, N), of variance 1 or less over the data."""
         return (self._moments(images) - self.mean) @ self.components
+
+
+def _principal_colours(sample: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean image (C, S, S), and the axes (C, C) that whiten the colours of differences from it. In place: as floats
+    the sample has 200 MB."""
+    images = sample.permute(0, 3, 1, 2).float().div_(255)
+    mean_image = images.mean(0)
+    difference = images.sub_(mean_image).movedim(1, -1).flatten(0, -2)
+    variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))
+    return mean_image, axes / (variance + 1 / 255**2).sqrt()
 
 
 def _basis_functions(basis: str, count: int, size: int) -> Tensor:
