@@ -48,8 +48,10 @@ from wm.settings.sources import Sources
 from wm.training.mdnrnn import mdnrnn_config, new_mdnrnn
 from wm.units import format_duration, format_size
 
-PARENT_BYTES = 400_000_000  # the curriculum's own process: torch, and memory that earlier trainings left to it
-SERVER_BYTES = 160_000_000  # from which the workers that collected were forked: it stays while V trains
+LEFT_BYTES = 150_000_000  # memory that earlier trainings left to the curriculum's process
+SERVER_BYTES = 160_000_000  # of the process from which workers are forked: it stays while V and M train
+# What the curriculum's process has beside a stage's own estimate, elsewhere LEFT_BYTES. It imports torch at once.
+BESIDE = {"collect": 340_000_000, "train-vae": SERVER_BYTES, "train-mdnrnn": SERVER_BYTES + LEFT_BYTES}
 BYTES_PER_FRAME = 200  # compressed, of a controller's episodes
 GYMNASIUM_RENDERER = 2.0  # times as long as ours, at most: test episodes are drawn by it
 
@@ -241,8 +243,7 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
             plan = replace(plan, target=step.outputs[0]) if plan else unmade.estimate(step, rows)
             estimated.append((step, plan))
         changed = changed or (not plan.idle and step.stage not in ("dream", "evaluate"))
-        beside = SERVER_BYTES if plan.stage == "train-vae" else PARENT_BYTES
-        plans.append(plan if plan.idle else replace(plan, memory=plan.memory + beside))
+        plans.append(plan if plan.idle else replace(plan, memory=plan.memory + BESIDE.get(plan.stage, LEFT_BYTES)))
     return plans
 
 

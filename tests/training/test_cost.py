@@ -5,7 +5,8 @@ import torch
 
 from wm.actions import ActionSpace
 from wm.settings import MdnRnnSettings, VaeSettings
-from wm.training.cost import LATENT_BYTES, mdnrnn_cost, publishing_bytes, vae_cost, weight_bytes
+from wm.training.cost import LATENT_BYTES, mdnrnn_cost, mdnrnn_memory, publishing_bytes, vae_cost, weight_bytes
+from wm.training.mdnrnn import mdnrnn_config, new_mdnrnn
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES
 
 CPU = torch.device("cpu")
@@ -42,6 +43,17 @@ def test_the_memory_of_v_is_that_of_measured_trainings_and_no_less(batch: int, r
     settings = VaeSettings(batch=batch, steps=1, ram="1GB")
     told = vae_cost(clock(), settings, (64, 64, 3), rows, 0, CPU).memory  # type: ignore[arg-type]
     assert used <= told < 1.2 * used
+
+
+@pytest.mark.parametrize(("batch", "length", "rows", "used"), [(32, 64, 18_729, 672e6), (100, 999, 15_000, 1_824e6)])
+def test_the_memory_of_m_is_that_of_measured_trainings_and_no_less(
+    batch: int, length: int, rows: int, used: float
+) -> None:
+    """`used` is the largest RSS of `wm train-mdnrnn --quick` in LunarLander, which the comparison with baselines has,
+    and of steps of the `paper` preset."""
+    settings = MdnRnnSettings(batch=batch, seq_len=length)
+    model = new_mdnrnn(mdnrnn_config(settings, 32, ActionSpace(count=4)), 0)
+    assert used <= mdnrnn_memory(settings, model, rows) < 1.25 * used
 
 
 def test_latents_are_counted_with_the_disk_of_m() -> None:

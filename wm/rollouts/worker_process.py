@@ -21,7 +21,8 @@ from wm.telemetry.malloc import trim
 TRIM_ABOVE = 64 << 20  # bytes of growth after which malloc returns free memory, which takes up to 40 ms
 _HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SERVER, FORKED, SPAWNED = 200_000_000, 170_000_000, 450_000_000  # bytes of each with torch, V, M, C and environments
+# Bytes of each with torch, V, M, C and environments.
+PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
 _heartbeats = 0
@@ -89,8 +90,8 @@ def _context(preload: list[str]) -> Any:
 
 
 def playing_memory(count: int) -> int:
-    """Bytes of `count` workers that play with V, M and C, and of their fork server."""
-    return SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED
+    """Bytes of a process, of `count` workers that play with V, M and C for it, and of their fork server."""
+    return PLAYERS_PARENT + (SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED)
 
 
 class Worker:

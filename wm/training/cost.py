@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from wm.actions import ActionSpace
 from wm.episodes.windows import WindowBatch
+from wm.models.mdnrnn.predictor import Predictor
 from wm.settings import MdnRnnSettings, VaeSettings
 from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import pick_precision, seconds_per_step
@@ -20,10 +21,11 @@ CHECKPOINTS = 12
 VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
 ENCODED_PER_SECOND = 5000  # frames
 LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
-VAE_PROCESS_BYTES, MDNRNN_PROCESS_BYTES = 300_000_000, 400_000_000  # of a process with torch
-FREED_BYTES = 180_000_000  # what malloc keeps of that which V's passes have freed
+PROCESS_BYTES = 300_000_000  # of a process with torch
+FREED_BYTES = 180_000_000  # what malloc keeps of that which steps and validations have freed
 PASS_FRAMES = 256  # at a time without gradients: when the data is measured, and when z is probed
 PASS_BYTES, STEP_BYTES = 30, 110  # of activations for each number of a frame, without gradients and with them
+EVALUATED_ROWS = 40_000  # at most, by which M is compared with baselines
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def vae_cost(
 
     seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
     size = weight_bytes(model)
-    memory = VAE_PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
+    memory = PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
     return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
 
 
@@ -110,8 +112,17 @@ def mdnrnn_cost(
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,
-        MDNRNN_PROCESS_BYTES + 13 * size + rows * latent * 20,
+        mdnrnn_memory(settings, model, rows),
         disk=size + latents + 200_000,
         scratch=CHECKPOINTS * size,
         latents=latents,
     )
+
+
+def mdnrnn_memory(settings: MdnRnnSettings, model: Predictor, rows: int) -> int:
+    """Bytes of memory for a training of M on so many latents. Of a step there are the LSTM's gates and states, and the
+    mixtures; the comparison with baselines, at the end, has h and the inputs of probes."""
+    per_step = 4 * (10 * model.hidden + 9 * settings.mixtures * model.latent)
+    training = settings.batch * window_length(settings) * per_step
+    compared = min(rows, EVALUATED_ROWS) * (33 * model.hidden + 24 * model.latent)
+    return PROCESS_BYTES + FREED_BYTES + 13 * weight_bytes(model) + 20 * rows * model.latent + max(training, compared)
