@@ -1,8 +1,10 @@
 """The page's JavaScript computes what torch does: V's decoder, M and C, over a dream of 100 steps."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,29 +21,56 @@ from wm.report.play import page as play_page
 from wm.report.play.page import Game
 from wm.report.play.starts import choose_starts
 from wm.report.play.weights import PRECISIONS
+from wm.settings.base import Settings
+from wm.settings.train_controller import ControllerSettings
+from wm.settings.train_mdnrnn import MdnRnnSettings
+from wm.settings.train_vae import VaeSettings
 
 BROWSER = find_browser()
 NODE = shutil.which("node")
 DRIVER = Path(__file__).with_name("agreement.js")
 SCRIPTS = Path(play_page.__file__).parent
 BY_GRADIENT = {"layers": (8, 8), "difference": True, "previous_action": True}
+# Every V with every M, and every C once: evolved (linear, with hidden units) or trained by PPO (with layers).
 KINDS = {
     "small, paper, argmax": Kind(),
+    "small, rollout with LSTM, tanh": Kind("small", "rollout", 7, STEER, controller={"head": "tanh"}),
+    "small, rollout without LSTM, beta with gas and brake as one axis": Kind(
+        "small", "rollout", 0, STEER, controller={"head": "beta", "opposed": (1, 2), **BY_GRADIENT}
+    ),
+    "attentive, paper, beta, colder": Kind(
+        "attentive", space=STEER, controller={"head": "beta", "layers": (6,)}, temperature=0.3
+    ),
+    "attentive, rollout with LSTM, argmax with hidden units, gray": Kind(
+        "attentive", "rollout", 7, channels=1, controller={"head": "argmax", "hidden": 4}, temperature=1.5
+    ),
     "attentive, rollout without LSTM, categorical over three actions": Kind(
         "attentive", "rollout", 0, controller={"head": "categorical", "ordered": (3, 0, 2), "serve": 1, **BY_GRADIENT}
-    ),
-    "paper, rollout with LSTM, tanh with hidden units": Kind(
-        "paper", "rollout", 7, STEER, controller={"head": "tanh", "hidden": 4, "memory": False}, temperature=0.3
     ),
     "paper of 64 pixels, paper, ordered, rounded weights": Kind(
         "paper", size=64, controller={"head": "ordered", "ordered": (3, 0, 2)}
     ),
-    "small, rollout, beta with gas and brake as one axis": Kind(
-        "small", "rollout", 0, STEER, controller={"head": "beta", "opposed": (1, 2), **BY_GRADIENT}
+    "paper, rollout with LSTM, tanh with hidden units": Kind(
+        "paper", "rollout", 7, STEER, controller={"head": "tanh", "hidden": 4, "memory": False}, temperature=0.3
     ),
-    "small, paper, beta, colder": Kind(space=STEER, controller={"head": "beta", "layers": (6,)}, temperature=0.3),
+    "paper, rollout without LSTM, categorical": Kind(
+        "paper", "rollout", 0, controller={"head": "categorical", **BY_GRADIENT}
+    ),
 }
 ROUNDED = [name for name in KINDS if "rounded" in name]
+
+
+def test_the_kinds_are_all_that_can_be_trained() -> None:
+    assert {kind.vae for kind in KINDS.values()} == set(_choices(VaeSettings, "network"))
+    assert {kind.mdnrnn for kind in KINDS.values()} == set(_choices(MdnRnnSettings, "network"))
+    heads = {*_choices(ControllerSettings, "head"), "categorical", "beta"} - {"auto"}
+    assert {kind.controller["head"] for kind in KINDS.values()} == heads
+
+
+def _choices(settings: type[Settings], name: str) -> Sequence[str]:
+    (item,) = (item for item in dataclasses.fields(settings) if item.name == name)
+    choices: Sequence[str] = item.metadata["choices"]
+    return choices
 
 
 def write_comparison(path: Path, page: bytes, game: Game, temperature: float = 1.0) -> dict[str, Any]:
@@ -57,29 +86,53 @@ def write_comparison(path: Path, page: bytes, game: Game, temperature: float = 1
 
 
 @pytest.fixture(scope="module")
-def in_node(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    """The differences of every kind, from one process."""
-    if NODE is None:
-        pytest.skip("node is not installed")
-    files = []
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Of every kind a page, and beside it what agreement.js compares."""
+    folders = {}
     for name, kind in KINDS.items():
-        folder = tmp_path_factory.mktemp("kind")
+        folder = folders[name] = tmp_path_factory.mktemp("kind")
         torch.manual_seed(0)
-        game, path = make_game(folder, kind), folder / "comparison.json"
+        game = make_game(folder, kind)
         with pytest.MonkeyPatch.context() as patch:
             if name in ROUNDED:
                 patch.setattr(play_page, "PRECISIONS", PRECISIONS[-1:])
-            write_comparison(path, game.page(), game, kind.temperature)
-        files.append(str(path))
-    words = [str(NODE), str(DRIVER), str(SCRIPTS), *files]
+            (folder / "page.html").write_bytes(page := game.page())
+        write_comparison(folder / "comparison.json", page, game, kind.temperature)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def in_node(written: dict[str, Path]) -> dict[str, dict[str, float]]:
+    """The differences of every kind, from one process."""
+    if NODE is None:
+        pytest.skip("node is not installed")
+    words = [str(NODE), str(DRIVER), str(SCRIPTS), *(str(folder / "comparison.json") for folder in written.values())]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(zip(KINDS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all kinds."""
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed")
+    with Browser(BROWSER) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_a_dream_in_node_is_torchs(in_node: dict[str, dict[str, float]], name: str) -> None:
     require_agreement(in_node[name])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_dream_in_chromium_is_torchs(browser: Browser, written: dict[str, Path], name: str) -> None:
+    expected = json.loads((written[name] / "comparison.json").read_text())["expected"]
+    browser.open(written[name] / "page.html", prefers_reduced_motion="reduce")
+    browser.evaluate(f"globalThis.agreement = (() => {{ {DRIVER.read_text()}; return agreement; }})(); 0")
+    require_agreement(browser.evaluate(f"ready.then(player => agreement(player.world, {json.dumps(expected)}))"))
+    assert browser.messages == []
 
 
 def require_agreement(differences: dict[str, float]) -> None:
@@ -88,19 +141,6 @@ def require_agreement(differences: dict[str, float]) -> None:
     assert differences.pop("actions") == 100
     assert max(differences.values()) < 1e-4, differences
     assert min(differences.values()) > 0, differences  # each was compared: single precision is not exact
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-def test_a_dream_in_chromium_is_torchs(tmp_path: Path) -> None:
-    game, path = make_game(tmp_path, Kind()), tmp_path / "page.html"
-    page = game.page()
-    path.write_bytes(page)
-    expected = json.dumps(write_comparison(tmp_path / "comparison.json", page, game))
-    with Browser(str(BROWSER)) as opened:
-        opened.open(path)
-        opened.evaluate(f"globalThis.agreement = (() => {{ {DRIVER.read_text()}; return agreement; }})(); 0")
-        require_agreement(opened.evaluate(f"ready.then(player => agreement(player.world, {expected}))"))
-        assert opened.messages == []
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")

@@ -32,6 +32,7 @@ class Kind:
     hidden: int = 12
     space: ActionSpace = PADDLE
     size: int = 32
+    channels: int = 3
     temperature: float = 1.0
     controller: dict[str, Any] = field(default_factory=lambda: {"head": "argmax"})
 
@@ -66,7 +67,7 @@ def make_game(folder: Path, kind: Kind, env: str = "Breakout") -> Game:
     latents = Latents(means, means, actions, none, ends, np.zeros(EPISODES, bool), seeds, kind.space)
     config = MdnRnnConfig(LATENT, kind.space.as_json(), kind.hidden, 3, 4.0, kind.mdnrnn, 16)
     mdnrnn: Any = SimpleNamespace(model=_shaken(config.build()), space=kind.space, held_out=_none_held_out)
-    vae: Any = SimpleNamespace(model=_shaken(build(kind.vae, kind.size, 3, LATENT)))
+    vae: Any = SimpleNamespace(model=_shaken(build(kind.vae, kind.size, kind.channels, LATENT)))
     form = {"memory": True, **kind.controller}
     inputs = LATENT * (2 if form.get("difference") else 1)
     inputs += kind.space.width if form.get("previous_action") else 0
