@@ -28,7 +28,9 @@ def format_size(size: float) -> str:
 
 
 def format_rate(count: float) -> str:
-    """Events in 1,000 steps, with three digits: 0.123, 45.6, 1,000."""
+    """Events in 1,000 steps, with three digits: 0.123, 45.6, 1,000; below 0.001."""
+    if 0 < count < 0.001:
+        return "below 0.001"
     return f"{count:.3g}" if count < 999.5 else f"{count:,.0f}"
 
 

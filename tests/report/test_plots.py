@@ -83,6 +83,27 @@ def test_the_same_plot_is_the_same_bytes_and_another_shares_no_id() -> None:
     assert set(re.findall(r'href="#([^"]+)"', to_svg(one))) == ids[0]
 
 
+def test_outliers_are_clipped_at_the_axes_and_named() -> None:
+    svg = to_svg(Plot("step", "loss", [Curve("a", range(50), [80, *([1, 2] * 24), 1])]))
+    assert "clipped: 80" in texts(svg)
+    (clip,) = set(re.findall(r'clip-path="url\(#([^)]+)\)"', svg))
+    assert f'<clipPath id="{clip}"><rect x="58" y="28"' in svg
+
+
+def test_a_logarithmic_axis_of_less_than_two_decades_has_ticks_between_powers_of_ten() -> None:
+    def ticks(values: list[float]) -> set[str]:
+        return set(texts(to_svg(Plot("step", "error", [Curve("a", [0, 1, 2], values)], y_log=True))))
+
+    assert {"0.2", "0.5", "1", "2", "5"} <= ticks([0.2, 1, 6])
+    assert ticks([0.1, 1, 100]).isdisjoint({"0.2", "5", "20", "50"})
+
+
+def test_the_interval_of_a_single_point_is_drawn() -> None:
+    svg = to_svg(Plot("step", "return", [Curve("a", [3], [5], [4], [6])], level=("random", 0)))
+    (top, bottom) = (28 + (210 - 28) * (6.3 - value) / 6.6 for value in (6, 4))  # axes from -0.3 to 6.3
+    assert [(242, pytest.approx(bottom, abs=0.1)), (242, pytest.approx(top, abs=0.1))] in lines(svg)
+
+
 def test_a_chart_says_in_words_what_it_shows() -> None:
     plot = Plot("generation", "<return>", [Curve("ours", [0, 1], [1, 2.5])], level=("random", -20))
     attributes = ElementTree.fromstring(to_svg(plot)).attrib

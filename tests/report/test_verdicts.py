@@ -8,6 +8,7 @@ from benchmarks.pages import learning, scores
 from wm.report import fidelity_plot
 from wm.report.verdicts import (
     dream_verdicts,
+    event_rates,
     event_verdict,
     prediction_ratio,
     prediction_summary,
@@ -100,7 +101,15 @@ def test_the_page_of_scores_judges_m_by_its_best_baseline() -> None:
 def test_a_ranking_whose_interval_has_zero_is_not_shown() -> None:
     assert "not shown" in ranking_verdict({"rho": 0.3, "rho_ci95": [-0.1, 0.6]})
     assert "not shown" not in ranking_verdict({"rho": 0.5, "rho_ci95": [0.2, 0.7]})
+    assert "opposite order" in ranking_verdict({"rho": -0.7, "rho_ci95": [-0.9, -0.3]})
+    assert "opposite" not in ranking_verdict({"rho": -0.2, "rho_ci95": [-0.6, 0.3]})
     assert ranking_verdict({"rho": None, "rho_ci95": None}) == ""
+
+
+def test_a_rate_that_is_next_to_nothing_is_no_long_number() -> None:
+    rates = {"positive": {"dream": 570.2, "real": 0.0123}, "end": {"dream": 4.52e-07, "real": 0.0}}
+    told = "In 1,000 steps of dreams and of real episodes: rewards 570 against 0.0123, ends below 0.001 against 0."
+    assert event_rates({"events": {"rates": rates}}) == told
 
 
 def events(positive: float, negative: float, end: float) -> dict[str, Any]:

@@ -259,7 +259,9 @@ def _draw_series(axes: Any, series: Curve | Scatter | Histogram, number: int, pl
             marker = "o" if len(x) < MARKED else ""
             width = 1.8 if marker else 1.2
             axes.plot(x, y, label=name, color=colour, marker=marker, markersize=4, linewidth=width, gid=gid)
-            if low:
+            if len(x) == 1 and low:  # a band without a width is not seen
+                axes.vlines(x, low, high, color=colour, alpha=0.4, linewidth=4, gid=gid)
+            elif low:
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, gid=gid)
         case Scatter(x, y, ordered) if x:
             last = max(len(x) - 1, 1)
@@ -283,7 +285,8 @@ def _style(axes: Any, plot: Plot, size: float) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     if plot.y_log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(numticks=6))
+        low, high = axes.get_ylim()  # between two powers of ten there may be a single one
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < DECADES else (1,), numticks=6))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

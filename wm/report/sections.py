@@ -62,7 +62,7 @@ def film_section(run: str, films: Sequence[Film], note: str) -> Iterator[Block]:
         yield Player(film.played())
     if films:
         text = "Click the picture or press space to play; arrow keys go a frame back and on, + and - change the speed."
-        predicted = " M expects each frame from the real frames and actions before it."
+        predicted = " M expects each frame from the real frames and actions before it; of the first, nothing."
         yield Paragraph(text + (predicted if len(films[0].parts) > 1 else ""))
     if note:
         yield Paragraph(note)

@@ -14,10 +14,11 @@ def for_page(svg: str, colours: Mapping[str, str], size: tuple[int, int], descri
     for value, name in colours.items():
         svg = svg.replace(value, f"var(--{name})")
     prefix = "p" + hashlib.sha256(svg.encode()).hexdigest()[:8]
-    referenced = set(re.findall(r'xlink:href="#([^"]+)', svg))
+    referenced = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', svg))
     svg = re.sub(r' id="([sn]\d+)"', r' class="\1"', svg)  # of series and of legends: several elements have the same
     svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in referenced else "", svg)
-    svg = re.sub(r"<[^>]+>", _short_tag, svg.replace('xlink:href="#', f'href="#{prefix}'))
+    svg = svg.replace('xlink:href="#', f'href="#{prefix}').replace("url(#", f"url(#{prefix}")
+    svg = re.sub(r"<[^>]+>", _short_tag, svg)
     svg = re.sub(r">\s+<", "><", svg)
     svg = re.sub(r"<defs>(<style[^>]*>[^<]*</style>)?</defs>|<g/>|<!--.*?-->", "", svg)
     svg = _without_bare_groups(svg)

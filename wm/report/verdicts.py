@@ -146,4 +146,6 @@ def ranking_verdict(metrics: Mapping[str, Any]) -> str:
         return ""
     if metrics["rho_ci95"][0] > 0:
         return "The dream ranks policies as the real environment does."
+    if metrics["rho_ci95"][1] < 0:
+        return "The dream ranks policies in the opposite order: its better ones are worse in the real environment."
     return "The dream is not shown to rank policies as the real environment does."
