@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ def why_no_window() -> str:
 
 def _serve(pipe: Connection, title: str) -> None:
     """Say why there is no window, empty if there is one, and show it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too; the other one then ends it
     os.environ.pop("SDL_VIDEODRIVER", None)
     os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"
     reason = _open_display()

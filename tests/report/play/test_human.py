@@ -2,11 +2,13 @@
 
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from wm.artifacts.disk import DiskBudget
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import claim
 from wm.episodes.dataset import Dataset
-from wm.errors import DiskProblem
+from wm.errors import DiskProblem, Stopped
 from wm.report.play.controls import controls_for
 from wm.report.play.human import SIDE, Person, fitted, record_person
 from wm.rollouts.collection import HUMAN, describe
@@ -50,11 +52,11 @@ class Script:
         """As fast as the game goes."""
 
 
-def play(folder: Path, script: Script, episodes: int, budget: DiskBudget | None = None) -> int:
+def play(folder: Path, script: Script, episodes: int, budget: DiskBudget | None = None, **runs: Any) -> int:
     """How many episodes the script plays to their end."""
     collection, recipe = describe(EnvConfig(TINY, 32), HUMAN, 3, 0)
     controls = controls_for(TINY, ActionSpace.from_json(recipe["action_space"]))
-    path, runtime = folder / "d.human.zarr", Runtime(time.monotonic)
+    path, runtime = folder / "d.human.zarr", Runtime(time.monotonic, **runs)
     with claim(path, recipe, False, runtime.log) as claimed:
         limit = budget or DiskBudget(path)
         return record_person(collection, claimed, episodes, limit, script, controls, 1000, runtime)
@@ -92,7 +94,7 @@ def test_steps_come_at_the_pace_and_late_ones_are_not_caught_up() -> None:
             now += max(seconds, 0)
 
     space = ActionSpace(count=3)
-    person = Person(Clocked(["1"], 99), lambda: PICTURE, controls_for(TINY, space), space, 10, lambda: now)
+    person = Person(Clocked(["1"], 99), lambda: PICTURE, controls_for(TINY, space), space, 10, Runtime(lambda: now))
     person.begin(0, EpisodeJob(0, 0))
     for late in (0, 0, 0.35, 0, 0):
         now += late
@@ -128,6 +130,19 @@ def test_more_episodes_continue_and_an_unfinished_one_is_dropped(tmp_path: Path)
     kept = list(actions(tmp_path))
     assert len(kept) == 1 + done
     assert kept[0] == first
+
+
+def test_a_signal_ends_the_game_after_the_current_step(tmp_path: Path) -> None:
+    script = Script(["2"], 10_000)
+
+    def raise_if_stopped() -> None:
+        if len(script.shown) == 3:
+            raise Stopped(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        play(tmp_path, script, 1, raise_if_stopped=raise_if_stopped)
+    assert len(script.shown) == 3
+    assert not (tmp_path / "d.human.zarr").exists()
 
 
 def test_a_window_closed_at_once_writes_nothing(tmp_path: Path) -> None:

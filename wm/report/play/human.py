@@ -51,11 +51,12 @@ class Person:
         controls: Controls,
         space: ActionSpace,
         steps_per_second: int,
-        clock: Callable[[], float],
+        runtime: Runtime,
     ) -> None:
         self._screen, self._picture, self._controls, self._space = screen, picture, controls, space
-        self._interval, self._clock = 1 / steps_per_second, clock
-        self._steps, self._next = 0, clock()
+        self._interval, self._clock = 1 / steps_per_second, runtime.clock
+        self._raise_if_stopped = runtime.raise_if_stopped
+        self._steps, self._next = 0, runtime.clock()
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
         """A new episode."""
@@ -67,6 +68,7 @@ class Person:
         self._next += self._interval
         self._screen.wait(self._next - self._clock())
         self._next = max(self._next, self._clock() - self._interval)  # what was late is not caught up
+        self._raise_if_stopped()
         if not self._screen.open:
             raise _Closed
         action = self._controls.action(self._screen.keys(), self._steps)
@@ -96,12 +98,13 @@ def record_person(
     runtime: Runtime,
 ) -> int:
     """Let a person play `episodes` more of a claimed dataset, or until the window is closed. Returns how many were
-    played to their end; an unfinished one is dropped. Raises DiskProblem, with the finished ones kept."""
+    played to their end; an unfinished one is dropped. Raises DiskProblem, and Stopped after a signal, with the
+    finished ones kept."""
     upto = claim.dataset.collected if claim.dataset else 0
     missing = claim.missing(upto + episodes)[:episodes]
     env, writer, done = collection.env.make(labelled=True, filmed=True), None, 0
     space = ActionSpace.of(env.action_space)
-    person = Person(screen, env.screen, controls, space, steps_per_second, runtime.clock)
+    person = Person(screen, env.screen, controls, space, steps_per_second, runtime)
     try:
         for index in missing:
             runtime.raise_if_stopped()
