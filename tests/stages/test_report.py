@@ -4,17 +4,18 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 import time
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from benchmarks.browser import Browser, find_browser
 from stages.cli import run
 from tests.conftest import SLUG, TINY
 from tests.conftest import run as wm
 from tests.faults.test_edited_work import unfinish
+from tests.report.layout import faults
 from wm.artifacts import manifest
 from wm.report.agent_film import FILM
 from wm.report.document import Table
@@ -22,7 +23,7 @@ from wm.report.run_summary import RunSummary, overview
 from wm.units import format_duration
 
 WITHOUT_DREAM = shutil.ignore_patterns("dream")  # whose charts take long to draw
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+BROWSER = find_browser()
 
 
 def test_the_page_has_every_part_of_the_chain_and_loads_nothing(chain: Path) -> None:
@@ -164,21 +165,15 @@ def test_compare_shows_figures_side_by_side_and_fits_80_columns(chain: Path, tmp
     assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.fixture(scope="module")
-def measured(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report whose title becomes its width."""
-    page = tmp_path_factory.mktemp("measured") / "report.html"
-    wm(chain, "report", "--out", str(page))
-    measure = "<script>document.title=document.documentElement.scrollWidth+' of '+window.innerWidth</script></body>"
-    page.write_text(page.read_text().replace("</body>", measure))
-    return page
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no browser")
-@pytest.mark.parametrize("width", [500, 1280])  # headless Chromium has no narrower window
-def test_the_page_opens_in_a_browser_and_is_no_wider_than_it(measured: Path, width: int) -> None:
-    words = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
-    done = subprocess.run([*words, "--dump-dom", measured.as_uri()], capture_output=True, text=True, timeout=120)
-    widths = re.search(r"<title>(\d+) of (\d+)</title>", done.stdout)
-    assert widths, done.stderr[-500:]
-    assert int(widths[1]) <= int(widths[2])
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_nothing_is_cut_or_hard_to_read_on_a_phone_and_a_laptop_light_and_dark(chain: Path, tmp_path: Path) -> None:
+    """A run with every stage: two films, the dream, and a C of its own for each search."""
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "run")
+    wm(tmp_path, "report", "run", "--env", TINY)
+    with Browser(str(BROWSER)) as browser:
+        ready = "playersReady.then(() => [players.length, charts.length])"
+        assert not list(faults(browser, tmp_path / "run" / "report.html", ready))
+        players, charts = browser.evaluate(ready)
+        assert players == 2
+        assert charts > 5
+        assert browser.messages == []
