@@ -35,6 +35,19 @@ if "Tiny-v0" not in gym.registry:
     gym.register("Tiny-v0", TinyEnv, max_episode_steps=24)
 
 
+class SteeredEnv(TinyEnv):
+    """Tiny with a box of actions, whose second dimension is one-sided as a pedal's: how fast the dot moves."""
+
+    action_space = gym.spaces.Box(np.array([-1, 0], np.float32), np.ones(2, np.float32))
+
+    def step(self, action: Any) -> Any:
+        return super().step(1 + round(float(action[0]) * (0.5 + float(action[1]))))
+
+
+if "Steered-v0" not in gym.registry:
+    gym.register("Steered-v0", SteeredEnv, max_episode_steps=24)
+
+
 class FragileEnv(TinyEnv):
     """Tiny, but it breaks as the variable TINY_BREAK says: `<how>:<seed or any>:<marker file>`, separated by commas.
     The marker is made when it breaks; with a marker of its own, it breaks once. How: raise, die, hang."""

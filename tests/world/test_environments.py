@@ -148,6 +148,16 @@ def test_the_serve_is_pressed_in_the_real_game_as_the_command_does() -> None:
     real.close()
 
 
+@KINDS
+@pytest.mark.parametrize("name", ["Dream", "Real"])
+def test_what_gymnasium_makes_of_a_run_with_a_box_of_actions_passes_its_checker(
+    steered: Path, name: str, obs: str
+) -> None:
+    made: Any = gym.make(f"wm/{name}-v0", run=steered, obs=obs, render_mode="rgb_array")
+    assert made.action_space == gym.spaces.Box(np.array([-1, 0], np.float32), np.ones(2, np.float32))
+    check_env(made.unwrapped)
+
+
 def test_a_dream_of_continuous_actions_passes_the_checker() -> None:
     space, mdnrnn = ActionSpace(low=(-1.0, 0.0), high=(1.0, 1.0)), MdnRnn(4, 2, 8, 2, 10.0).requires_grad_(False)
     initial = InitialStates.at_start(mdnrnn, torch.randn(9, 4), 2, torch.full((4,), -3.0), torch.full((4,), 3.0))

@@ -1,7 +1,9 @@
 """stable-baselines3 accepts the dream and the real game, learns in many dreams at once, and is scored in reality."""
 
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -18,6 +20,21 @@ def test_its_checker_finds_nothing(world: wm.World, kind: str, obs: str) -> None
     from stable_baselines3.common.env_checker import check_env
 
     check_env(getattr(world, kind)(obs=obs, render_mode="rgb_array"))
+
+
+@pytest.mark.extra("sb3")
+@pytest.mark.parametrize("obs", ["z", "zh"])
+@pytest.mark.parametrize("name", ["Dream", "Real"])
+def test_its_checker_finds_nothing_in_what_gymnasium_makes(run: Path, steered: Path, name: str, obs: str) -> None:
+    """Of a box it wants actions from -1 to 1, which gymnasium's wrapper gives."""
+    from stable_baselines3.common.env_checker import check_env
+
+    check_env(gym.make(f"wm/{name}-v0", run=run, obs=obs))
+    box = gym.make(f"wm/{name}-v0", run=steered, obs=obs)
+    with pytest.warns(UserWarning, match="symmetric and normalized Box action space") as warned:
+        check_env(box)
+    assert len(warned) == 1
+    check_env(gym.wrappers.RescaleAction(box, -1, 1))
 
 
 @pytest.mark.extra("sb3")
