@@ -1,5 +1,7 @@
 """Workers to test with: processes of this machine, a plain executor, and a Dask cluster on this machine."""
 
+import os
+import signal
 import tempfile
 import time
 import uuid
@@ -11,12 +13,24 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from wm.episodes.schema import PackedEpisode
+from wm.rollouts.collection import Collection, play_episode
 from wm.rollouts.executor_workers import ExecutorWorkers
 from wm.rollouts.task_host import TaskHost, Terms, expected_machine
 
 
 def nothing() -> None:
     pass
+
+
+def play_badly(bad: int, marker: Path | None, collection: Collection, index: int) -> PackedEpisode:
+    """As `play_episode`; the episode `bad` raises, or kills its process unless the marker is there."""
+    if index == bad and marker is None:
+        raise ValueError("the environment broke")
+    if index == bad and marker is not None and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return play_episode(collection, index)
 
 
 @cache

@@ -56,6 +56,29 @@ def test_a_late_task_is_asked_again_and_the_first_answer_counts(
     assert len(asked) == 7
 
 
+@pytest.mark.parametrize(("episodes", "times"), [(1, 3), (64, 1)])
+def test_a_task_of_many_episodes_may_take_as_many_times_as_long(
+    episodes: int, times: int, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_workers, "SOONEST", 0.02)
+    asked: list[bytes] = []
+    ended = threading.Event()
+    began = time.monotonic()
+
+    def answer(task: bytes, attachments: Mapping[str, Any]) -> bytes:
+        asked.append(task)
+        ended.wait()
+        return run(task)
+
+    def check() -> None:
+        if time.monotonic() - began > 1.5:
+            ended.set()
+
+    workers = ExecutorWorkers(pool, answer, {}, lambda: 1, check, time.monotonic, timeout=0.1)
+    assert list(workers.map(abs, [(-1,)], episodes=episodes)) == [(0, 1)]
+    assert len(asked) == times
+
+
 def test_a_task_is_asked_three_times_at_most_as_long_as_none_answers(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

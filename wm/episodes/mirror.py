@@ -206,10 +206,31 @@ class Mirror:
             size = sum(len(data) for file, data in files.items() if file.startswith(f"{array}/"))
             self._known_arrays()[self.folder / name / array] = size
 
+    def put_files(self, name: str, files: dict[str, bytes]) -> None:
+        """Put all of a part but its manifest. Raises Locked as `put_part`."""
+        self._put_files(f"{name}/", files)
+
+    def commit_part(self, name: str, head: dict[str, bytes]) -> None:
+        """Put the manifest of a part whose other files are there; `head` has its metadata too. Raises BadData where one
+        of them is missing, and Locked if somebody else has put it."""
+        source, there = f"{self.store.address}/{name}", self.store.entries(name)
+        listed = manifest.parse_sealed(head[manifest.NAME], source, manifest.SCHEMA, _WAY_OUT)["files"]
+        for file, entry in listed.items():
+            if (found := there.get(f"{name}/{file}")) is None or found.size != entry["size"]:
+                raise BadData(f"{source}/{file} is not what its worker has put; run the same command again.")
+        self._put_manifest(f"{name}/", head[manifest.NAME])
+        _place(self.folder / name, head)
+
     def _put(self, below: str, files: dict[str, bytes]) -> None:
+        self._put_files(below, files)
+        self._put_manifest(below, files[manifest.NAME])
+
+    def _put_files(self, below: str, files: dict[str, bytes]) -> None:
         in_parallel(lambda name: self._put_file(below, name, files[name]), [n for n in files if n != manifest.NAME])
+
+    def _put_manifest(self, below: str, data: bytes) -> None:
         try:
-            self.store.put_new(below + manifest.NAME, files[manifest.NAME])
+            self.store.put_new(below + manifest.NAME, data)
         except Taken:
             raise self._locked(below) from None
 

@@ -12,6 +12,7 @@ from wm.episodes.committed_parts import Part
 from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, PartBuilder, frame_block, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
+from wm.episodes.staged_parts import StagedPart
 from wm.errors import DiskProblem, Locked
 
 
@@ -66,14 +67,14 @@ class Writer:
             self._remove_shorter(part.first, part.last)
         self._gaps = list(self.dataset.missing)
         self.next = self._first_missing()
-        self._pending = self._builder(self.next)
+        self._pending: PartBuilder | None = None  # made with its first episode: it may begin with those of a short part
+        self._written = self.next
 
     def _first_missing(self) -> int:
         return self._gaps[0][0] if self._gaps else self.dataset.collected
 
     def _builder(self, first: int) -> PartBuilder:
         """The part that takes episode `first`: a new one, or the short one that ends before it."""
-        self._written = first
         preceding = next((part for part in self.dataset.parts if part.last == first), None)
         if preceding is None or part_is_full(preceding.first, first, preceding.rows):
             return PartBuilder(self.path, self.recipe, first, self._block)
@@ -93,31 +94,46 @@ class Writer:
         """Take the next episode. Returns the folder of its part if the part is full."""
         if episode.index != self.next:
             raise ValueError(f"episode {episode.index} is not the next one, {self.next}")
-        self._pending.add(episode)
+        self._pending = pending = self._pending or self._builder(self.next)
+        pending.add(episode)
         self.next += 1
         gap_filled = bool(self._gaps) and self.next == self._gaps[0][1]
-        if not gap_filled and not part_is_full(self._pending.first, self.next, self._pending.rows):
+        if not gap_filled and not part_is_full(pending.first, self.next, pending.rows):
             return None
-        folder = self._commit()
+        folder = self._commit(pending)
         if gap_filled:
             del self._gaps[0]
             self.next = self._first_missing()
-        self._pending = self._builder(self.next)
+        self._pending, self._written = None, self.next
         return folder
+
+    def take(self, staged: StagedPart) -> Path:
+        """Commit a part of the next episodes that a worker has written. Returns its folder."""
+        first, last = staged.episodes
+        if first != self.next or self._pending is not None or self._gaps:
+            raise ValueError(f"{staged.folder.name} does not begin with the next episode, {self.next}")
+        if self._allow is not None and mirrors.of(self.path) is None:  # else no array comes to this machine
+            self._allow(staged.size)
+        self._add_part(part := staged.commit(self.path))
+        self.next = self._written = last
+        return part.folder
 
     def seal(self) -> Path | None:
         """Commit the finished episodes that are not on disk yet, if any, as a short part."""
-        return self._commit() if self._pending.last > self._written else None
+        pending = self._pending
+        return self._commit(pending) if pending is not None and pending.last > self._written else None
 
-    def _commit(self) -> Path:
-        folder = self._pending.commit(self._allow)
-        part = Part(folder, self._pending.first, self._pending.last, self._pending.table)
-        self._written = part.last
+    def _commit(self, pending: PartBuilder) -> Path:
+        folder = pending.commit(self._allow)
+        self._written = pending.last
+        self._add_part(Part(folder, pending.first, pending.last, pending.table))
+        return folder
+
+    def _add_part(self, part: Part) -> None:
         self._remove_shorter(part.first, part.last)
         others = [other for other in self.dataset.parts if other.first != part.first]
         parts = sorted([*others, part], key=lambda part: part.first)
         self.dataset = Dataset(self.path, self.recipe, parts)
-        return folder
 
     def __enter__(self) -> "Writer":
         return self

@@ -7,7 +7,8 @@ from wm.episodes.archive import claim, collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.pipeline.session import Session
 from wm.pipeline.stage import CREATED, RESUMED, UP_TO_DATE, Result
-from wm.rollouts.collection import Collection, collect_episodes, describe, require_survival
+from wm.rollouts.collecting import collect_episodes
+from wm.rollouts.collection import Collection, describe, require_survival
 from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size

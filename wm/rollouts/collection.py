@@ -1,8 +1,6 @@
-"""Collecting: what a worker needs to play any episode of a dataset, and the loop that plays and writes them."""
+"""What a worker needs to play any episode of a dataset, and what is asked before a dataset is opened for writing."""
 
-import itertools
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,11 +15,10 @@ from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig, require_choice_of_frames, require_same_observation
 from wm.episodes import mirror as mirrors
 from wm.episodes.archive import Claim
-from wm.episodes.dataset import Dataset
 from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
-from wm.errors import DiskProblem, EnvironmentFault, WmError, WorkerFailed
+from wm.errors import DiskProblem, EnvironmentFault, WmError
 from wm.rollouts.loop import Agent, EpisodeJob, play_one
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
@@ -222,74 +219,6 @@ def play_sample(collection: Collection, episodes: int, runtime: Runtime) -> Samp
     first_gap = next((k for k, episode in enumerate(played) if episode.index != k), len(played))
     mean_rows = sum(episode.rows for episode in played) / len(played)
     return Sample(played[: max(first_gap, 1)], mean_rows, rows / (runtime.clock() - began) * busy)
-
-
-def collect_episodes(
-    collection: Collection, claim: Claim, episodes: int, budget: DiskBudget, runtime: Runtime
-) -> Dataset:
-    """Play the missing episodes (at least one) of a claimed dataset and commit them part by part. Returns the dataset.
-
-    Raises DiskProblem before anything is written, or when the budget is used up; WorkerFailed names the episode that
-    cannot be played. Either way the finished episodes before it are committed.
-    """
-    missing, env = claim.missing(episodes), collection.env.name
-    done, rows = episodes - len(missing), 0
-    with ExitStack() as stack:
-        workers = stack.enter_context(open_workers(runtime))
-        progress = stack.enter_context(runtime.progress(f"collect {env}", episodes, "episodes", done))
-
-        def open_once(sample: Sequence[PackedEpisode]) -> Writer:
-            return stack.enter_context(open_writer(claim, sample, len(missing), budget, env))
-
-        order = _IndexOrder(missing, open_once)
-        began = runtime.clock()
-        try:
-            for _, episode in workers.map(play_episode, [(collection, index) for index in missing]):
-                order.add(episode)
-                rows, done = rows + episode.rows, done + 1
-                progress.update(done, frames=f"{rows / (runtime.clock() - began):,.0f}/s")
-        except WorkerFailed as failed:
-            order.write(smallest_sample=1)
-            index = missing[failed.task]
-            name = f"episode {index} of {env} (seed {collection.episode_seed(index)})"
-            raise WorkerFailed(index, failed.why, name) from None
-        except EnvironmentFault:
-            order.write(smallest_sample=1)
-            raise
-    return order.writer.dataset  # after its last part, which the end of the stack commits
-
-
-class _IndexOrder:
-    """Episodes finish in any order and are written in the order of their indices; those that finish early wait,
-    compressed. The writer is opened once the first ones suffice to estimate the size of the dataset."""
-
-    def __init__(self, missing: list[int], open_writer: Callable[[Sequence[PackedEpisode]], Writer]) -> None:
-        self._missing, self._open_writer = missing, open_writer
-        self._waiting: dict[int, PackedEpisode] = {}
-        self._writer: Writer | None = None
-
-    @property
-    def writer(self) -> Writer:
-        """The writer, once it is open."""
-        if self._writer is None:
-            raise ValueError("no writer is open")
-        return self._writer
-
-    def add(self, episode: PackedEpisode) -> None:
-        """Take an episode, and write those whose turn it is."""
-        self._waiting[episode.index] = episode
-        self.write()
-
-    def write(self, smallest_sample: int = 0) -> None:
-        """Write the waiting episodes whose turn it is. The writer opens with `smallest_sample` of them (0: as many as
-        an estimate takes)."""
-        if self._writer is None:
-            first = itertools.takewhile(self._waiting.__contains__, self._missing[:SAMPLE_EPISODES])
-            sample = [self._waiting[index] for index in first]
-            if sample_suffices(sample, smallest_sample or len(self._missing)):
-                self._writer = self._open_writer(sample)
-        while self._writer is not None and self._writer.next in self._waiting:
-            self._writer.add(self._waiting.pop(self._writer.next))
 
 
 def open_writer(claim: Claim, sample: Sequence[PackedEpisode], episodes: int, budget: DiskBudget, env: str) -> Writer:

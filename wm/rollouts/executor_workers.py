@@ -66,11 +66,11 @@ class ExecutorWorkers:
         return False
 
     def map(
-        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0
+        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0, episodes: int = 1
     ) -> Iterator[tuple[int, Result]]:
         """As Workers; `ahead` is by default eight a worker, or one and 512 more."""
         order = TaskOrder(len(tasks), ahead or min(8 * self.count, self.count + AHEAD))
-        asked = _AskedTasks(self, function, tasks)
+        asked = _AskedTasks(self, function, tasks, self.timeout * episodes)
         try:
             while True:
                 self._check()
@@ -112,12 +112,13 @@ class _Asked:
 
 
 class _AskedTasks:
-    """The tasks of a map that were sent and have not answered, the oldest first."""
+    """The tasks of a map that were sent and have not answered, the oldest first. One that has not answered for
+    `timeout` seconds may be lost."""
 
     def __init__(
-        self, workers: ExecutorWorkers, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+        self, workers: ExecutorWorkers, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], timeout: float
     ) -> None:
-        self._workers, self._function, self._tasks = workers, function, tasks
+        self._workers, self._function, self._tasks, self._timeout = workers, function, tasks, timeout
         self._sent: dict[Future[bytes], _Asked] = {}
         self._answered = queue.SimpleQueue[Future[bytes]]()
         self._durations: list[float] = []
@@ -136,7 +137,7 @@ class _AskedTasks:
 
     def _free(self) -> int:
         """A task that has not answered for the whole timeout is thought to occupy no worker any more."""
-        oldest = self._workers.clock() - self._workers.timeout
+        oldest = self._workers.clock() - self._timeout
         return self._workers.count - sum(asked.began > oldest for asked in self._sent.values())
 
     def _late(self, times: float, typical: Callable[[list[float]], float]) -> int | None:
@@ -145,7 +146,7 @@ class _AskedTasks:
         now, newest = self._workers.clock(), dict[int, float]()
         if not self._sent or now - next(iter(self._sent.values())).began <= SOONEST:
             return None
-        limit = max(times * typical(self._durations), SOONEST) if self._durations else self._workers.timeout
+        limit = max(times * typical(self._durations), SOONEST) if self._durations else self._timeout
         numbers = [asked.number for asked in self._sent.values()]
         newest = {asked.number: asked.began for asked in self._sent.values()}
         for number, began in newest.items():

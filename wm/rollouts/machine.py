@@ -1,4 +1,4 @@
-"""What two machines must have in common so that they play the same: packages, the sources of wm, and the CPU's kind."""
+"""What two machines must have in common to play and store the same: packages, the sources of wm, the kind of CPU."""
 
 import hashlib
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import wm
 
-PACKAGES = ("numpy", "torch", "gymnasium", "ale-py", "box2d", "pygame", "pygame-ce")
+# The last two compress what is stored.
+PACKAGES = ("numpy", "torch", "gymnasium", "ale-py", "box2d", "pygame", "pygame-ce", "zarr", "numcodecs")
 CPU = "CPU"
 # By these torch, oneDNN, MKL and OpenBLAS choose their routines, and with them the last bits of a sum: with AVX2 in
 # place of AVX-512, z differed by up to 7e-6.

@@ -57,9 +57,9 @@ class ProcessWorkers:
         return True
 
     def map(
-        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0
+        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0, episodes: int = 1
     ) -> Iterator[tuple[int, Result]]:
-        """As Workers; `ahead` is eight a worker if it is 0."""
+        """As Workers; `ahead` is eight a worker if it is 0. Heartbeats tell how a task is, whatever its length."""
         if not self._count:
             for position, arguments in enumerate(tasks):
                 self._check()

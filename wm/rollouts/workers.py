@@ -26,10 +26,11 @@ class Workers(Protocol):
         alone: whoever is ready takes the next, and little is sent."""
 
     def map(
-        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0
+        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], ahead: int = 0, episodes: int = 1
     ) -> Iterator[tuple[int, Result]]:
         """Yield (task number, result) as tasks finish. No task begins `ahead` (0: a number by count) or more places
-        past the first unfinished one, so that results waiting for their turn stay few.
+        past the first unfinished one, so that results waiting for their turn stay few. A task of several `episodes`
+        may take as many times as long before it is thought lost.
 
         A task whose worker died or hung, or that raised, runs again in another process, three times at most; then the
         tasks before it are finished and WorkerFailed says what happened. A WmError is raised at once.
