@@ -102,6 +102,17 @@ def test_a_batch_smaller_than_its_pieces_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_eight_processes_train_the_v_and_m_of_one(workspace: Path) -> None:
+    found = set()
+    for processes in (1, 8):
+        where = "--run", f"runs/{processes}"
+        torchrun(workspace, processes, *VAE, "4", *where)
+        torchrun(workspace, processes, *MDNRNN, *where, "--network", "paper", "--seq-len", "8", "--hidden", "8")
+        found.add((weights(workspace, f"{processes}/vae"), weights(workspace, f"{processes}/mdnrnn")))
+    assert len(found) == 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["paper", "rollout"])
 def test_one_two_and_four_processes_train_the_same_v_and_m(workspace: Path, network: str) -> None:
     sizes = {"paper": ("--seq-len", "8", "--hidden", "8"), "rollout": ("--hidden", "0", "--set", "rollout_steps=4")}
@@ -188,6 +199,19 @@ def test_an_error_is_said_once(workspace: Path) -> None:
     _, said = torchrun(workspace, 2, "train-vae", "--env", "Pong", "--steps", "10", code=1)
     assert len(sentences(said)) == 1
     assert "data/Pong.zarr" in said
+
+
+@pytest.mark.slow
+def test_a_plan_is_printed_once_and_a_memory_limit_ends_all(workspace: Path) -> None:
+    shown, said = torchrun(workspace, 2, *VAE, "60", "--dry-run", "--json")
+    (plan,) = json.loads(shown)["plan"]
+    assert (plan["stage"], said) == ("train-vae", "")
+    assert not (workspace / "runs").exists()
+    _, said = torchrun(workspace, 2, *VAE, "60", "--memory-limit", "1MB", code=1)
+    (sentence,) = sentences(said)
+    assert "more than --memory-limit 1.0 MB" in sentence
+    _, said = torchrun(workspace, 2, *VAE, "60")
+    assert "train-vae Catch: resumes at step 1 of 60" in said
 
 
 @pytest.mark.slow
