@@ -32,8 +32,8 @@ processes, or alone with `--set pieces=8`. SIGTERM and SIGINT save the step firs
 
 All processes need the same data and run folders, shared or copied; only the first writes. A process that streams frames
 from disk decodes whole groups of chunks, and copies its own rows out of them. With `--device cuda` each process takes a
-GPU of its own and gradients go by NCCL; that was written for, but not tested. `--memory-limit` looks at the first
-process.
+GPU of its own and gradients go by NCCL; that was written for, but not tested. `--memory-limit` is the limit
+of each process: the first that exceeds it ends all, with a checkpoint.
 
 What one process sends in a step, with eight pieces:
 """

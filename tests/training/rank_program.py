@@ -55,7 +55,7 @@ def main() -> None:
     else:
         assert ranks.hear() == TRAIN
         with suppress(PartDone):
-            obey(ranks, trainer, lambda: False)
+            obey(ranks, trainer, lambda: False, lambda: False)
     try:
         ranks.compare("settings", f"of {ranks.number}")
     except UsageProblem as error:

@@ -1,13 +1,15 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from wm.errors import BadData, Stopped
+from wm.errors import BadData, MemoryProblem, Stopped
+from wm.ranks import PartDone
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry import metrics_log
@@ -130,3 +132,55 @@ def test_no_step_is_validated_twice_after_a_failure_before_the_second_checkpoint
         train(tmp_path, losses={1: math.nan})
     train(tmp_path)
     assert validated(tmp_path) == [0, 5, 10, 15, 20]
+
+
+class TwoRanks:
+    """As Ranks of two processes, of which this is one. The other one leads for seven steps; or it follows, and exceeds
+    its memory limit from step 7 on."""
+
+    count = 2
+
+    def __init__(self, leads: bool) -> None:
+        self.leads, self.told = leads, list[list[int]]()
+
+    def sum(self, values: list[int]) -> list[int]:
+        self.told.append(values)
+        if self.leads:
+            return [*values[:3], int(values[1] >= 7)]
+        return [1, len(self.told), *values[2:]] if len(self.told) < 8 else [3, 0, 0, 0]
+
+    def tell(self, word: str) -> None:
+        pass
+
+    def meet(self) -> None:
+        pass
+
+    def send(self, data: bytes) -> bytes:
+        return data
+
+
+def train_with(ranks: TwoRanks, folder: Path, limit: int) -> None:
+    program = Program()
+    whole = program.runtime
+    program.runtime = lambda: replace(whole(), ranks=ranks, memory_limit=limit)  # type: ignore[method-assign,arg-type]
+    train(folder, program)
+
+
+def test_another_process_above_the_memory_limit_ends_all_with_a_checkpoint(tmp_path: Path) -> None:
+    ranks = TwoRanks(leads=True)
+    with pytest.raises(MemoryProblem, match=r"processes of torchrun, 1 exceed --memory-limit .* at step 8\."):
+        train_with(ranks, tmp_path, 10**12)
+    assert ranks.told[-1][0] == 3, "and is told to end"
+    program = Program()
+    train(tmp_path, program)
+    assert "test: resumes at step 8 of 20" in program.lines
+
+
+@pytest.mark.parametrize(("limit", "exceeds"), [(1, 1), (10**12, 0)])
+def test_a_process_tells_the_first_one_whether_it_is_above_the_memory_limit(
+    limit: int, exceeds: int, tmp_path: Path
+) -> None:
+    ranks = TwoRanks(leads=False)
+    with pytest.raises(PartDone):
+        train_with(ranks, tmp_path, limit)
+    assert ranks.told == [[0, 0, 0, exceeds]] * 8

@@ -7,6 +7,7 @@ from typing import Any
 from wm.runtime import Runtime
 from wm.telemetry import heap_snapshot
 from wm.telemetry.trend import column_trend
+from wm.telemetry.usage import anonymous_memory
 from wm.units import format_size
 
 MAX_LINES = 200  # of metrics, that the slope is estimated from
@@ -14,6 +15,11 @@ MIN_LINES = 60  # below which there is no estimate
 CHECK_EVERY = 20  # lines
 MAX_SHARE = 0.5  # of the free memory that the rest of the training may need at the present slope
 SNAPSHOTS_AT = (0.25, 0.95)  # shares of the training
+
+
+def memory_exceeded(runtime: Runtime) -> bool:
+    """Whether this process alone takes more than the limit."""
+    return runtime.memory_limit is not None and anonymous_memory() > runtime.memory_limit
 
 
 class MemoryGuard:
@@ -28,8 +34,9 @@ class MemoryGuard:
         if runtime.memory_snapshots:
             heap_snapshot.record_allocations()
 
-    def check(self, line: dict[str, Any]) -> str:
-        """Why training has to end now, in one sentence; empty if it need not."""
+    def check(self, line: dict[str, Any], others: int = 0) -> str:
+        """Why training has to end now, in one sentence; empty if it need not. `others` is the number of processes that
+        train with this one and exceed the limit."""
         self._lines.append(line)
         self._count += 1
         if self._snapshots and line["step"] >= self._snapshots[0] * self._steps:
@@ -42,6 +49,11 @@ class MemoryGuard:
                 f"{format_size(used)} of memory are in use at step {line['step']}, more than --memory-limit "
                 f"{format_size(self._limit)}; `wm memory {self._run}` shows what grew. The same command resumes with "
                 "a higher limit."
+            )
+        if self._limit is not None and others:
+            return (
+                f"of the other processes of torchrun, {others} exceed --memory-limit {format_size(self._limit)} at "
+                f"step {line['step']}. The same command resumes with a higher limit."
             )
         return self._check_growth(line) if self._count % CHECK_EVERY == 0 and len(self._lines) >= MIN_LINES else ""
 

@@ -13,7 +13,7 @@ from torch import nn
 from wm.errors import BadData, MemoryProblem, Stopped, UsageProblem
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
-from wm.telemetry.memory_guard import MemoryGuard
+from wm.telemetry.memory_guard import MemoryGuard, memory_exceeded
 from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
@@ -105,7 +105,7 @@ def fit(
     all this, and the others take its steps: in them PartDone is raised at the end.
     """
     if runtime.ranks is not None and not runtime.ranks.leads:
-        obey(runtime.ranks, trainer, runtime.stop_requested)
+        obey(runtime.ranks, trainer, runtime.stop_requested, lambda: memory_exceeded(runtime))
     orders = Orders(runtime.ranks)
     with orders.training():
         return _Fit(runtime, folder, label, trainer, validate, describe_batch, settings, buffers, orders).run()
@@ -153,19 +153,19 @@ class _Fit:
         settings, figures = self._settings, dict[str, float]()
         with self._runtime.progress(self._label, settings.steps, "steps", self._step) as progress:
             while self._step < settings.steps and not self._out_of_patience():
-                metrics, others_stop = self._orders.take_step(self._trainer, self._step)
+                metrics, others = self._orders.take_step(self._trainer, self._step)
                 self._step += 1
-                stopping = (self._runtime.stop_requested() or others_stop) and self._step < settings.steps
+                stopping = (self._runtime.stop_requested() or others.stopping) and self._step < settings.steps
                 alarm = ""
                 due = self._step % settings.validate_every == 0 or self._step == settings.steps
-                if due or stopping or self._step % LOG_EVERY == 0:
+                if due or stopping or others.exceeding or self._step % LOG_EVERY == 0:
                     count, first = self._trainer.take_skipped()
                     if count > MAX_SKIPPED:
                         self._return_to_checkpoint(first, count)
                         continue
                     self._skipped += count
                     figures = {name: value.item() for name, value in metrics.items()}
-                    alarm = self._guard.check(self._log.write(self._step, figures))
+                    alarm = self._guard.check(self._log.write(self._step, figures), others.exceeding)
                 if due:
                     self._validate_and_save()
                 elif stopping or alarm:

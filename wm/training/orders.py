@@ -7,7 +7,7 @@ same optimizer, and add their pieces of every gradient.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from torch import Tensor
 
@@ -19,6 +19,13 @@ from wm.training.checkpoint import Resumable
 from wm.training.loop import Trainer
 
 _STEP, _LOAD, _END = 1, 2, 3
+
+
+class Others(NamedTuple):
+    """How many of the other processes were reached by a signal, and how many exceed the memory limit."""
+
+    stopping: int = 0
+    exceeding: int = 0
 
 
 class Orders:
@@ -43,31 +50,33 @@ class Orders:
         except BaseException:
             if not self._within_step:  # else they wait for a gradient, and end with this process
                 with suppress(RankFailed):
-                    self._ranks.sum([_END, 0, 0])
+                    self._ranks.sum([_END, 0, *Others()])
             raise
-        self._ranks.sum([_END, 0, 0])
+        self._ranks.sum([_END, 0, *Others()])
 
     def load(self, trainer: Resumable) -> None:
         """Take over this state."""
         if self._ranks is not None:
-            self._ranks.sum([_LOAD, 0, 0])
+            self._ranks.sum([_LOAD, 0, *Others()])
             self._ranks.send(json.dumps(trainer.state()).encode())
             self._ranks.send(weights.to_bytes(checkpoint.tensors_of(trainer)))
 
-    def take_step(self, trainer: Trainer, step: int) -> tuple[dict[str, Tensor], bool]:
-        """Take this step. Returns its metrics, and whether a signal has reached one of the others."""
-        stopping = self._ranks is not None and self._ranks.sum([_STEP, step, 0])[2] > 0
+    def take_step(self, trainer: Trainer, step: int) -> tuple[dict[str, Tensor], Others]:
+        """Take this step. Returns its metrics, and what the others have told before it."""
+        others = Others() if self._ranks is None else Others(*self._ranks.sum([_STEP, step, *Others()])[2:])
         self._within_step = True
         metrics = trainer.step(step)
         self._within_step = False
-        return metrics, stopping
+        return metrics, others
 
 
-def obey(ranks: Ranks, trainer: Trainer, stop_requested: Callable[[], bool]) -> NoReturn:
+def obey(
+    ranks: Ranks, trainer: Trainer, stop_requested: Callable[[], bool], memory_exceeded: Callable[[], bool]
+) -> NoReturn:
     """Do what the first process orders, and raise PartDone at the end."""
     ranks.meet()
     while True:
-        order, step, _ = ranks.sum([0, 0, int(stop_requested())])
+        order, step, *_ = ranks.sum([0, 0, *Others(int(stop_requested()), int(memory_exceeded()))])
         if order == _END:
             raise PartDone
         if order == _STEP:
