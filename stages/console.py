@@ -1,4 +1,4 @@
-"""The console: results on stdout, everything else on stderr; progress with an ETA; signals."""
+"""The console: results on stdout, everything else on stderr; tables; signals."""
 
 import io
 import json
@@ -7,8 +7,7 @@ import re
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import FrameType
 from typing import Any, TextIO
@@ -16,17 +15,12 @@ from typing import Any, TextIO
 import click
 
 from wm.errors import Stopped
-from wm.units import format_duration
 
-PLAIN_SECONDS = 10.0  # between lines of progress where stderr is no terminal
-LEADER_SECONDS = 1.0  # between those for the process that shows them
-TO_LEADER = "\t"  # before a line of progress for it, and between the fields of the line
-SHORTEST_BAR = 10  # characters
 NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
-_options: dict[str, Any] = {"quiet": False, "silent": False, "usage": None, "leader": False, "names": {}}
+_options: dict[str, Any] = {"quiet": False, "silent": False, "names": {}}
 
 
 def be_quiet() -> None:
@@ -44,19 +38,9 @@ def is_silent() -> bool:
     return bool(_options["silent"])
 
 
-def tell_leader() -> None:
-    """Write progress for the process that started this one, which shows it beside that of others."""
-    _options["leader"] = True
-
-
-def shows_bars() -> bool:
-    """Whether progress is drawn in place: on a terminal that was not asked to be quiet."""
-    return sys.stderr.isatty() and not (_options["quiet"] or _options["silent"])
-
-
-def show_usage(usage: Callable[[], str] | None) -> None:
-    """Let progress show what `usage` returns, such as the memory in use; None: no more."""
-    _options["usage"] = usage
+def is_quiet() -> bool:
+    """Whether progress and messages are left out."""
+    return bool(_options["quiet"] or _options["silent"])
 
 
 def show_as(folder: str, address: str) -> None:
@@ -95,115 +79,6 @@ def echo(text: str, err: bool = False) -> None:
     else:
         text = visible(text)
     click.echo(text, err=err)
-
-
-class Progress:
-    """Progress of one piece of work: a bar on a terminal, a line every ten seconds elsewhere."""
-
-    def __init__(self, label: str, total: int, done: int, unit: str) -> None:
-        self._label, self._total, self._unit = label, total, unit
-        self._first = self._done = done
-        self._start_loss = ""
-        self._opened = self._written = time.monotonic()
-        self._bar: Any = None
-        self._quiet = _options["quiet"] or _options["silent"]
-        if shows_bars():
-            from tqdm import tqdm
-
-            label, shape, _ = _shape(visible(label, keep=""), [])
-            self._bar = tqdm(
-                total=total, initial=done, desc=label, dynamic_ncols=True, leave=False, bar_format=shape,
-                file=sys.stderr,
-            )  # fmt: skip
-
-    def update(self, done: int, **figures: str) -> None:
-        """`done` of the total is done. `figures` are shown with it, the most important ones first."""
-        step, self._done = done - self._done, done
-        texts = self._texts(figures)
-        if self._bar is not None:
-            label, self._bar.bar_format, shown = _shape(visible(self._label, keep=""), texts + self._rate())
-            self._bar.set_description_str(label, refresh=False)
-            self._bar.set_postfix_str(shown, refresh=False)
-            self._bar.update(step)
-            return
-        now = time.monotonic()
-        every = LEADER_SECONDS if _options["leader"] else PLAIN_SECONDS
-        if now - self._written >= every and done > self._first and not self._quiet:
-            self._written = now
-            left = (now - self._opened) / (done - self._first) * (self._total - done)
-            parts = [f"{self._label}: {done}/{self._total} {self._unit}", *texts, f"about {format_duration(left)} left"]
-            if _options["leader"]:
-                click.echo("".join(TO_LEADER + visible(part, keep="") for part in parts), err=True)
-            else:
-                say(", ".join(parts))
-
-    def _texts(self, figures: Mapping[str, str]) -> list[str]:
-        """`loss 1408 (start 3000)`, and the other figures; a training that resumed does not know its start."""
-        texts = [f"{name.replace('_', ' ')} {value}" for name, value in figures.items()]
-        if "loss" in figures and self._first == 0:
-            self._start_loss = self._start_loss or figures["loss"]
-            texts[list(figures).index("loss")] += f" (start {self._start_loss})"
-        return texts + ([f"using {_options['usage']()}"] if _options["usage"] is not None else [])
-
-    def _rate(self) -> list[str]:
-        """`5.7 steps/s`, or `2.1 s/episode` where one takes longer than a second."""
-        done, seconds = self._done - self._first, time.monotonic() - self._opened
-        if done <= 0 or seconds <= 0:
-            return []
-        if done >= seconds:
-            return [f"{done / seconds:.3g} {self._unit}/s"]
-        return [f"{seconds / done:.3g} s/{self._unit.removesuffix('s')}"]
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _shape(label: str, figures: Sequence[str]) -> tuple[str, str, str]:
-    """The label, the format and the figures of a bar within the terminal's columns. What does not fit is left out, not
-    cut: first the later figures, then the bar, the time, the label but for its last word, and the first figure; at last
-    the label is shortened."""
-    percentage, time_left = ": 100%", " 00:00:00"
-    room = shutil.get_terminal_size().columns - 1 - len(percentage)
-    last_word, needed = label.rpartition(" ")[2], sum(len(figure) + 2 for figure in figures[:1])
-    if len(last_word) + needed <= room < len(label) + needed:
-        label = last_word
-    label = shortened(label, room)
-    room -= len(label)
-    first = fitting(figures[:1], room)
-    room -= len(first) + 2 if first else 0
-    time = " {remaining}" if room >= len(time_left) else ""
-    room -= len(time_left) if time else 0
-    bar = "|{bar}|" if time and room >= SHORTEST_BAR + 2 else ""
-    room -= SHORTEST_BAR + 2 if bar else 0
-    later = fitting(figures[1:], room) if first and bar else ""
-    return label, "{desc}: {percentage:3.0f}%" + bar + time + "{postfix}", ", ".join(filter(None, (first, later)))
-
-
-def shortened(text: str, room: int) -> str:
-    """`text` in at most so many characters, its end as `…` where it does not fit."""
-    return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
-
-
-def fitting(texts: Sequence[str], room: int) -> str:
-    """The first of `texts` that fit into `room` characters together, each after a comma."""
-    shown = ""
-    for text in texts:
-        if len(shown) + len(text) + 2 > room:
-            break
-        shown += f", {text}"
-    return shown.removeprefix(", ")
-
-
-@contextmanager
-def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Progress]:
-    """A Progress that is closed at the end."""
-    opened = Progress(label, total, done, unit)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ import click
 
 from stages import console
 from stages.options import DatasetPath, GivenPath, OneOf, place_of
+from stages.progress import progress
 from wm import extras
 from wm.errors import UsageProblem
 
@@ -59,7 +60,7 @@ def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:
     write = {"npz": write_npz, "minari": write_minari, "mp4": write_mp4}[kind]
 
     def fill(folder: Path) -> None:
-        with console.progress(f"export {path.name}", len(rows), "episodes") as bar:
+        with progress(f"export {path.name}", len(rows), "episodes") as bar:
             done = 0
             for batch in selection.read(dataset, rows):
                 write(folder, dataset, batch)
@@ -80,7 +81,7 @@ def export_models(path: Path, agent: str, target: Path) -> None:
     DiskBudget(target).require(stored, 0, f"exporting {path}")
 
     def fill(folder: Path) -> None:
-        with console.progress(f"export {path.name}", len(graphs), "graphs") as bar:
+        with progress(f"export {path.name}", len(graphs), "graphs") as bar:
             for number, (name, graph) in enumerate(graphs.items(), 1):
                 write_graph(folder, name, graph, facts)
                 bar.update(number)

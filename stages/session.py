@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stages import console
+from stages.progress import progress
 from wm.pipeline import session
 from wm.ranks import Ranks
 from wm.runtime import LOCAL, WORKER_TIMEOUT, OpenTracker, Runtime
@@ -52,7 +53,7 @@ class Session(session.Session):
         return Runtime(
             clock=time.monotonic,
             log=console.say,
-            progress=console.progress,
+            progress=progress,
             stop_requested=lambda: self.stop.signal is not None,
             raise_if_stopped=self.stop.raise_if_stopped,
             workers=self.processes,

@@ -228,7 +228,7 @@ def test_help_needs_no_torch() -> None:
     assert not any("torch" in name or "stages.train" in name for name in names)
 
 
-FRAME = {"cli", "options", "console", "session", "stage"}
+FRAME = {"cli", "options", "console", "progress", "session", "stage"}
 
 
 def test_stages_are_the_commands_and_the_frame_of_the_command_line() -> None:

@@ -12,6 +12,7 @@ from stages.curriculum.outcome import Outcome, recorded_outcome, table_of
 from stages.curriculum.parallel import exit_with, read_share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.options import tell_damaged
+from stages.progress import show_usage, tell_leader
 from stages.report import film_runs, report
 from stages.session import Session
 from wm.artifacts import durable
@@ -34,7 +35,7 @@ def run_command(
     share, order = read_share(), list[str]()
     if share is not None:  # the leader has estimated, and reports
         exit_with(share.leader)
-        console.tell_leader()
+        tell_leader()
         session = replace(session, workers=share.workers, disk_limit=share.disk_limit)
         settings = replace(settings, envs=share.env, jobs=1)
     else:
@@ -128,7 +129,7 @@ def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int)
         console.say(f"{label} ...")
         step_started = time.monotonic()
         try:
-            with ResourceMonitor(step.outputs, console.show_usage) as monitor:
+            with ResourceMonitor(step.outputs, show_usage) as monitor:
                 result = STAGES[step.stage].run(_within_budget(step, pipelines), step.settings)
         except (Stopped, DiskProblem):
             raise

@@ -14,7 +14,7 @@ import psutil
 
 from stages.curriculum.outcome import Outcome, recorded_outcome
 from stages.curriculum.pipeline import Pipeline
-from stages.curriculum.side_by_side import SideBySide
+from stages.progress import SideBySide
 from stages.session import Session
 from wm.artifacts import json_reader
 from wm.artifacts.json_reader import COUNT, TEXT, or_null, table

@@ -1,5 +1,7 @@
 """A dataset that was really collected, and the output of commands in its folder."""
 
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,21 @@ from tests.conftest import RECIPE, make_episode
 from wm.episodes.writer import Writer, create
 
 Output = Callable[..., str]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns in place of stderr and stdout."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return stream
 
 
 @pytest.fixture

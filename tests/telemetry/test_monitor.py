@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stages import console
+from stages import progress
 from wm.telemetry.monitor import INTERVAL, ResourceMonitor
 
 
@@ -30,11 +30,11 @@ def test_it_measures_the_peak_of_memory_and_the_size_of_folders(
 def test_progress_shows_the_memory_and_disk_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console, "PLAIN_SECONDS", 0.0)
-    with ResourceMonitor([tmp_path], console.show_usage), console.progress("train", 10, "steps") as progress:
-        progress.update(1)
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    with ResourceMonitor([tmp_path], progress.show_usage), progress.progress("train", 10, "steps") as bar:
+        bar.update(1)
     assert "train: 1/10 steps, using " in (text := capsys.readouterr().err)
     assert "of memory" in text
-    with console.progress("train", 10, "steps") as progress:
-        progress.update(1)
+    with progress.progress("train", 10, "steps") as bar:
+        bar.update(1)
     assert "using" not in capsys.readouterr().err
