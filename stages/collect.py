@@ -1,10 +1,10 @@
 """`wm collect`: an environment and a policy -> episodes."""
 
 from stages.session import Session
-from stages.stage import Plan
 from wm.episodes.archive import find_dataset
 from wm.episodes.size_estimate import estimate_size
 from wm.pipeline.collect import collect, describe_collection
+from wm.pipeline.plan import Plan
 from wm.pipeline.stage import UP_TO_DATE
 from wm.rollouts.collection import play_sample
 from wm.settings import CollectSettings

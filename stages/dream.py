@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from stages.session import Session
-from stages.stage import Plan, plan_stage
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
@@ -15,6 +14,7 @@ from wm.episodes.dataset import Dataset
 from wm.errors import BadData, UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
+from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import (

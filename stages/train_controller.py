@@ -2,9 +2,9 @@
 gradient in one of them."""
 
 from stages.session import Session
-from stages.stage import Plan, plan_stage
 from wm.evolution.controller_search import MEANS
 from wm.evolution.fitness import most_steps
+from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.train_controller import RECIPE, controller_config, controller_run, train_controller
 from wm.policy_gradient.cost import training_seconds
 from wm.pretrained import build_controller, load_pair

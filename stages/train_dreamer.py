@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from stages.session import Session
-from stages.stage import Plan, plan_stage
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
 from wm.artifacts.runs import Artifact, Builder, Run
@@ -17,6 +16,7 @@ from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer
+from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import save_dreamer

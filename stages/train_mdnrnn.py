@@ -1,9 +1,9 @@
 """`wm train-mdnrnn`: latents -> M."""
 
 from stages.session import Session
-from stages.stage import Plan, plan_stage
 from wm.actions import ActionSpace
 from wm.pipeline.encode import latents_run
+from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
 from wm.pipeline.train_mdnrnn import RECIPE, mdnrnn_run, open_inputs, train_mdnrnn
 from wm.settings import MdnRnnSettings

@@ -1,8 +1,8 @@
 """`wm train-vae`: episodes -> V."""
 
 from stages.session import Session
-from stages.stage import Plan, plan_stage
 from wm.episodes.mixture import open_datasets
+from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
 from wm.pipeline.train_vae import RECIPE, train_vae, vae_run
 from wm.settings import VaeSettings

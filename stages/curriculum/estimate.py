@@ -21,7 +21,6 @@ from stages.curriculum.outcome import recorded_outcome
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.session import Session
-from stages.stage import Plan
 from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
@@ -29,6 +28,7 @@ from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import build
 from wm.pipeline.collect import env_config
+from wm.pipeline.plan import Plan
 from wm.pipeline.stage import UP_TO_DATE
 from wm.policy_gradient.cost import training_seconds
 from wm.policy_gradient.network import policy_config

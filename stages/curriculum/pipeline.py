@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from stages import collect, dream, evaluate, train_controller, train_dreamer, train_mdnrnn, train_vae
 from stages.session import Session
-from stages.stage import Plan
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
 from wm.envs.registry import EnvConfig, find_env
 from wm.errors import WmError
+from wm.pipeline.plan import Plan
 from wm.pipeline.stage import Result
 from wm.settings import (
     COMMANDS,

@@ -21,11 +21,11 @@ from stages.curriculum.parallel import Share, run_in_parallel
 from stages.curriculum.pipeline import STAGES, Pipeline, pipelines_of, stage_settings
 from stages.options import read_sources
 from stages.session import Session
-from stages.stage import Plan
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.artifacts import durable, manifest
 from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
 from wm.evolution.search_log import read_log
+from wm.pipeline.plan import Plan
 from wm.pipeline.stage import Result
 from wm.report.run_summary import RunSummary
 from wm.settings import STAGES_OF_AGENT, ControllerSettings, CurriculumSettings

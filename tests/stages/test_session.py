@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from stages.session import Session
-from stages.stage import Plan
 from wm.errors import RecipeMismatch, UsageProblem
 from wm.pipeline.session import stage_name
 
@@ -48,8 +47,3 @@ def test_no_artifact_of_an_environment_is_made_in_the_run_of_another(tmp_path: P
             Session("Catch", run=tmp_path).make_run("mdnrnn", "mdnrnn", 1, {}, {})
         (tmp_path / name / "model.json").write_text("no JSON")  # whoever needs it says so
         Session("Catch", run=tmp_path).make_run("mdnrnn", "mdnrnn", 1, {}, {})
-
-
-def test_a_plan_reads_as_a_sentence() -> None:
-    plan = Plan("collect", Path("data"), "50 episodes", 3_000_000, 10**9, (10, 20))
-    assert str(plan) == "collect -> data: 50 episodes; disk about 3.0 MB, memory about 1.0 GB, time about 10 s to 20 s"

@@ -1,4 +1,4 @@
-"""What a stage would do, for `--dry-run`."""
+"""What a stage would do: the plan of `--dry-run`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
