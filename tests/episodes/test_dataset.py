@@ -1,14 +1,16 @@
 import json
+import os
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.conftest import make_episode, write_dataset
 from wm.artifacts import durable, manifest
-from wm.episodes import committed_parts, schema
+from wm.episodes import committed_parts, index, schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 from wm.episodes.index import NAME as INDEX
@@ -47,26 +49,47 @@ def test_a_prefix_has_the_same_fingerprint_however_long_the_dataset_is(path: Pat
 def test_the_index_is_only_a_cache(path: Path) -> None:
     before = Dataset.open(path).table["seed"].tolist()
     assert (path / INDEX).exists()
-    for garbage in (b"{garbage", b"[" * 100_000, b"\xff", b'{"part-000000-000003": 1}', b"[]"):
+    whole = (path / INDEX).read_bytes()
+    part = b"part-000000-000003"
+    sizes = (b" 9", b" -9", b" x", b"", b" 1 1", b" " + b"9" * 5000)
+    for garbage in (b"{garbage", b"\xff\n", b"\n", whole[:-1], *(part + size + b"\n" for size in sizes)):
         (path / INDEX).write_bytes(garbage)
         assert Dataset.open(path).table["seed"].tolist() == before
-        assert "part-000000-000003" in json.loads((path / INDEX).read_text())
+        assert (path / INDEX).read_bytes() == whole
 
 
 def test_a_forged_index_is_rebuilt_from_the_parts(path: Path) -> None:
     dataset = Dataset.open(path)
-    entries = json.loads((path / INDEX).read_text())
-    forged = {name: text.replace("1001", "7777").replace('"return"', '"return" ') for name, text in entries.items()}
+    entries = index.read(path)
+    forged = {name: data.replace(b"1001", b"7777").replace(b'"return"', b'"return" ') for name, data in entries.items()}
     assert forged != entries
-    (path / INDEX).write_text(json.dumps(forged))
+    index.write(path, forged)
+    assert index.read(path) == forged
     assert Dataset.open(path).table["seed"].tolist() == dataset.table["seed"].tolist()
-    assert json.loads((path / INDEX).read_text()) == entries
+    assert index.read(path) == entries
 
 
 def test_an_index_is_used_where_it_agrees(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Dataset.open(path).table["seed"].tolist()
     monkeypatch.setattr(committed_parts, "_read_metadata", lambda folder: pytest.fail("the part was read"))
     assert Dataset.open(path).table["seed"].tolist() == before
+
+
+def test_opening_looks_once_at_each_manifest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 episodes there are 313, and each look is a system call."""
+    Dataset.open(path)
+    looks: list[str] = []
+    for name in ("stat", "lstat"):
+        original = getattr(os, name)
+
+        def look(file: Any, *words: Any, original: Any = original, **options: Any) -> os.stat_result:
+            looks.append(str(file))
+            return original(file, *words, **options)
+
+        monkeypatch.setattr(os, name, look)
+    Dataset.open(path)
+    manifests = [look for look in looks if look.endswith(manifest.NAME) and "part-" in look]
+    assert sorted(manifests) == [str(part / manifest.NAME) for part in sorted(path.glob("part-*"))]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def digests(folder: Path, slug: str) -> dict[str, str]:
         elif path.suffix == ".safetensors" or path.name in ("model.json", "fidelity.json") or "latents.zarr" in name:
             values[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     for path in sorted((folder / "data").glob(f"{slug}*/**/*")):
-        if path.is_file() and path.name not in ("provenance.jsonl", ".index.json"):  # provenance and a cache
+        if path.is_file() and path.name not in ("provenance.jsonl", ".index"):  # provenance and a cache
             values[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return values
 

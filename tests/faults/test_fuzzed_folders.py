@@ -135,7 +135,7 @@ def test_no_edit_of_a_json_file_surprises_the_code_that_reads_it(chain: Path, tm
     check()
     assert examples // 10 < len(sentences) < examples
     assert max(map(len, sentences)) < 1000
-    assert all_files(tmp_path) <= before | {root / DATA / ".index.json"}
+    assert all_files(tmp_path) <= before | {root / DATA / ".index"}
 
 
 COLUMN = st.lists(LEAVES, max_size=4)

@@ -192,7 +192,7 @@ def write_hostile(path: Path, attack: Callable[[Path], None]) -> Path:
     """A dataset of one part that was attacked."""
     path.parent.mkdir()
     part = write_dataset(path, 3) / "part-000000-000003"
-    (path / ".index.json").unlink(missing_ok=True)
+    (path / ".index").unlink(missing_ok=True)
     attack(part)
     if attack in SEALED:
         seal(part)

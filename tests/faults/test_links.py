@@ -78,7 +78,7 @@ def test_a_link_that_a_repair_set_aside_is_removed_without_what_it_points_to(tmp
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("place", [STAGING, QUARANTINE, "provenance.jsonl", ".index.json", "other"])
+@pytest.mark.parametrize("place", [STAGING, QUARANTINE, "provenance.jsonl", ".index", "other"])
 def test_collecting_into_a_dataset_with_a_link_is_refused(
     tmp_path: Path, outside: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

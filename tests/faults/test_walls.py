@@ -53,8 +53,8 @@ def _plain_tensors(data: bytes, _: str) -> Any:
 
 def _cached_digest(folder: Path) -> str:
     """The digest of what the dataset's index says about a part, whatever the part's manifest says."""
-    cached = index.read(folder.parent).get(folder.name, "")
-    return hashlib.sha256(cached.encode()).hexdigest() if cached else ""
+    cached = index.read(folder.parent).get(folder.name, b"")
+    return hashlib.sha256(cached).hexdigest() if cached else ""
 
 
 def _purging_early(folder: str, purge_step: int | None) -> Any:

@@ -8,11 +8,12 @@ import json
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from io import BufferedIOBase
+from io import DEFAULT_BUFFER_SIZE, BufferedIOBase
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -28,14 +29,19 @@ LARGEST_LOG = 1 << 28
 _SYNCED_AT_ONCE = 16
 
 
-def open_file(path: Path, mode: Literal["rb", "rb+", "wb", "ab"]) -> BufferedIOBase:
+def open_file(path: Path | str, mode: Literal["rb", "rb+", "wb", "ab"]) -> BufferedIOBase:
     """Open a file of a dataset or a run. Raises BadData for a link, and for a pipe or a device, which could block."""
-    return cast(BufferedIOBase, open(path, mode, opener=_open_regular))
+    return cast(BufferedIOBase, open(path, mode, DEFAULT_BUFFER_SIZE, opener=_open_regular))
 
 
 def _open_regular(path: str, flags: int) -> int:
-    links.refuse(Path(path))
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+    try:
+        kind = os.lstat(path).st_mode  # once: a dataset of 10,000 episodes has 313 manifests
+    except OSError:  # which the call below raises too, unless it makes the file
+        kind = stat.S_IFREG
+    if stat.S_ISLNK(kind):
+        links.refuse(Path(path))
+    elif not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise BadData(f"{path} is a pipe or a device; expected a file, so remove it.")
     # The flag closes the gap between the check and the call. Windows has no such flag.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)

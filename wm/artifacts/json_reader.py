@@ -155,18 +155,18 @@ def by_number(schema: Schema, low: int = 0) -> Schema:
 TABLE: Schema = table_of(ANYTHING)
 
 
-def read(path: Path, schema: Schema, way_out: str = WAY_OUT) -> Any:
+def read(path: Path | str, schema: Schema, way_out: str = WAY_OUT) -> Any:
     """The JSON in a small file. Raises BadData naming path, key, value and what was expected."""
     return parse(read_small(path, way_out), str(path), schema, way_out)
 
 
-def read_small(path: Path, way_out: str = WAY_OUT) -> bytes:
+def read_small(path: Path | str, way_out: str = WAY_OUT) -> bytes:
     """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read."""
     try:
         with durable.open_file(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
                 raise BadData(f"{path} is larger than {MAX_BYTES} bytes; {way_out}.")
-            return file.read()
+            return file.read(size)
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
 
@@ -181,7 +181,7 @@ def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, fini
         value = (_FINITE if finite else _ANY).decode(text)
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
             _check_depth(value)
-        if b"\\u" in data:
+        if b"\\" in data and b"\\u" in data:  # one byte is found ten times faster than two
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair can neither be shown nor hashed
     except RecursionError:
         raise BadData(f"{source} is nested too deeply; {way_out}.") from None

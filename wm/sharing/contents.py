@@ -19,7 +19,7 @@ NAME, CARD = "contents.json", "README.md"
 EPISODES = "episodes.zarr"
 # Files that may lie beside those of the list, and never travel: the card is for people, the Hub writes the second one,
 # and whoever opens the episodes in place writes their index.
-UNLISTED = frozenset({CARD, ".gitattributes", f"{EPISODES}/.index.json"})
+UNLISTED = frozenset({CARD, ".gitattributes", f"{EPISODES}/.index"})
 KIND, FORMAT = "shared run", 1
 MAX_FILES = 4000  # a run has about 40, and three for each part of its episodes; the list stays below 1 MB
 MAX_BYTES = 200_000_000  # of all files, unless a person allows more; our largest runs have 30 MB
