@@ -3,22 +3,13 @@
 import importlib
 import os
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import (
-    chosen_preset,
-    common_options,
-    read_sources,
-    require_known_variables,
-    session_of,
-    stage_command,
-    variables_of,
-)
+from stages.options import common_options, require_known_variables, stage_command, variables_of
 from wm.artifacts.disk import explain, explain_misplaced
 from wm.errors import (
     BadData,
@@ -31,17 +22,9 @@ from wm.errors import (
     WmError,
     ran_out_of_memory,
 )
-from wm.ranks import PIECES, PartDone, is_first, is_rank, open_ranks
-from wm.settings import COMMANDS, CurriculumSettings, GradientSettings
+from wm.ranks import is_first, is_rank
+from wm.settings import COMMANDS
 from wm.settings.base import suggestion
-from wm.settings.sources import DEFAULT, FLAG, Sourced, Tables, curriculum_tables, sourced_settings, to_json, to_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stages.session import Session
-    from wm.pipeline.stage import Result
-    from wm.settings import Settings
 
 
 class Entry(NamedTuple):
@@ -240,109 +223,15 @@ def _stage_command(name: str) -> click.Command:
     entry = TABLE[name]
     text = f"{entry.sentence} {entry.more}\n\nExample: wm {name} {entry.example}"
     return stage_command(
-        name, COMMANDS[name], text, lambda **options: _run_stage(name, options), entry.without, entry.trains
+        name, COMMANDS[name], text, lambda **options: _call_stage(name, options), entry.without, entry.trains
     )
 
 
-def _run_stage(name: str, options: dict[str, Any]) -> None:
-    """Resolve the settings, and run, plan or describe the stage."""
-    context = click.get_current_context()
+def _call_stage(name: str, options: dict[str, Any]) -> None:
     require_known_variables()
-    if options["quiet"]:
-        console.be_quiet()
-    sources = read_sources(chosen_preset(context, options), options["config"], options["set"], name)
-    session, group = session_of(options), COMMANDS[name]
-    flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
-    settings, origin = sources.resolve(name, group, session.env, flags)
-    if is_rank(os.environ) and isinstance(settings, GradientSettings) and settings.pieces == 1:
-        settings, origin = replace(settings, pieces=PIECES), origin | {"pieces": "torchrun"}
-    if options["print_config"]:
-        tables: Tables = {(): _common_values(context, session), (name,): sourced_settings(settings, origin)}
-        if isinstance(settings, CurriculumSettings):
-            tables |= curriculum_tables(settings, origin, sources)
-        _print(to_json(tables) if options["as_json"] else to_toml(tables))
-        return
-    from wm import extras
+    from stages.session import call_stage
 
-    extras.require_versions()  # before the import of packages that may be others than ours were written for
-    module = importlib.import_module(f"stages.{name.replace('-', '_')}")
-    if isinstance(settings, CurriculumSettings):
-        if origin["rounds"] != FLAG:
-            settings = replace(settings, rounds=0)  # an environment may have rounds of its own
-        module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])
-        return
-    if options["dry_run"]:
-        with console.stdout_for_results():
-            plan = module.plan(session, settings)
-        _print({"plan": [plan.as_json()]} if options["as_json"] else console.wrap(str(plan), indent=""))
-        return
-    stage = getattr(module, name.replace("-", "_"))
-    with console.stdout_for_results():
-        result = (_run_rank if is_rank(os.environ) else _run_alone)(stage, session, settings)
-    if result is not None:
-        _print(result.as_json() if options["as_json"] else result.text(console.wrap))
-
-
-def _run_alone(stage: "Callable[..., Result]", session: "Session", settings: "Settings") -> "Result":
-    session.stop.install()
-    return stage(session, settings)
-
-
-def _run_rank(stage: "Callable[..., Result]", session: "Session", settings: "Settings") -> "Result | None":
-    """Run a stage as one of torchrun's processes; None in all but the first. Of their errors one is shown."""
-    from wm import __version__
-
-    stop = console.Stop(repeated=True)
-    stop.install()
-    timeout, wait = session.worker_timeout, stop.raise_if_stopped
-    ranks = open_ranks(os.environ, session.device, timeout, wait, __version__)
-    try:
-        result = stage(replace(session, stop=stop, ranks=ranks), settings)
-    except PartDone:
-        return None
-    except WmError:
-        console.be_silent(not ranks.is_first_to_say())
-        raise
-    return result if ranks.leads else None
-
-
-def _print(result: dict[str, Any] | str) -> None:
-    """A result on stdout: text for people, or one JSON object."""
-    if console.is_silent():
-        return
-    if isinstance(result, str):
-        console.echo(result)
-    else:
-        console.print_json(result)
-
-
-def _common_values(context: click.Context, session: "Session") -> dict[str, Sourced]:
-    """The options besides settings that can change what a command does, and where each came from."""
-    values = {
-        "env": session.env,
-        # A Dreamer learns from datasets only where they are given.
-        "data": list(map(str, session.data if context.command.name == "train-dreamer" else session.data_paths)),
-        "run": str(session.run_path),
-        "name": session.name,
-        "seed": session.seed,
-        "device": session.device,
-        "workers": session.workers,
-        "worker_timeout": session.worker_timeout,
-        "executor": session.executor,
-        "disk_budget": session.disk_limit,
-        "memory_limit": session.memory_limit,
-        "track": ",".join(session.track) or None,
-    }
-    sources = {ParameterSource.COMMANDLINE: FLAG, ParameterSource.DEFAULT_MAP: str(context.params["config"])}
-    sourced = {}
-    for option in context.command.params:
-        if option.name in values:
-            source = context.get_parameter_source(option.name)
-            variable = next((name for name in variables_of(option) if name in os.environ), DEFAULT)
-            if source is not ParameterSource.ENVIRONMENT:
-                variable = sources.get(source, DEFAULT) if source else DEFAULT
-            sourced[option.name] = Sourced(values[option.name], variable)
-    return sourced
+    call_stage(name, options)
 
 
 NO_MEMORY = (

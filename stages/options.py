@@ -29,10 +29,8 @@ from wm.settings.sources import (
     preset_names,
     read_tables,
 )
-from wm.units import parse_size
 
 if TYPE_CHECKING:
-    from stages.session import Session
     from wm.episodes.mirror import Mirror
 
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
@@ -447,40 +445,6 @@ def chosen_preset(context: click.Context, options: Mapping[str, Any]) -> str | N
         raise UsageProblem(f"--quick is --preset quick, but --preset is {options['preset']}; give one of them.")
     preset: str | None = "quick" if options["quick"] else options["preset"]
     return preset
-
-
-def session_of(options: Mapping[str, Any]) -> "Session":
-    """The Session that the shared options describe."""
-    from stages.session import Session
-
-    disk_limit = _bytes(options, "disk_budget")
-    if options.get("data"):
-        from wm.episodes import mirror
-
-        for mirrored in filter(None, map(mirror.of, options["data"])):
-            mirrored.limit = disk_limit
-    playing = ("workers", "worker_timeout", "executor", "any_cpu")
-    names = ("data", "run", "name", "seed", "device", *playing, "snapshot", "keep_current")
-    return Session(
-        env=options.get("env", ""),
-        disk_limit=disk_limit,
-        memory_limit=_bytes(options, "memory_limit"),
-        track=_trackers(options.get("track")),
-        **{name: options[name] for name in names if name in options},
-    )
-
-
-def _trackers(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    from wm.telemetry.trackers import parse_names
-
-    return parse_names(text)
-
-
-def _bytes(options: Mapping[str, Any], name: str) -> int | None:
-    text = options.get(name)
-    return None if text is None else parse_size(text, SHARED[name].opts[0])
 
 
 def common_options() -> list[tuple[str, str]]:

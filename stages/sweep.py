@@ -19,7 +19,6 @@ from stages.options import (
     chosen_preset,
     read_sources,
     require_known_variables,
-    session_of,
     shared_options,
 )
 from wm.errors import BadData, UsageProblem
@@ -43,6 +42,7 @@ Example: wm sweep --env Pong --stage train-controller --trials 20 space.toml"""
 
 
 def _sweep(**options: Any) -> None:
+    from stages.session import session_of
     from wm import extras
     from wm.sweeps.space import corners, read_space
 
