@@ -236,9 +236,11 @@ def require_known_variables() -> None:
 def settings_options(group: type[Settings]) -> list[click.Option]:
     """An option for every setting of `group` that has a section. One that is not given arrives as None."""
     options = [_setting_option(item) for item in dataclasses.fields(group) if item.metadata["section"]]
-    # TF32 is a setting without an option, but other trainers have the flag (docs/how-to.md).
+    # Settings without an option in the help, but other trainers have the flags (docs/how-to.md).
     if "tf32" in group.__dataclass_fields__:
         options.append(SectionOption(["--tf32/--no-tf32", "tf32"], default=None))
+    if "episodes_per_eval" in group.__dataclass_fields__:
+        options.append(SectionOption(["--episodes-per-eval", "episodes_per_eval"], type=int, default=None))
     return options
 
 
@@ -358,7 +360,7 @@ SHARED: dict[str, Any] = {
     ),
     "workers": SectionOption(
         ["--workers"], COMMON, type=Number(low=0, high=MOST_WORKERS), default=0, envvar="WM_WORKERS", metavar="N",
-        help="Processes that play; 0: one per core. [0]",
+        help="Processes that play; 0: one per core. [one per core]",
     ),
     "worker_timeout": SectionOption(
         ["--worker-timeout"], COMMON, type=Number(float), default=WORKER_TIMEOUT,

@@ -86,3 +86,10 @@ def test_no_default_is_a_sentinel() -> None:
         assert default_text(item), item.name
         assert not isinstance(item.default, float) or abs(item.default) < 1e6, item.name
         assert item.default != -1, item.name
+        assert default_text(item) != "0" or "0: " not in item.metadata["sentence"], item.name
+
+
+def test_a_default_of_0_is_shown_as_what_it_means() -> None:
+    shown = {item.name: default_text(item) for item in dataclasses.fields(ControllerSettings)}
+    assert (shown["max_hours"], shown["max_env_steps"], shown["hidden"]) == ("no limit", "no limit", "linear")
+    assert default_text(VaeSettings.__dataclass_fields__["require_probe"]) == "only warn below 0.9"

@@ -51,7 +51,7 @@ def test_every_setting_with_a_section_is_an_option_in_that_section() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_command_has_few_options_of_its_own(name: str) -> None:
-    assert len([option for option in settings_options(COMMANDS[name]) if not option.hidden]) <= 11
+    assert len([option for option in settings_options(COMMANDS[name]) if not option.hidden]) <= 10
 
 
 def test_common_options_are_all_shared_options_but_the_places() -> None:

@@ -9,6 +9,7 @@ fingerprints. This package imports nothing heavy: `wm --help` reads it.
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
@@ -21,6 +22,7 @@ MOST_IN_BATCH = 10**5  # frames, windows or dreams that are in memory together; 
 LARGEST_SEED = 2**53  # the largest integer that is read from files (wm/artifacts/json_reader.py)
 LONGEST = 10**4  # steps of a window or a dream, for each of which memory is allocated before the first
 _MOST_DIGITS = 30  # of a number in a sentence
+_OF_ZERO = re.compile(r"\b0: (.+?)(?:[.;](?: |$)| \()")  # what 0 means, in the sentence of a setting
 T = TypeVar("T")
 
 WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}  # by the type of a setting
@@ -111,10 +113,12 @@ def takes_none(item: Field) -> bool:
 
 
 def default_text(item: Field) -> str:
-    """The default as help and reference show it."""
+    """The default as help and reference show it; of a 0 with a meaning that the sentence tells, this meaning."""
     default = item.default
     if isinstance(default, bool):
         return "yes" if default else "no"
+    if default == 0 and (meaning := _OF_ZERO.search(item.metadata["sentence"])) is not None:
+        return meaning[1]
     if isinstance(default, float):
         return f"{default:g}"
     return "none" if default in (None, "") else str(default)

@@ -48,7 +48,7 @@ class ControllerSettings(Settings):
         16, "Candidates per generation.", low=4, high=_MOST_CANDIDATES, section="Search", algorithm="cma"
     )
     episodes_per_eval: int = setting(
-        1, "Episodes each candidate plays per generation.", low=1, high=_MOST_PLAYED, section="Search", algorithm="cma"
+        1, "Episodes each candidate plays per generation.", low=1, high=_MOST_PLAYED, algorithm="cma"
     )
     temperature: str = setting(
         "1.0",
