@@ -289,6 +289,8 @@ def run(arguments: list[str] | None = None) -> int:
             raise
         return _fail(NO_MEMORY, MemoryProblem.exit_code)
     except SystemExit as error:  # of an environment or a package: no command of wm raises it
+        if "_WM_COMPLETE" in os.environ:  # click has answered the shell, which shows what stands on stderr
+            return int(error.code or 0)
         raised = f"an environment or a package raised SystemExit: {error.code}"
         message = f"{raised}, so the command did not finish; remove its sys.exit()."
         return _fail(message, EnvironmentFault.exit_code)

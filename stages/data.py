@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath, Number, OneOf
+from stages.options import DatasetPath, GivenPath, Number, OneOf, complete_environment
 from wm.units import parse_size
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
 
 @command.command(name="import", short_help="Write episodes from npz, MP4 or Minari files.")
 @click.argument("sources", nargs=-1, required=True, type=_new)
-@click.option("--env", required=True, metavar="NAME", help="The environment in which they were recorded.")
+@click.option(
+    "--env", required=True, metavar="NAME", shell_complete=complete_environment,
+    help="The environment in which they were recorded.",
+)  # fmt: skip
 @click.option("--size", type=Number(low=32, high=128), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")
 @click.option(

@@ -261,7 +261,8 @@ def _setting_option(item: Field) -> click.Option:
     )
 
 
-def _complete_environment(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
+def complete_environment(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
+    """The named environments that begin like this."""
     from wm.envs.known_envs import KNOWN_ENVS
 
     return [CompletionItem(name) for name in KNOWN_ENVS if name.lower().startswith(start.lower())]
@@ -271,7 +272,7 @@ def _complete_environments(context: click.Context, option: click.Parameter, star
     """Completes the last name of a list that is separated by commas."""
     head, comma, last = start.rpartition(",")
     lists = [] if comma else [CompletionItem(name) for name in CURRICULA if name.startswith(start)]
-    names = _complete_environment(context, option, last)
+    names = complete_environment(context, option, last)
     return lists + [CompletionItem(f"{head}{comma}{item.value}") for item in names]
 
 
@@ -321,7 +322,7 @@ def _require_executor(_: click.Context, __: click.Parameter, spec: str) -> str:
 
 SHARED: dict[str, Any] = {
     "env": SectionOption(
-        ["--env"], WHERE, required=True, envvar="WM_ENV", metavar="NAME", shell_complete=_complete_environment,
+        ["--env"], WHERE, required=True, envvar="WM_ENV", metavar="NAME", shell_complete=complete_environment,
         callback=_require_name,
         help="Pong, LunarLander, Breakout, CarRacing, CartPole, Acrobot, Catch, or any gymnasium id.",
     ),
