@@ -121,8 +121,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "## M: negative log-likelihood and baselines\n",
         _likelihoods(trained),
         "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the best of "
-        "linear autoregression, persistence and the mean latent; where the interval of the difference is stored, also "
-        "in how many seeds it makes M better.\n",
+        "linear autoregression, persistence and the mean latent. Where the interval of the difference is stored, it "
+        "says in how many seeds M is better.\n",
         _open_loop(trained),
         "## M: rewards, ends and motion\n",
         _events(trained),

@@ -178,11 +178,11 @@ def page(rows: list[Row]) -> str:
         "![A real episode of CarRacing and M's dream](../images/dream-carracing.png)\n",
         "*CarRacing, laptop preset. The dream follows the real car for about 40 steps, then diverges.*\n",
         "`wm dream` evaluates 32 means of a search, from its first generation to its last, in the dream and in the "
-        "real environment. The columns are: the rank correlation of the returns with its bootstrap interval; return "
-        "and length of the controller's own episodes, truncated at 500 steps; the variance of the latents in the dream "
-        "as a share of the real one (median over latents); and M's squared error after 15 open-loop steps, as a share "
-        "of that of the best of linear autoregression, persistence and the mean latent. It is called better, no better "
-        "or worse where the interval of the difference is stored.\n",
+        "real environment. The rank correlation of the returns has its bootstrap interval. Return and length are of "
+        "the controller's own episodes, truncated at 500 steps. The variance is that of the latents in the dream, as a "
+        "share of the real one (median over latents). M's squared error after 15 open-loop steps is a share of the "
+        "best of linear autoregression, persistence and the mean latent. It is called better, no better or worse where "
+        "the interval of the difference is stored.\n",
         markdown_table(["environment", "agent", "training seed", "rank correlation", "last third",
                 "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
@@ -241,7 +241,7 @@ def _protocols(rows: list[Row]) -> list[str]:
             )
     return [
         "## Atari without sticky actions\n",
-        "The same agents, trained with sticky actions, in the protocol of older papers: every action is carried out, "
+        "The same agents, trained with sticky actions, in the protocol of older papers. Every action is carried out, "
         "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. In Breakout they are alike all "
         "the same, because the ball waits for the serve: an agent that acts likeliest plays one game a hundred times. "
         "`wm evaluate --env Pong --set sticky_actions=false`.\n",

@@ -153,8 +153,8 @@ the two medians beside it. Rates of different rows were not measured at the same
 _NOTES = """
 Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
-On an older EPYC, M in bf16 and 256 dreams missed their goals too, before dreams packed their weights: 2.02 times the
-plain loop instead of 2.3, and 115,000 steps/s instead of 200,000. M in float32 is 1.18 times as fast as the plain loop
+On an older EPYC, M in bf16 reached 2.02 times the plain loop instead of 2.3. Before dreams packed their weights, 256 of
+them made 115,000 steps/s there instead of 200,000. M in float32 is 1.18 times as fast as the plain loop
 there.
 
 PPO in dreams spends its time in products of matrices that stable-baselines3's has too: those of M, and of actor and

@@ -53,8 +53,8 @@ def collect(
     one that asks for more plays the rest. `run` is where the controller of `policy="controller"` is. The other
     arguments are those of `train_vae`. Result.path is the dataset.
 
-    Raises UsageProblem for a wrong name or value; DiskProblem before anything is written, or when the budget is used
-    up, with everything committed so far usable; EnvironmentFault where the environment breaks.
+    Raises UsageProblem for a wrong name or value, and EnvironmentFault where the environment breaks. Raises DiskProblem
+    before anything is written, or when the budget is used up; everything committed so far is usable then.
     """
     call = _Call("collect", env, preset, settings)
     session = call.session(data, run, None, seed, "auto", disk_budget, keep_current, runtime)
@@ -86,9 +86,9 @@ def train_vae(
     "__main__":`. Without a runtime nothing is shown, and all is done in this process. Ctrl-C interrupts, and the same
     call resumes from the last checkpoint.
 
-    Raises UsageProblem for a wrong name or value, MissingInput without episodes, DiskProblem before anything is
-    written, RecipeMismatch where data, run and environment do not belong together, Locked while another process makes
-    the same artifact, MissingPackage for a device that torch does not find.
+    Raises UsageProblem for a wrong name or value, MissingInput without episodes, and DiskProblem before anything is
+    written. Raises RecipeMismatch where data, run and environment do not belong together, Locked while another process
+    makes the same artifact, and MissingPackage for a device that torch does not find.
     """
     call = _Call("train-vae", env, preset, settings)
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)

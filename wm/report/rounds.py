@@ -116,8 +116,8 @@ def rounds_section(run: str, rounds: list[Round]) -> Iterator[Block]:
         return
     yield Heading(3, f"{run}: round by round")
     yield Paragraph(
-        "Each round collects episodes with the latest C, continues M on all of them, and continues the best C by "
-        "validation so far, which is also the one that is evaluated at the end."
+        "Each round collects episodes with the latest C, and continues M on all of them. It continues the best C by "
+        "validation so far; at the end this one is evaluated."
     )
     if real := _validations(rounds):
         plot = Plot("round", "return of a validation episode", [real], "real return")

@@ -44,8 +44,8 @@ class MdnRnnSettings(GradientSettings):
     warm_up: int = setting(8, "Real steps before each rollout.", low=0, high=LONGEST)
     event_share: float = setting(
         0.08,
-        "Share of the rollouts in which a rare kind of event is to happen, a reward of a sign or an end; up to four "
-        "times as often as it does.",
+        "Share of the rollouts in which a rare kind of event is to happen, at most four times as often as it does. An "
+        "event is a reward of a sign, or an end.",
         low=0,
         high=0.3,
     )

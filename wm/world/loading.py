@@ -23,9 +23,9 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
     they are opened when World.dataset is used. `agent` is the name of a controller. A run without `controller` is a
     world without C.
 
-    Raises MissingInput where V or M, or an agent of another name, is not trained; BadData where a file is damaged;
-    RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today;
-    UsageProblem for a Dreamer, and for an environment `module:id` whose module is not imported yet.
+    Raises MissingInput where V or M, or an agent of another name, is not trained, and BadData where a file is damaged.
+    Raises RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today.
+    Raises UsageProblem for a Dreamer, and for an environment `module:id` whose module is not imported yet.
     """
     folder = Path(run)
     if not folder.is_dir():
