@@ -1,4 +1,6 @@
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,7 +11,7 @@ import pytest
 from tests.conftest import environment
 from wm.artifacts import locks
 from wm.artifacts.disk import explain_misplaced
-from wm.errors import Locked
+from wm.errors import BadData, Locked
 
 HOLD = """
 import pathlib, sys, time
@@ -29,6 +31,19 @@ def test_a_folder_in_the_place_of_a_lock_stays_and_is_named(tmp_path: Path, name
         f"{tmp_path / name} is a folder where a file is expected; remove or rename it."
     )
     assert (tmp_path / name / "kept").is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither in a folder")
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_pipe_or_a_socket_in_the_place_of_a_lock_is_named(tmp_path: Path, kind: str) -> None:
+    lock = tmp_path / ".vae.lock"
+    if kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(lock.name)  # a whole path may be too long for a socket
+    with pytest.raises(BadData, match=r"\.vae\.lock is a pipe or a device; expected a file, so remove it"):
+        locks.exclusive(tmp_path / "vae").__enter__()
 
 
 def test_the_second_writer_is_told_who_holds_the_lock_and_a_killed_holder_frees_it(tmp_path: Path) -> None:

@@ -34,15 +34,25 @@ def open_file(path: Path | str, mode: Literal["rb", "rb+", "wb", "ab"]) -> Buffe
     return cast(BufferedIOBase, open(path, mode, DEFAULT_BUFFER_SIZE, opener=_open_regular))
 
 
-def _open_regular(path: str, flags: int) -> int:
+def require_place(path: Path) -> Path:
+    """`path`, at which a file may be opened and nothing need be. Raises BadData for a link, a pipe or a device."""
+    _require_regular(path)
+    return path
+
+
+def _require_regular(path: Path | str) -> None:
     try:
         kind = os.lstat(path).st_mode  # once: a dataset of 10,000 episodes has 313 manifests
-    except OSError:  # which the call below raises too, unless it makes the file
-        kind = stat.S_IFREG
+    except OSError:  # which opening raises too, unless it makes the file
+        return
     if stat.S_ISLNK(kind):
         links.refuse(Path(path))
     elif not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise BadData(f"{path} is a pipe or a device; expected a file, so remove it.")
+
+
+def _open_regular(path: str, flags: int) -> int:
+    _require_regular(path)
     # The flag closes the gap between the check and the call. Windows has no such flag.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
 

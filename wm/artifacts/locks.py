@@ -20,7 +20,7 @@ def exclusive(target: Path) -> Iterator[None]:
     """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
     owner = links.refuse(target.with_name(f".{target.name}.owner"))
-    lock = filelock.FileLock(links.refuse(target.with_name(f".{target.name}.lock")), timeout=0)
+    lock = filelock.FileLock(durable.require_place(target.with_name(f".{target.name}.lock")), timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
