@@ -117,11 +117,12 @@ def _train(
             trainer, settings, env, writer, folder, session.seed, device, runtime.raise_if_stopped
         )
         label = f"train-dreamer {session.env}"
-        train(runtime, label, training, settings, folder, collected if datasets else None)
+        earlier_seconds = train(runtime, label, training, settings, folder, collected if datasets else None)
     model.cpu().eval().requires_grad_(False)
     save_dreamer(folder, model, env, space)
     save_pictures(folder, f"{session.env}: Dreamer", model, buffer if len(buffer) else collected())
-    return final_metrics(folder, training, settings, precision.name)
+    earlier = {"earlier_seconds": earlier_seconds} if earlier_seconds else {}
+    return final_metrics(folder, training, settings, precision.name) | earlier
 
 
 def _writer(

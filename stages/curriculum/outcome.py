@@ -184,8 +184,7 @@ def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
     notes = [
         "mean return ± half-width of the 95 % interval; test seeds, unmodified environments"
         + (f"; fewer than {MIN_EPISODES} episodes are a preview" if few else ""),
-        "wall time: collecting, every stage, and the trainings that a later round continues; of V or M that was "
-        "resumed, the last session; terms: docs/glossary.md",
+        "wall time: collecting, every stage, and the trainings that a later round continues; terms: docs/glossary.md",
         *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
     ]
     lines += [console.wrap(note, "") for note in notes]

@@ -64,6 +64,20 @@ def test_figures_of_another_agent_than_the_run_has_are_told(tmp_path: Path) -> N
     assert text.startswith("evaluation/controller-no-sticky of another controller than the run has now")
 
 
+def test_the_time_of_a_later_round_has_the_encoding_of_every_round(tmp_path: Path) -> None:
+    """Of the latents in its run, those of the first round alone are shown; `--keep data` removes all of them."""
+
+    def artifact(name: str, seconds: float, **metrics: float) -> Artifact:
+        return Artifact(tmp_path / name, {"provenance": {"wall_seconds": seconds}, "metrics": metrics})
+
+    made = {"mdnrnn": artifact("mdnrnn", 100.0, encoding_seconds=7.0, collecting_seconds=3.0)}
+    for latents in ({}, {"latents": artifact("latents", 5.0)}):
+        summary = RunSummary(tmp_path, {**made, **latents}, {}, [], None, [])
+        assert (summary.encoding_seconds, summary.wall_seconds("controller")) == (7, 110)
+    older = {"mdnrnn": artifact("mdnrnn", 100.0), "latents": artifact("latents", 5.0)}
+    assert RunSummary(tmp_path, older, {}, [], None, []).wall_seconds("controller") == 105
+
+
 def test_a_probe_without_all_figures_is_shown(tmp_path: Path) -> None:
     """Its schema has only R2 among what must be there."""
     metrics = METRICS["vae"] | {"probe": {"x": {"r2": 0.5}}}

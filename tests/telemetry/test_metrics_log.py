@@ -84,3 +84,14 @@ def test_a_tensorboard_that_cannot_be_imported_is_a_warning(tmp_path: Path, monk
     assert line.startswith("warning: TensorBoard gets no curves: the import of tensorboard failed: descriptors cannot")
     assert line.endswith("run `pip install -e '.[tb]'`.")
     assert "descriptors" in extras.import_problem("tb")  # as wm doctor shows it
+
+
+def test_lines_say_how_long_a_training_took_in_all_its_sessions(tmp_path: Path) -> None:
+    first = MetricsLog(tmp_path, -1, clock=iter((100.0, 101.0, 104.0, 109.0)).__next__)
+    for step in (10, 20, 30):
+        first.write(step, {})
+    assert first.earlier_seconds == 0
+    resumed = MetricsLog(tmp_path, 20, clock=iter((7.0, 9.5)).__next__)  # what came after step 20 is lost
+    resumed.write(30, {})
+    assert resumed.earlier_seconds == 4
+    assert [line["seconds"] for line in read(tmp_path)] == [1, 4, 6.5]

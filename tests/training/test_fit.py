@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MemoryProblem, Stopped
 from wm.ranks import PartDone
 from wm.runtime import Runtime
@@ -83,9 +84,16 @@ def test_a_signal_saves_the_current_step_and_the_next_run_resumes_there(tmp_path
         train(tmp_path, stop_at=12)
     assert stopped.value.exit_code == 143
     program = Program()
-    train(tmp_path, program)
+    resumed = train(tmp_path, program)
     assert "test: resumes at step 13 of 20" in program.lines
     assert validated(tmp_path) == [0, 5, 10, 15, 20]
+    stopped_at = next(line for line in metrics_log.read(tmp_path) if line["step"] == 13)
+    assert resumed.get("earlier_seconds", 0.0) == stopped_at["seconds"]
+
+
+def test_what_earlier_sessions_took_is_part_of_an_artifacts_time(tmp_path: Path) -> None:
+    body = {"provenance": {"wall_seconds": 30.0}, "metrics": {"earlier_seconds": 12.5}}
+    assert Artifact(tmp_path, body).wall_seconds == 42.5
 
 
 def test_a_stop_does_not_change_which_weights_are_the_best(tmp_path: Path) -> None:

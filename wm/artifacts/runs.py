@@ -52,8 +52,9 @@ class Artifact:
 
     @property
     def wall_seconds(self) -> float:
-        """What it took: of a search over all its sessions, of another stage the session that finished it."""
-        return max(float(self.manifest["provenance"]["wall_seconds"]), float(self.metrics.get("seconds", 0.0)))
+        """What it took: of a training over all its sessions, of another stage the session that finished it."""
+        last = float(self.manifest["provenance"]["wall_seconds"]) + float(self.metrics.get("earlier_seconds", 0.0))
+        return max(last, float(self.metrics.get("seconds", 0.0)))
 
     def read_bytes(self, name: str, most: int = durable.LARGEST_LOG) -> bytes:
         """A file's bytes, at most so many, whose digest agrees with the manifest; raises BadData otherwise."""

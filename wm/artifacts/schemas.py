@@ -190,7 +190,9 @@ def _dreamer(value: Any, key: str) -> None:
 _COSTS = table(
     {},
     {
-        **dict.fromkeys(("seconds", "seconds_before", "collecting_seconds"), NUMBER),
+        **dict.fromkeys(
+            ("seconds", "seconds_before", "earlier_seconds", "collecting_seconds", "encoding_seconds"), NUMBER
+        ),
         **dict.fromkeys(("collected_steps", "env_steps_before"), COUNT),
     },
     others=ANYTHING,

@@ -33,19 +33,22 @@ def train(
     settings: DreamerSettings,
     folder: Path,
     load_collected: Callable[[], ReplayBuffer] | None,
-) -> None:
+) -> float:
     """Resume a training or start it, and run it to its end, with metrics in `folder`; the world model is trained on
-    collected episodes first, if there are any. A stop request or an exceeded memory limit leaves a checkpoint."""
+    collected episodes first, if there are any. A stop request or an exceeded memory limit leaves a checkpoint. Returns
+    the seconds of earlier sessions."""
     resumed = training.resume()
     if resumed:
         runtime.log(f"{label}: resumes at step {training.counts.steps} of {settings.steps}")
     guard = MemoryGuard(runtime, folder, settings.steps + (settings.pretrain if load_collected else 0))
-    log = MetricsLog(folder, training.position if resumed else -1, training.buffer_bytes, runtime.log, runtime.track)
+    step = training.position if resumed else -1
+    log = MetricsLog(folder, step, training.buffer_bytes, runtime.log, runtime.track, runtime.clock)
     with closing(training), closing(log):
         loop = _Loop(runtime, label, training, settings, log, guard)
         if load_collected and training.counts.pretrained < settings.pretrain:
             loop.pretrain(load_collected())
         loop.train()
+    return log.earlier_seconds
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class TransferSource:
         search = self.controller.artifact.metrics
         seconds = search["seconds"] + search.get("seconds_before", 0.0)
         if self.mdnrnn.artifact.fingerprint != mdnrnn.artifact.fingerprint:
-            seconds += self.mdnrnn.artifact.manifest["provenance"]["wall_seconds"]
+            seconds += self.mdnrnn.artifact.wall_seconds
         steps = search["env_steps"] + search.get("env_steps_before", 0)
         return {"env_steps_before": steps, "seconds_before": seconds}
 

@@ -73,8 +73,11 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
     encoded = [encode(session, dataset, vae) for dataset in datasets]
     folders = [result.path for result in encoded]
-    # V has the time of the first dataset.
-    times = {"collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets[1:])}
+    of_vae = {datasets[0].fingerprint, *vae.artifact.inputs.values()}  # V has the time of these
+    times = {
+        "collecting_seconds": sum(collecting_seconds(one.path) for one in datasets if one.fingerprint not in of_vae),
+        "encoding_seconds": sum(latents.seconds for latents in encoded),
+    }
     config = mdnrnn_config(settings, vae.model.latent, datasets[0].actions)
 
     def work(builder: Builder) -> dict[str, Any]:

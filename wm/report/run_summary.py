@@ -1,6 +1,6 @@
 """A run in a report: its artifacts, finished or unfinished, and its chapter."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,9 @@ KINDS = {
     "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
     "dreamer": "dreamer", "dream-dreamer": "dream", FILM: FILM,
 }  # fmt: skip
-# What an agent's wall time is made of, beside collecting.
+# What an agent's wall time is made of, beside collecting and encoding.
 AGENTS = {
-    "controller": ("vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
+    "controller": ("vae", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
     "dreamer": ("dreamer", "dream-dreamer", "evaluation/dreamer", "evaluation/random"),
 }
 FILM_ROOM = 2_000_000  # bytes of a page for all its films' screens
@@ -53,8 +53,7 @@ LEGEND = (
     "label. M / baseline: M's squared error 15 steps ahead over that of the best of linear autoregression, persistence "
     "and the mean, and whether M is better by the interval of the difference. Dream rank: rank correlation of returns "
     "in the dream and in the real environment, with its interval. Wall time: collecting, every stage, and the "
-    "trainings that a later round continues; of V or M that was resumed, the last session. docs/glossary.md explains "
-    "the terms."
+    "trainings that a later round continues. docs/glossary.md explains the terms."
 )
 
 
@@ -142,16 +141,23 @@ class RunSummary:
         return env
 
     def wall_seconds(self, agent: str) -> float:
-        """What an agent's artifacts took together, with collecting and with the trainings they continue."""
+        """What an agent's artifacts took together, with collecting, encoding and with the trainings they continue."""
         artifacts = [artifact for name in AGENTS[agent] if (artifact := self.artifacts.get(name)) is not None]
         before = sum(artifact.metrics.get("seconds_before", 0.0) for artifact in artifacts)
-        return sum(artifact.wall_seconds for artifact in artifacts) + before + self.collecting_seconds
+        encoding = self.encoding_seconds if agent == "controller" else 0.0
+        return sum(artifact.wall_seconds for artifact in artifacts) + before + self.collecting_seconds + encoding
 
     @property
     def collecting_seconds(self) -> float:
         """The time of collecting the episodes that V and M were trained on, as far as their metrics have it."""
         trained = [self.artifacts[name] for name in ("vae", "mdnrnn") if name in self.artifacts]
         return sum(float(artifact.metrics.get("collecting_seconds", 0.0)) for artifact in trained)
+
+    @property
+    def encoding_seconds(self) -> float:
+        """The time of encoding what M was trained on, of every round. M's metrics have it, for latents may be removed;
+        in artifacts of earlier versions there are only those of the first dataset."""
+        return encoding_seconds(self.artifacts)
 
     def validations(self, name: str) -> Curve | None:
         """The validation return of C along its training with its 95 % interval, as a curve of this name."""
@@ -176,6 +182,14 @@ class RunSummary:
         dream = finished("dream-dreamer")
         yield from sections.dreamer_section(self.title, finished("dreamer"), dream, metrics("dreamer", []))
         yield from _cost(self)
+
+
+def encoding_seconds(artifacts: Mapping[str, Artifact]) -> float:
+    """The time of encoding the latents of M, among a run's artifacts by name."""
+    mdnrnn = artifacts.get("mdnrnn")
+    if mdnrnn is not None and "encoding_seconds" in mdnrnn.metrics:
+        return float(mdnrnn.metrics["encoding_seconds"])
+    return sum(artifact.wall_seconds for name, artifact in artifacts.items() if name.startswith("latents"))
 
 
 def _read(folder: Path, kind: str) -> Artifact:
@@ -353,7 +367,7 @@ def _cost(summary: RunSummary) -> Iterator[Block]:
     rows = (collecting if summary.collecting_seconds else []) + [
         [
             name,
-            format_duration(artifact.wall_seconds),
+            format_duration(summary.encoding_seconds if name == "latents" else artifact.wall_seconds),
             format_size(durable.folder_size(artifact.folder)),
             provenances[name]["finished"],
         ]

@@ -15,7 +15,7 @@ from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import env_slug
 from wm.report.characters import visible
 from wm.report.document import Block, Commands, Heading, Paragraph, Picture, Table, to_markdown
-from wm.report.run_summary import format_score
+from wm.report.run_summary import encoding_seconds, format_score
 from wm.report.verdicts import HELD_OUT, dream_verdicts, prediction_verdict, score_verdict
 from wm.sharing.bundle import public_manifest
 from wm.sharing.contents import Contents
@@ -92,7 +92,7 @@ def _training(contents: Contents, artifacts: Mapping[str, Artifact]) -> Iterator
     yield Table(["", "parameters", "time", "size"], rows)
     latest = max(trained, key=lambda provenance: str(provenance["finished"]))
     versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items() if number)
-    total = format_duration(sum(artifact.wall_seconds for artifact in artifacts.values()) + _collecting(artifacts))
+    total = format_duration(_total_seconds(artifacts))
     devices = {str(artifact.metrics.get("trained_on", "cpu")) for artifact in artifacts.values()} - {"cpu"}
     hardware = ", ".join([latest["machine"], *sorted(devices)])
     yield Paragraph(f"{hardware}, {total} in all with collecting.", "Hardware and time.")
@@ -105,9 +105,12 @@ def _parameters(artifact: Artifact) -> str:
     return f"{count:,}" if isinstance(count, int) else "–"
 
 
-def _collecting(artifacts: Mapping[str, Artifact]) -> float:
-    return sum(float(a.metrics.get("collecting_seconds", 0)) + float(a.metrics.get("seconds_before", 0))
-               for a in artifacts.values())  # fmt: skip
+def _total_seconds(artifacts: Mapping[str, Artifact]) -> float:
+    """With collecting, encoding, and the trainings that a later round continues."""
+    beside = sum(float(artifact.metrics.get(name, 0.0)) for artifact in artifacts.values()
+                 for name in ("collecting_seconds", "seconds_before"))  # fmt: skip
+    made = sum(artifact.wall_seconds for name, artifact in artifacts.items() if not name.startswith("latents"))
+    return made + encoding_seconds(artifacts) + beside
 
 
 def _limits(contents: Contents, artifacts: Mapping[str, Artifact], metrics: dict[str, Any] | None) -> Iterator[Block]:

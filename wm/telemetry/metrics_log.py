@@ -20,13 +20,14 @@ _READINGS = (
     *("rss_anon_mb", "children_mb", "buffers_mb", "unexplained_mb", "memory_free_mb", "disk_mb", "trimmed", "replay"),
     *("cuda_allocated_mb", "cuda_reserved_mb", "cuda_blocks_small", "cuda_retries"),
 )
-LINE = table({"step": COUNT}, dict.fromkeys(_READINGS, NUMBER), others=FIGURE)
+LINE = table({"step": COUNT}, dict.fromkeys(("seconds", *_READINGS), NUMBER), others=FIGURE)
 
 
 class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
     step, it drops later lines and an incomplete last one, so that no step has two lines. Opens a tracker with `track`;
-    without, TensorBoard where it is installed. Raises BadData for a line that was changed."""
+    without, TensorBoard where it is installed. With a `clock` lines say how long the training has taken, of which
+    `earlier_seconds` are those of the lines that were kept. Raises BadData for a line that was changed."""
 
     def __init__(
         self,
@@ -35,18 +36,22 @@ class MetricsLog:
         buffers: Callable[[], int] = lambda: 0,
         log: Callable[[str], None] = lambda line: None,
         track: OpenTracker | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        self._clock, self._began = clock, clock() if clock else 0.0
         self._path = folder / NAME
         lines = list(takewhile(lambda line: line.value["step"] <= step, chained(folder)))
         # Before the later lines are dropped: a tracker was told them.
         self._tracker: Tracker = (track or OpenTensorBoard(log))(folder, step)
         durable.write_bytes(self._path, b"".join(line.data for line in lines))
         self._digest = lines[-1].digest if lines else chained_log.start(folder)
+        self.earlier_seconds = float(lines[-1].value.get("seconds", 0.0)) if lines else 0.0
         self._meter, self._buffers = Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:
-        """Append one line, and return it: the step, the values, the memory in use, and the process."""
-        line = {"step": step, **values, **self._meter.read(self._buffers()), "process": os.getpid()}
+        """Append one line, and return it: the step, the values, the time, the memory in use, and the process."""
+        time = {"seconds": round(self.earlier_seconds + self._clock() - self._began, 1)} if self._clock else {}
+        line = {"step": step, **values, **time, **self._meter.read(self._buffers()), "process": os.getpid()}
         chained = chained_log.chain(self._digest, line)
         with durable.open_file(self._path, "ab") as file:
             file.write(chained.data)

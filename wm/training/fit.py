@@ -100,9 +100,10 @@ def fit(
 
     `validate()["validation_loss"]` is the score; after `settings.patience` validations without a better one training
     ends. `describe_batch(number)` is for error messages, `buffers` returns the bytes of the data in memory. Returns the
-    scores of the best checkpoint and the speed. On Stopped, and on MemoryProblem, the current step is saved first.
-    Raises BadData if the loss is not finite at half the learning rate either. Of several processes the first one does
-    all this, and the others take its steps: in them PartDone is raised at the end.
+    scores of the best checkpoint and the speed, and what earlier sessions took of a training that was resumed. On
+    Stopped, and on MemoryProblem, the current step is saved first. Raises BadData if the loss is not finite at half the
+    learning rate either. Of several processes the first one does all this, and the others take its steps: in them
+    PartDone is raised at the end.
     """
     if runtime.ranks is not None and not runtime.ranks.leads:
         obey(runtime.ranks, trainer, runtime.stop_requested, lambda: memory_exceeded(runtime))
@@ -133,7 +134,8 @@ class _Fit:
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
         orders.load(trainer)
-        self._log = MetricsLog(folder, self._step if resumed else -1, self._bytes, runtime.log, runtime.track)
+        self._log = self._open_log(self._step if resumed else -1)
+        self._earlier_seconds = self._log.earlier_seconds
         self._skipped = 0
         if self._step:
             runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
@@ -187,8 +189,13 @@ class _Fit:
         best = self._checkpoints.load_best()
         speed = round((self._step - self._first_step) / seconds, 2)
         figures = {"best_step": best.step, "steps": self._step, "skipped": self._skipped, "steps_per_second": speed}
+        figures |= {"earlier_seconds": self._earlier_seconds} if self._earlier_seconds else {}
         ranks = {"ranks": self._runtime.ranks.count} if self._runtime.ranks is not None else {}
         return {**figures, **ranks, **best.scores}
+
+    def _open_log(self, step: int) -> MetricsLog:
+        runtime = self._runtime
+        return MetricsLog(self._folder, step, self._bytes, runtime.log, runtime.track, runtime.clock)
 
     def _validate_and_save(self) -> None:
         scores = self._validate()
@@ -220,4 +227,4 @@ class _Fit:
         self._orders.load(self._trainer)
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
         self._log.close()
-        self._log = MetricsLog(self._folder, self._step, self._bytes, self._runtime.log, self._runtime.track)
+        self._log = self._open_log(self._step)
