@@ -1,5 +1,6 @@
 """The command line on one page: a table of commands, each imported when it is called, so that help answers at once."""
 
+import atexit
 import importlib
 import os
 import sys
@@ -304,7 +305,13 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     console.open_closed_streams()
     console.raise_on_signals()
-    sys.exit(run())
+    code = run()
+    if not console.end_threads():
+        console.say("warning: a thread that an environment or a package started goes on; wm ends without it")
+        atexit._run_exitfuncs()  # as Python does once the threads have ended
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

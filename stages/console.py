@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import FrameType
@@ -16,6 +18,7 @@ import click
 
 from wm.errors import Stopped
 
+THREAD_SECONDS = 5.0  # that threads of others have to end, such as those that send metrics
 NARROWEST = 8  # characters of a column that wraps
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
@@ -249,3 +252,13 @@ class Stop:
         """Raise Stopped once a signal has arrived."""
         if self.signal is not None:
             raise Stopped(self.signal)
+
+
+def end_threads() -> bool:
+    """Wait a while for the threads that an environment or a package left; whether all have ended. Python would wait
+    without end, and no signal would help."""
+    until = time.monotonic() + THREAD_SECONDS
+    left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
+    for thread in left:
+        thread.join(max(until - time.monotonic(), 0.0))
+    return not any(thread.is_alive() for thread in left)

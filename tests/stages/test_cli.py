@@ -92,6 +92,19 @@ def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: s
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.parametrize(("seconds", "warned"), [(0.2, False), (600, True)])
+def test_a_thread_that_is_left_keeps_no_command_from_ending(seconds: float, warned: bool) -> None:
+    code = (
+        f"import sys, threading, time; threading.Thread(target=time.sleep, args=({seconds},)).start(); "
+        "import atexit; from stages import cli, console; console.THREAD_SECONDS = 1; "
+        "atexit.register(print, 'removed'); sys.argv = ['wm', '--version']; cli.main()"
+    )
+    words = [command()[0], "-c", code]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["removed"])
+    assert ("goes on; wm ends without it" in done.stderr) == warned
+
+
 def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
