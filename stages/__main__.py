@@ -1,6 +1,16 @@
-"""`python -m stages` is the same as `wm`."""
+"""`python -m stages` is the same as `wm`: a signal during the imports, of which there are many, ends it in silence."""
 
-from stages.cli import main
+import sys
+
+
+def main() -> None:
+    """Entry point of `wm`."""
+    try:
+        from stages import cli
+    except KeyboardInterrupt:
+        sys.exit(130)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -299,13 +299,14 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def main() -> None:
-    """Entry point of `wm`."""
+    """Run the command line of this process, and end it."""
     # Read when torch is imported. Threads that spin while they wait take the core of the one that they wait for: beside
     # another busy process M trained at a third of the speed, and alone no faster (docs/research/LOG.md, 2026-11-26).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     console.open_closed_streams()
     console.raise_on_signals()
     code = run()
+    console.end_on_signals()
     if not console.end_threads():
         console.say("warning: a thread that an environment or a package started goes on; wm ends without it")
         atexit._run_exitfuncs()  # as Python does once the threads have ended

@@ -223,6 +223,12 @@ def raise_on_signals() -> None:
         signal.signal(number, handle)
 
 
+def end_on_signals() -> None:
+    """Let a signal end the process at once, whose command has finished."""
+    for number in stop_signals():
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Stop:
     """Set by the first signal of `stop_signals` and polled by every loop; the second one ends the process at once,
     unless signals may be `repeated`: torchrun passes on what a scheduler has sent to all processes already."""

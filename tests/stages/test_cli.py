@@ -92,6 +92,13 @@ def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: s
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+def test_a_signal_during_the_first_imports_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    paths = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    done = subprocess.run(command("ls"), env=environment(PYTHONPATH=paths), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(("seconds", "warned"), [(0.2, False), (600, True)])
 def test_a_thread_that_is_left_keeps_no_command_from_ending(seconds: float, warned: bool) -> None:
     code = (
