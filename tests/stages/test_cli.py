@@ -170,6 +170,11 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--temperature is 0.5, which means nothing with --algo cma --in real; leave it out, or use --in dream.",
         ),
         (
+            ("train-controller", "--env", "Pong", "--in", "dream", "--set", "render=fast"),
+            64,
+            "--set render is fast, which means nothing with --algo cma --in dream; leave it out, or use --in real.",
+        ),
+        (
             ("train-controller", "--env", "Pong", "--in", "dream", "--memory", "untrained"),
             64,
             "--memory untrained cannot dream",
