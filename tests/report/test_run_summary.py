@@ -78,6 +78,24 @@ def test_the_time_of_a_later_round_has_the_encoding_of_every_round(tmp_path: Pat
     assert RunSummary(tmp_path, older, {}, [], None, []).wall_seconds("controller") == 105
 
 
+def controller(tmp_path: Path, **metrics: Any) -> list[str]:
+    """The paragraphs about a C by policy gradient."""
+    figures = METRICS["controller"] | {"head": "categorical", "validation_return": 9.0} | metrics
+    recipe = {"settings": {"algo": "ppo"}, "inputs": {}}
+    body = {"metrics": figures, "recipe": recipe, "provenance": PROVENANCE, "fingerprint": "1", "files": {}}
+    line = {"generation": 1, "in": "real", "policy": "", "returns": [], "env_steps": 3, "validation": [4.0, 8.0]}
+    made = {"controller": Artifact(durable.make_folder(tmp_path / "controller"), body)}
+    blocks = RunSummary(tmp_path, made, {}, [line], None, []).blocks()
+    return [block.text for block in blocks if isinstance(block, Paragraph) and "policy gradient" in block.text]
+
+
+def test_a_policy_that_acts_otherwise_than_in_its_validations_says_so(tmp_path: Path) -> None:
+    (text,) = controller(tmp_path, sampled=True, validation_return_likeliest=6.0)
+    assert text.endswith("is 9.0, acting by samples; likeliest, as in every validation of the chart, it is 6.0.")
+    (text,) = controller(tmp_path, sampled=False, validation_return_likeliest=9.0)
+    assert text.endswith("is 9.0.")
+
+
 def test_a_probe_without_all_figures_is_shown(tmp_path: Path) -> None:
     """Its schema has only R2 among what must be there."""
     metrics = METRICS["vae"] | {"probe": {"x": {"r2": 0.5}}}

@@ -52,12 +52,15 @@ class Policies:
 def policies_to_compare(
     vae: TrainedVae, mdnrnn: TrainedMdnRnn, controller: TrainedController | None, seed: int
 ) -> Policies:
-    """The means of the search that evolved C, or random linear policies without a C."""
+    """The means of the search that evolved C, the policies along its training by policy gradient, or random linear
+    policies without a C."""
     if controller is not None:
         rows = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
         generations = [int(controller.artifact.metrics["means"][row]) for row in rows]
         spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
-        return Policies(spec, controller.means[rows], generations, "the controllers of its search")
+        by_gradient = controller.artifact.settings["algo"] == "ppo"
+        description = "those along its training" if by_gradient else "the controllers of its search"
+        return Policies(spec, controller.means[rows], generations, description)
     config = ControllerConfig(pick_head("auto", mdnrnn.space, vae.env.spec().head))
     shape = MEANS, build_controller(mdnrnn, config, vae.env).parameters
     means = generator(seed, "dream").standard_normal(shape).astype(np.float32)

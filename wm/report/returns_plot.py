@@ -34,14 +34,15 @@ def search_plots(lines: Lines, level: tuple[str, float] | None = None) -> list[P
     """A plot for each kind of episodes: the validated means, with the `level` of real episodes across, and the
     candidates by where they played. A policy gradient has one policy instead of these."""
     plots, unit = [], time_unit(lines)
-    validated, players = ("mean of the search", "candidates") if unit == "generation" else ("the policy", "policy")
+    evolved = unit == "generation"
+    validated, players = ("mean of the search", "candidates") if evolved else ("likeliest actions", "policy")
     if curve := validation_curve(lines, f"{validated}, 95 % interval"):
         place = validated_in(lines)
         title = f"validation in {_PLACES[place]}, whole episodes"
         plots.append(Plot(unit, "return of a validation episode", [curve], title, level if place == "real" else None))
     for place in ("real", "dream"):
         learner = "dreams" if place == "dream" else "episodes that ended"
-        if curve := _training_curve(lines, place, "candidates" if unit == "generation" else learner):
+        if curve := _training_curve(lines, place, "candidates" if evolved else learner):
             title = f"{players} in {_PLACES[place]}, training episodes"
             plots.append(Plot(unit, "return of a training episode", [curve], title))
     return plots

@@ -345,7 +345,8 @@ def _search(summary: RunSummary) -> Iterator[Block]:
         yield Paragraph(
             f"{metrics['parameters']:,} parameters ({metrics['head']}), {how} for {metrics['generations']} {unit}s and "
             f"{metrics['env_steps']:,} environment steps. C is {best}, whose return over "
-            f"{metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}."
+            f"{metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}"
+            f"{_acts(metrics)}."
         )
     truncated = "Training episodes may be truncated: these are other returns than those of validation."
     captions = {
@@ -356,6 +357,14 @@ def _search(summary: RunSummary) -> Iterator[Block]:
     level = ("random policy", summary.score["random"]["mean"]) if summary.score else None
     for plot in search_plots(lines, level):
         yield Chart(to_svg(plot), f"{plot.title[0].upper()}{plot.title[1:]}. {captions[plot.title.split()[0]]}")
+
+
+def _acts(metrics: Mapping[str, Any]) -> str:
+    """How a policy of a policy gradient acts, where that is another way than in the chart of its validations."""
+    if not metrics.get("sampled") or "validation_return_likeliest" not in metrics:
+        return ""
+    likeliest = metrics["validation_return_likeliest"]
+    return f", acting by samples; likeliest, as in every validation of the chart, it is {likeliest:.1f}"
 
 
 def _cost(summary: RunSummary) -> Iterator[Block]:
