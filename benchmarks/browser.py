@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -88,6 +90,12 @@ class Browser:
         if "exceptionDetails" in done:
             raise RuntimeError(json.dumps(done["exceptionDetails"])[:1000])
         return done["result"].get("value")
+
+    def processor_seconds(self) -> float:
+        """The time that all of its processes have computed so far."""
+        browser = psutil.Process(self._process.pid)
+        times = (process.cpu_times() for process in (browser, *browser.children(recursive=True)))
+        return sum(each.user + each.system for each in times)
 
     def key(self, key: str, kind: str) -> None:
         """Press ("keyDown") or release ("keyUp") a key."""

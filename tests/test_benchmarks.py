@@ -1,6 +1,9 @@
 import json
 from pathlib import Path
 
+from benchmarks import play
+from tests.report.play.reference import parts_of
+
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = {"name", "ours", "reference", "ratio", "goal", "unit", "machine"}
 
@@ -16,3 +19,9 @@ def test_results_are_complete_lines_and_name_their_script() -> None:
         # Ratios are taken window by window, so they differ a little from the ratio of the medians.
         assert abs(result["ratio"] - result["ours"] / result["reference"]) <= 0.2 * abs(result["ratio"]) + 0.001
     assert len(names) == len(set(names))
+
+
+def test_the_page_whose_speed_is_measured_has_the_networks_of_the_laptop_preset(tmp_path: Path) -> None:
+    world, _ = parts_of(play.game("small", tmp_path).page().decode())
+    assert (world["mdnrnn"]["network"], world["controller"]["head"]) == ("rollout", "categorical")
+    assert len(world["starts"]) == 8

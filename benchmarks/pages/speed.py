@@ -92,8 +92,8 @@ MEASURED = {
     "cma_cost_dream": ("CMA-ES' share of that generation", "the limit"),
     "cma_cost_real": ("CMA-ES' share of a generation of Pong", "the limit"),
     "dreamer_step": ("a Dreamer's gradient step, 6.6 M parameters, fp32", "sheeprl 0.8.4, the same sizes, fp32"),
-    "play_small": ("play in a dream in Chromium, default decoder", "the required rate"),
-    "play_paper": ("play in a dream in Chromium, the paper's decoder", "the required rate"),
+    "play_small": ("play in a dream in Chromium, the laptop preset's networks", "the required rate"),
+    "play_paper": ("play in a dream in Chromium, the paper's networks", "the required rate"),
     "memory_vae": ("largest RSS of training V, quick preset", "the limit"),
     "memory_vae_slope": ("growth of RssAnon over 20,000 training steps", "the limit"),
     "curriculum_estimate_disk": ("`--dry-run` of the quick curriculum: disk", "measured, worst of four environments"),
@@ -147,7 +147,8 @@ workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graph
 M on its own rollouts and all other rows: an older EPYC without bf16.
 
 Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
-the two medians beside it. Rates of different rows were not measured at the same time.
+the two medians beside it. Rates of different rows were not measured at the same time. Those of play count the seconds
+that the browser's processes computed.
 """
 
 _NOTES = """
