@@ -36,7 +36,7 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
         if rows := different_settings(facts):
             console.echo(console.visible(f"\nsettings, {facts[0]['name']} -> other run"))
             console.echo(console.table(["run and stage", "settings"], rows))
-        console.echo(console.visible(f"\nplot: {out}"))
+        console.echo(console.visible(f"\nplot: {out}; terms: docs/glossary.md"))
     tell_damaged(damaged, strict)
 
 

@@ -20,7 +20,8 @@ KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
 def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
     """List datasets and artifacts below folders, or datasets below s3:// addresses  [default: data runs].
 
-    The main figure of a dataset or an evaluation is a mean return, n its number of episodes.
+    The main figure of a dataset or an evaluation is a mean return, n its number of episodes. R2, NLL and other words
+    are explained in docs/glossary.md.
 
     Example: wm ls
     """

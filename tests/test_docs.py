@@ -110,6 +110,19 @@ def test_commands_in_a_document_have_the_options_they_are_given(path: Path) -> N
             assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) <= options_of(name), f"wm {name}{rest}"
 
 
+@pytest.mark.parametrize("path", [*CURRENT, *(ROOT / "docs" / "decisions").glob("*.md")], ids=lambda path: path.name)
+def test_options_that_a_document_names_exist(path: Path) -> None:
+    text = path.read_text().partition("## Come from another trainer")[0]  # a table of the options of others
+    options = set().union(*map(options_of, cli.TABLE))
+    assert set(re.findall(r"`(--[a-z][a-z-]*)", text)) <= options
+
+
+def test_each_term_of_the_glossary_stands_once_in_alphabetical_order() -> None:
+    terms = re.findall(r"^### (.+)$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    assert terms == sorted(set(terms), key=str.casefold)
+    assert {"NLL", "R2", "baseline", "rank correlation"} <= set(terms)  # which lists and tables show
+
+
 @cache
 def options_of(name: str) -> set[str]:
     """Of a command and of its subcommands."""

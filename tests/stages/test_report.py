@@ -161,6 +161,7 @@ def test_compare_shows_figures_side_by_side_and_fits_80_columns(chain: Path, tmp
     text = wm(tmp_path, "compare", str(ours), str(other), "--out", "two.png", COLUMNS="80").stdout
     assert "test return" in text
     assert "M: NLL per dimension" in text
+    assert text.endswith("plot: two.png; terms: docs/glossary.md\n")
     assert max(map(len, text.splitlines())) <= 80
     assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
 
