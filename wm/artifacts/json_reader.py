@@ -5,7 +5,6 @@ that code behind the reader never meets one.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -163,12 +162,12 @@ def read(path: Path | str, schema: Schema, way_out: str = WAY_OUT) -> Any:
 def read_small(path: Path | str, way_out: str = WAY_OUT) -> bytes:
     """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read."""
     try:
-        with durable.open_file(path, "rb") as file:
-            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-                raise BadData(f"{path} is larger than {MAX_BYTES} bytes; {way_out}.")
-            return file.read(size)
+        data = durable.read_at_most(path, MAX_BYTES)
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
+    if data is None:
+        raise BadData(f"{path} is larger than {MAX_BYTES} bytes; {way_out}.")
+    return data
 
 
 def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, finite: bool = True) -> Any:
