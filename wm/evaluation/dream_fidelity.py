@@ -20,7 +20,8 @@ from wm.dreams.initial_states import early_initial_states
 from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.episodes.latents import Latents
 from wm.evaluation.event_rates import judge_events
-from wm.evaluation.prediction import fit_baselines, open_loop_errors
+from wm.evaluation.open_loop import open_loop_errors
+from wm.evaluation.prediction import fit_baselines
 from wm.models.controller import ControllerConfig, pick_head
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
