@@ -149,6 +149,39 @@ def test_a_finger_on_a_button_drives(browser: Browser, page: Path) -> None:
     assert browser.messages == []
 
 
+def test_after_a_click_the_keys_are_the_games_again(browser: Browser, page: Path) -> None:
+    browser.open(page, prefers_reduced_motion="reduce")
+    held = "ready.then(player => player.hands.held.map(i => player.hands.buttons[i].label))"
+    browser.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
+    for part in ("#play", "#temperature", "summary", "#sliders input"):
+        place = browser.evaluate(f"""(() => {{
+          const part = document.querySelector("{part}");
+          part.scrollIntoView({{block: "center"}});
+          const {{x, y, width, height}} = part.getBoundingClientRect();
+          return {{x: x + width / 3, y: y + height / 2}};
+        }})()""")
+        for kind in ("mousePressed", "mouseReleased"):
+            browser.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+        browser.key(" ", "keyDown")
+        assert browser.evaluate(held) == ["fire"], part
+        browser.key(" ", "keyUp")
+    browser.evaluate("byId('start').focus(); byId('start').dispatchEvent(new Event('pointerdown'))")
+    browser.evaluate("byId('start').dispatchEvent(new Event('change', {bubbles: true}))")
+    browser.key("ArrowLeft", "keyDown")
+    assert browser.evaluate(held) == ["left"]
+    browser.key("ArrowLeft", "keyUp")
+    assert browser.messages == []
+
+
+def test_a_part_that_was_reached_by_the_keyboard_keeps_its_keys(browser: Browser, page: Path) -> None:
+    browser.open(page, prefers_reduced_motion="reduce")
+    browser.evaluate("ready.then(() => byId('speed').focus())")
+    browser.key("ArrowRight", "keyDown")
+    browser.evaluate("byId('speed').dispatchEvent(new Event('change', {bubbles: true}))")
+    assert browser.evaluate("document.activeElement.id") == "speed"
+    assert browser.evaluate("ready.then(player => player.hands.held)") == []
+
+
 def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(browser: Browser, page: Path) -> None:
     browser.open(page, prefers_reduced_motion="reduce")
     step = "Number(byId('step').textContent)"

@@ -252,7 +252,6 @@ class Player {
       const input = byId(id), show = () => { input.nextElementSibling.value = input.value; };
       input.value = value;
       input.addEventListener("input", show);
-      input.addEventListener("pointerup", () => input.blur()); // the arrow keys are the game's again
       show();
     }
     byId("play").addEventListener("click", () => this.play(!this.playing));
@@ -262,6 +261,7 @@ class Player {
     byId("latents").addEventListener("toggle", () => this.showLatents());
     this.hands.build();
     this.listen();
+    this.giveKeysBack();
     this.tellKeys();
   }
 
@@ -287,6 +287,17 @@ class Player {
     });
     addEventListener("keyup", event => hands.release(hands.ofKey(event.key)));
     addEventListener("blur", () => [...hands.held].forEach(button => hands.release(button)));
+  }
+
+  /** After a finger or the mouse has used a part of the page, arrows and the space bar are the game's again. */
+  giveKeysBack() {
+    const used = {click: "button, summary, input", change: "input, select"}; // a select is open after its click
+    let pointed = false;
+    addEventListener("pointerdown", () => { pointed = true; }, true);
+    addEventListener("keydown", () => { pointed = false; }, true);
+    for (const [kind, parts] of Object.entries(used)) {
+      addEventListener(kind, event => { if (pointed) event.target.closest(parts)?.blur(); });
+    }
   }
 
   tellKeys() {
