@@ -52,6 +52,7 @@ class Flat(Plain):
     def __init__(self): pass
 
 gym.register("Own-v0", Plain)
+gym.register("Solved-v0", Plain, reward_threshold=7.5)
 gym.register("space/Own-v3", Plain)
 gym.register("Assets-v0", Assets)
 gym.register("Display-v0", Display)
@@ -101,6 +102,15 @@ def test_two_modules_may_register_one_id(tmp_path: Path) -> None:
     (tmp_path / "own_easy.py").write_text(MODULE.replace("1.0", "30.0"))
     del sys.modules["own_easy"]  # as a notebook imports an edited module again
     assert [paid(module) for module in ("own_easy", "own_hard", "own_easy")] == [30, 5, 30]
+
+
+def test_the_threshold_of_an_environment_of_a_module_is_known_once_that_is_imported() -> None:
+    config = EnvConfig("own_env:Solved-v0", 32)
+    assert config.reward_threshold is None
+    config.make().close()
+    assert config.reward_threshold == 7.5
+    assert EnvConfig("own_other:Solved-v0", 32).reward_threshold is None
+    assert EnvConfig("CartPole", 32).reward_threshold == 475
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def test_an_older_score_is_not_published_with_a_newer_agent(trained: Path, answe
 
 
 def test_what_cannot_be_published_is_one_sentence(trained: Path, answer: Answer) -> None:
+    assert "runs/none does not exist; `wm ls` shows" in answer("push", "runs/none", "shared", code=66)
     assert "run `wm train-controller" in answer("push", RUN, "shared", "--agent", "other", code=66)
     assert "expected a number or all" in answer("push", RUN, "shared", "--episodes", "few", code=64)
     assert "--without is 'vae'; expected one of latents" in answer("push", RUN, "shared", "--without", "vae", code=64)

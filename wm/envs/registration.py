@@ -7,6 +7,7 @@ import copy
 import difflib
 import importlib
 import re
+import sys
 import warnings
 from typing import Any, NoReturn
 
@@ -119,6 +120,15 @@ def _registered_by(module: str, env_id: str) -> EnvSpec:
     if _module_of(latest.entry_point) == _module_of(first.entry_point):
         _specs[module, env_id] = latest
     return _specs[module, env_id]
+
+
+def registered(env_id: str) -> EnvSpec | None:
+    """What is registered as an id, which may name its module; None for an unknown one, and where its module is not
+    imported."""
+    module, colon, name = env_id.rpartition(":")
+    if name not in gym.registry or (colon and module not in sys.modules):
+        return None
+    return _registered_by(module, name) if colon else gym.registry[name]
 
 
 def _require_registered(module: str, env_id: str, name: str) -> None:

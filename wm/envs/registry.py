@@ -108,7 +108,7 @@ class EnvConfig:
         """The mean return at which gymnasium calls the environment solved; None where it names none, or where the
         environment is unknown, as that of a run from another machine may be."""
         try:
-            registered = gym.registry.get(self.spec().env_id)
+            registered = registration.registered(self.spec().env_id)
         except UsageProblem:
             return None
         return None if registered is None else registered.reward_threshold

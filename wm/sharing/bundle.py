@@ -35,6 +35,8 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
 
     Raises MissingInput if the agent or what it needs to play is not finished, BadData where a file is damaged or there
     is a link, RecipeMismatch where an artifact was made from another one than the run has."""
+    if not run.exists():
+        raise MissingInput(f"{run} does not exist; `wm ls` shows what there is.")
     links.refuse_below(run)
     dreamer = is_dreamer(run / agent)
     needed = {agent: "dreamer"} if dreamer else {"vae": "vae", "mdnrnn": "mdnrnn", agent: "controller"}
