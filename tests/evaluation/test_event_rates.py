@@ -34,3 +34,10 @@ def test_a_factor_of_two_and_few_events_are_let_pass() -> None:
     )
     rates["positive"]["dream"] = 4.9
     assert "Dreams have positive rewards 4.9 instead of 10 per 1,000 steps" in event_warning(rates)
+
+
+def test_what_happens_rarely_is_shown_and_what_never_did_is_not() -> None:
+    never = {"dream": 0.03, "real": 0.0, "events": 0.1}
+    rates = {"positive": {"dream": 0.0, "real": 0.0123, "events": 2.0}, "negative": never}
+    assert format_event_rates(rates) == "per 1,000 steps of dreams: positive rewards 0 (real 0.0123)"
+    assert format_event_rates({"end": never}) == "per 1,000 steps of dreams: neither rewards nor ends"

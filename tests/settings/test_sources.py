@@ -86,6 +86,12 @@ def test_tables_are_toml_with_the_source_as_a_comment() -> None:
     assert to_json(tables)["train-vae"]["tests.tiny:Tiny-v0"]["clip"] == {"value": 1e-05, "source": "--set"}
 
 
+def test_a_source_of_any_characters_is_a_comment_of_one_line() -> None:
+    text = to_toml({("train-vae",): {"steps": Sourced(3, "a\nb\x1b.toml")}})
+    assert tomllib.loads(text) == {"train-vae": {"steps": 3}}
+    assert text.endswith(r"# a\nb\x1b.toml")
+
+
 def test_the_tables_of_a_curriculum_hold_what_differs_by_environment_and_round(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         "[collect]\nsize = 32\n[collect.Pong]\ngray = true\n[collect.Pong.later]\nepisodes = 7\n"

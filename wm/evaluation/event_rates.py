@@ -72,11 +72,11 @@ def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_])
 
 
 def format_event_rates(rates: dict[str, dict[str, float]]) -> str:
-    """The rates in one line; events that neither happened nor were dreamt are left out."""
+    """The rates in one line; events that never happened and were hardly dreamt are left out."""
     parts = [
         f"{EVENTS[name]} {format_rate(rate['dream'])} (real {format_rate(rate['real'])})"
         for name, rate in rates.items()
-        if max(rate["dream"], rate["real"]) > 0.05
+        if rate["real"] > 0 or rate["dream"] > 0.05
     ]
     return "per 1,000 steps of dreams: " + (", ".join(parts) or "neither rewards nor ends")
 

@@ -230,8 +230,14 @@ def to_toml(tables: Tables) -> str:
         head = [f"[{'.'.join(map(_key, path))}]"] if path else []
         texts = {name: _line(name, value, top=not path) for name, value in values.items()}
         width = min(max(map(len, texts.values()), default=0), 50)
-        blocks.append("\n".join(head + [f"{text:<{width}}  # {values[name].source}" for name, text in texts.items()]))
+        lines = [f"{text:<{width}}  # {_comment(values[name])}" for name, text in texts.items()]
+        blocks.append("\n".join(head + lines))
     return "\n\n".join(blocks)
+
+
+def _comment(value: Sourced) -> str:
+    """Where a value came from, in one line: the path of a config file may have any character."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value.source)
 
 
 def _line(name: str, value: Sourced, top: bool) -> str:
