@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.pages.score_seeds import interquartile_mean, interval, mean, normalized, worst
+from benchmarks.pages.score_seeds import interquartile_mean, interval, normalized, seeds_interval, worst
+
+
+def mean(values: np.ndarray) -> np.ndarray:
+    return values.mean(-1)
 
 
 def test_the_interquartile_mean_leaves_out_the_outer_quarters() -> None:
@@ -16,6 +20,13 @@ def test_an_interval_covers_the_seeds_means_and_needs_three() -> None:
     assert interval([seeds], mean) == interval([seeds], mean)
     assert interval([seeds, seeds[:2]], mean) is None
     assert interval([], mean) is None
+
+
+def test_the_interval_of_three_seeds_covers_the_mean_of_all_seeds_as_often_as_it_says() -> None:
+    random = np.random.default_rng(0)
+    bounds = [seeds_interval(random.normal(5, 2, 3)) or (np.nan, np.nan) for _ in range(4000)]
+    assert np.mean([low <= 5 <= high for low, high in bounds]) == pytest.approx(0.95, abs=0.01)
+    assert seeds_interval(np.array([1.0, 2.0])) is None
 
 
 def test_the_bootstrap_is_stratified() -> None:

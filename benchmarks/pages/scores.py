@@ -13,7 +13,14 @@ import numpy as np
 from benchmarks.pages.markdown import markdown_table, replaced
 from benchmarks.pages.score_curves import curves
 from benchmarks.pages.score_rows import KEYS, Row, rows_of
-from benchmarks.pages.score_seeds import interquartile_mean, interval, mean, normalized, seeds_of, worst
+from benchmarks.pages.score_seeds import (
+    interquartile_mean,
+    interval,
+    normalized,
+    seeds_interval,
+    seeds_of,
+    worst,
+)
 from wm.artifacts.workspace import NO_STICKY
 from wm.report.verdicts import prediction_summary
 
@@ -200,7 +207,7 @@ def _seeds(rows: list[Row]) -> list[str]:
     for env in ORDER:
         for agent, preset in (("ppo", "laptop"), ("ppo-dream", "dream"), ("cma", "laptop"), ("dreamer", "nano")):
             if len(own := _of(rows, env, agent, preset)) > 1:
-                means, bounds = seeds_of(own), interval([seeds_of(own)], mean)
+                means, bounds = seeds_of(own), seeds_interval(seeds_of(own))
                 shown = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "–"
                 lines.append([_marked(own[0]), f"`{agent}`", str(len(own)), f"{means.mean():.1f}", shown, worst(own)])
     head = ["environment", "agent", "seeds", "mean", "95 % interval", "worst seed"]
@@ -218,8 +225,8 @@ def _seeds(rows: list[Row]) -> list[str]:
         aggregates.append([place, ", ".join(measured), str(sum(map(len, scaled))), f"{middle:.2f}", shown])
     return [
         "## Over training seeds\n",
-        "A seed counts once, by its mean over the test episodes. Intervals are bootstrapped over seeds; with fewer "
-        "than three seeds there is none.\n",
+        "A seed counts once, by its mean over the test episodes. Intervals are Student's t over seeds, which takes "
+        "returns of seeds for normally distributed; with fewer than three seeds there is none.\n",
         markdown_table(head, lines),
         "The interquartile mean over environments and seeds, after "
         "[Agarwal et al. (2021)](https://arxiv.org/abs/2108.13264). 0 is the random policy, 1 the target; the "
