@@ -46,6 +46,16 @@ def test_a_short_part_is_superseded_by_a_longer_one(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "d.zarr").glob("part-*")) == ["part-000000-000004"]
 
 
+def test_the_folder_of_a_dataset_is_not_listed_for_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect(tmp_path / "d.zarr", 23)
+    listed: list[str] = []
+    glob = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: listed.append(pattern) or glob(path, pattern))  # type: ignore[func-returns-value]
+    collect(tmp_path / "d.zarr", 40)
+    assert len(Dataset.open(tmp_path / "d.zarr").parts) > 5
+    assert [pattern for pattern in listed if pattern.startswith("part-")] == ["part-*-*"]
+
+
 def test_nothing_is_lost_when_the_removal_of_the_short_part_was_killed(tmp_path: Path) -> None:
     collect(tmp_path / "d.zarr", 2)
     write_part(tmp_path / "d.zarr", [make_episode(k, rows=12 + k % 5) for k in range(4)])

@@ -63,8 +63,7 @@ class Writer:
         self._block = frame_block(self.recipe)
         durable.remove(self.path / STAGING)
         durable.sweep(self.path)
-        for part in self.dataset.parts:
-            self._remove_shorter(part.first, part.last)
+        self._remove_superseded()
         self._gaps = list(self.dataset.missing)
         self.next = self._first_missing()
         self._pending: PartBuilder | None = None  # made with its first episode: it may begin with those of a short part
@@ -83,12 +82,17 @@ class Writer:
             builder.add(episode.pack())
         return builder
 
-    def _remove_shorter(self, first: int, last: int) -> None:
-        for folder in self.path.glob(f"part-{first:06d}-*"):
-            if (episodes := part_range(folder.name)) is not None and episodes[1] < last:
-                if (mirror := mirrors.of(self.path)) is not None:
-                    mirror.remove_part(folder.name)
-                durable.remove(folder)
+    def _remove_superseded(self) -> None:
+        """Remove what a kill has left of short parts. The folder is listed once: it may have 100,000 parts."""
+        lasts = {part.first: part.last for part in self.dataset.parts}
+        for folder in self.path.glob("part-*-*"):
+            if (episodes := part_range(folder.name)) is not None and episodes[1] < lasts.get(episodes[0], 0):
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        if (mirror := mirrors.of(self.path)) is not None:
+            mirror.remove_part(folder.name)
+        durable.remove(folder)
 
     def add(self, episode: PackedEpisode) -> Path | None:
         """Take the next episode. Returns the folder of its part if the part is full."""
@@ -130,7 +134,8 @@ class Writer:
         return folder
 
     def _add_part(self, part: Part) -> None:
-        self._remove_shorter(part.first, part.last)
+        for shorter in (other for other in self.dataset.parts if other.first == part.first):
+            self._remove(shorter.folder)
         others = [other for other in self.dataset.parts if other.first != part.first]
         parts = sorted([*others, part], key=lambda part: part.first)
         self.dataset = Dataset(self.path, self.recipe, parts)
