@@ -114,8 +114,9 @@ def _table(metrics: dict[str, Any]) -> str:
         mean, half = with_interval(row["mean"], row["ci95"], least=2).split(" ± ")
         cells.append([name, mean, f"± {half}", f"{row['episodes']}{preview}"])
     text = console.table(["agent", "mean return", "95 % interval", "test episodes"], cells)
-    lines = [text, *(["verdict: " + score_verdict(metrics)] if "random" in metrics else [])]
-    return "\n".join([*lines, f"protocol: {metrics['protocol']}"])
+    notes = [f"verdict: {score_verdict(metrics)}"] if "random" in metrics else []
+    notes.append(f"protocol: {metrics['protocol']}")
+    return "\n".join([text, *(console.wrap(note, "") for note in notes)])
 
 
 def _summary(artifact: Artifact) -> str:

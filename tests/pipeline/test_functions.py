@@ -1,6 +1,7 @@
 """Collecting and training from Python: silent, and the same as the commands."""
 
 import json
+import textwrap
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import wm
 from tests.conftest import SLUG, TINY, run
 from wm.errors import MissingInput, RecipeMismatch, Stopped, UsageProblem
+from wm.pipeline.stage import Result
 
 SMALL: dict[str, dict[str, Any]] = {  # as tests.conftest gives them to the commands
     "train_vae": {"steps": 60, "batch": 16, "latent": 4, "validate_every": 10},
@@ -154,3 +156,16 @@ def test_a_number_of_processes_that_cannot_be_is_refused() -> None:
         wm.Runtime(workers=1001)
     with pytest.raises(UsageProblem, match="workers is -1; expected a number of processes, 0 for this one alone"):
         wm.Runtime(workers=-1)
+
+
+def test_the_sentences_of_a_table_hang_and_its_columns_stay() -> None:
+    def wrap(text: str) -> str:
+        indent = " " * (2 + len(text) - len(text.lstrip()))
+        return textwrap.fill(text.lstrip(), 20, initial_indent=indent, subsequent_indent=indent)
+
+    table = "  of the next z: M 0.42, linear 0.52\n  a column  another column\n  short"
+    result = Result("train-mdnrnn", "up to date", Path("m"), Path(), "", {}, "", 0.0, table=table)
+    assert result.text(wrap).splitlines() == [
+        "m: up to date", "  of the next z: M", "    0.42, linear", "    0.52", "  a column  another column", "  short",
+    ]  # fmt: skip
+    assert result.text() == f"m: up to date\n{table}"

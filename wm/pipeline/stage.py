@@ -5,6 +5,7 @@ the artifact's folder. Whether the artifact is up to date, restored from the arc
 here, and nowhere else.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +22,20 @@ UP_TO_DATE, RESTORED, RESUMED, CREATED = "up to date", "restored", "resumed", "c
 _PICTURES = (".png", ".gif")
 
 
+_SENTENCE = re.compile(r"  \S+( \S+)*")  # among the lines of a table: it has no columns
+
+
 def _indented(text: str) -> str:
     return f"  {text}"
+
+
+def _fitted(table: str, wrap: Callable[[str], str]) -> str:
+    """A table whose sentences are broken as `wrap` breaks them, the lines after the first indented further."""
+    lines = []
+    for line in table.splitlines():
+        broken = _SENTENCE.fullmatch(line) and "\n" in wrap(line.strip())
+        lines.append(wrap(line)[2:] if broken else line)
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,8 @@ class Result:
     def text(self, wrap: Callable[[str], str] = _indented) -> str:
         """For people: the artifact, what happened to it, and its figures. `wrap` breaks a sentence into lines."""
         duration = "" if self.status == UP_TO_DATE else f" in {format_duration(self.seconds)}"
-        lines = [f"{self.path}: {self.status}{duration}", self.table or wrap(self.summary)]
+        figures = _fitted(self.table, wrap) if self.table else wrap(self.summary)
+        lines = [f"{self.path}: {self.status}{duration}", figures]
         if self.verdict:
             lines.append(wrap(self.verdict))
         return "\n".join([*lines, *(f"  {picture}" for picture in self.pictures)])
