@@ -3,15 +3,14 @@
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import environment
+from tests.rollouts.clusters import dask_process
 from tests.rollouts.test_dask_cluster import work
 from wm.rollouts import executor_workers
 from wm.rollouts.workers import open_workers
@@ -53,30 +52,18 @@ def link() -> Iterator[str]:
         ip("netns", "del", NAME)
 
 
-@contextmanager
-def process(folder: Path, *words: str, before: tuple[str, ...] = ()) -> Iterator[None]:
-    """A process of Dask's command line."""
-    command = [*before, sys.executable, "-m", "dask", *words, "--no-dashboard"]
-    paths = environment(PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-    with subprocess.Popen(command, cwd=folder, env=paths, stderr=subprocess.DEVNULL) as running:
-        try:
-            yield
-        finally:
-            running.kill()
-
-
 def test_a_link_that_is_down_costs_the_tasks_that_are_asked_again(
     link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_workers, "SOONEST", 1.0)
     results = {}
     with ExitStack() as stack:
-        stack.enter_context(process(tmp_path, "scheduler", "--host", HERE, "--port", "8791"))
+        stack.enter_context(dask_process(tmp_path, "scheduler", "--host", HERE, "--port", "8791"))
         address = f"tcp://{HERE}:8791"
         for number, before in enumerate([(), ("ip", "netns", "exec", NAME)]):
             (tmp_path / str(number)).mkdir()
             options = ("worker", address, "--nthreads", "1", "--nworkers", "1")
-            stack.enter_context(process(tmp_path / str(number), *options, before=before))
+            stack.enter_context(dask_process(tmp_path / str(number), *options, before=before))
         runtime = Runtime(time.monotonic, executor=f"dask:{address}")
         workers = stack.enter_context(open_workers(runtime))
         until = time.monotonic() + 120

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -67,3 +69,15 @@ def local_cluster(workers: int = 3, **how: Any) -> Iterator[Any]:
     settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL} | how
     with LocalCluster(n_workers=workers, **settings) as cluster:
         yield cluster
+
+
+@contextmanager
+def dask_process(folder: Path, *words: str, before: Sequence[str] = ()) -> "Iterator[subprocess.Popen[bytes]]":
+    """A process of Dask's command line, which is killed at the end."""
+    command = [*before, sys.executable, "-m", "dask", *words, "--no-dashboard"]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=folder, env=paths, stderr=subprocess.DEVNULL) as running:
+        try:
+            yield running
+        finally:
+            running.kill()

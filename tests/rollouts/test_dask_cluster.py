@@ -13,8 +13,8 @@ from unittest import mock
 import psutil
 import pytest
 
-from tests.conftest import SLUG, TINY, outcome, run
-from tests.rollouts.clusters import local_cluster
+from tests.conftest import SLUG, TINY, outcome, run, still_running
+from tests.rollouts.clusters import dask_process, local_cluster
 from wm.artifacts import manifest
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
@@ -22,6 +22,7 @@ from wm.errors import MissingPackage, RecipeMismatch, Unreachable, UsageProblem,
 from wm.rollouts import dask_cluster, executor_workers
 from wm.rollouts.collection import describe, play_episode
 from wm.rollouts.dask_cluster import parse_executor
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
@@ -108,6 +109,27 @@ def test_a_worker_that_is_killed_costs_a_repeated_task(cluster: Any) -> None:
 
 
 @cluster_only
+def test_a_nanny_that_is_killed_takes_its_worker_along_and_costs_a_repeated_task(tmp_path: Path) -> None:
+    results: dict[int, int] = {}
+    with ExitStack() as stack:
+        cluster = stack.enter_context(local_cluster(1))
+        options = ("worker", cluster.scheduler_address, "--nthreads", "1", "--nworkers", "1")
+        nanny = stack.enter_context(dask_process(tmp_path, *options))
+        workers = stack.enter_context(open_(cluster, worker_timeout=30.0))
+        until = time.monotonic() + 120
+        while workers.count < 2 and time.monotonic() < until:
+            list(workers.map(work, [(0,)]))
+        assert workers.count == 2
+        below = psutil.Process(nanny.pid).children(recursive=True)
+        for number, value in workers.map(work, [(k,) for k in range(12)]):
+            results[number] = value
+            if len(results) == 3:
+                nanny.kill()
+        assert not still_running(below, 30)
+    assert results == {k: k for k in range(12)}
+
+
+@cluster_only
 def test_a_worker_that_is_stopped_costs_a_task_that_is_asked_again(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +178,24 @@ def test_workers_of_another_kind_of_cpu_are_refused_or_accepted_with_a_warning()
         with open_(cluster, told.append, any_cpu=True) as workers:
             assert list(workers.map(abs, [(-1,)])) == [(0, 1)]
     assert any("1 of 1 workers have another kind of CPU" in line for line in told)
+
+
+@pytest.mark.parametrize("any_cpu", [False, True])
+def test_a_manifest_says_whether_other_cpus_were_accepted(
+    any_cpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def open_here(runtime: Runtime) -> Workers:
+        asked.append(runtime.any_cpu)
+        return ProcessWorkers(0, runtime.raise_if_stopped, runtime.clock)
+
+    monkeypatch.setattr(dask_cluster, "open_cluster", open_here)
+    words = ("evaluate", "--env", TINY, "--agent", "random", "--episodes", "2", "--executor", "dask:tcp://head:8786")
+    run(tmp_path, *words, *["--executor-any-cpu"] * any_cpu)
+    (made,) = (tmp_path / "runs" / SLUG / "evaluation").glob(f"*/{manifest.NAME}")
+    provenance = manifest.read_json(made)["provenance"]
+    assert (provenance["executor"], provenance["any_cpu"], set(asked)) == ("dask", any_cpu, {any_cpu})
 
 
 @cluster_only
