@@ -26,8 +26,10 @@ from wm.rollouts.loop import EpisodeJob, play
 CANDIDATES, STEPS = 8, 60
 
 
-def lockstep(env: str, num_envs: int, render: str = "exact", vae: str = "small") -> Callable[[], int]:
-    """Plays episodes of 60 steps in `num_envs` environments; returns steps."""
+def lockstep(
+    env: str, num_envs: int, render: str = "exact", vae: str = "small", steps: int = STEPS
+) -> Callable[[], int]:
+    """Plays episodes of 60 steps, or of `steps`, in `num_envs` environments; returns steps."""
     torch.manual_seed(0)
     recipe = EnvConfig(env, render=render)
     envs = [recipe.make() for _ in range(num_envs)]
@@ -41,7 +43,7 @@ def lockstep(env: str, num_envs: int, render: str = "exact", vae: str = "small")
 
     def step() -> int:
         jobs = [EpisodeJob(number, next(seeds), number) for number in range(CANDIDATES)]
-        return sum(result.length for result in play(agent, envs, jobs, STEPS))
+        return sum(result.length for result in play(agent, envs, jobs, steps))
 
     return step
 

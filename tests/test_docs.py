@@ -198,7 +198,23 @@ def test_the_page_on_scale_is_what_its_script_makes() -> None:
     rows = scale.Rows(scale.Rates())
     tasks = math.ceil(1e7 / rows["episode_carracing"])
     writing = format_duration(1e7 / 500 * rows["write_share_carracing_exact"] + tasks * rows["task"] / 1000)
-    assert f"| CarRacing | 10,000,000 | 3 | 1 h 51 min | {writing} | 1 h 51 min | 5.56 |" in own
+    assert f"| CarRacing | 10,000,000 | 3 | client | 1 h 51 min | {writing} | 1 h 51 min | 5.56 |" in own
+    # With many workers, the blocks that wm/rollouts/collecting.py leaves to them.
+    own = scale.page(scale.Rates(carracing=500.0, workers=(1000,)))
+    assert "| CarRacing | 1,000,000,000 | 1,000 | workers | 34 min" in own
+    in_blocks, playing, writes, sent = scale.collected(rows, "CarRacing", 10**9, 1000)
+    assert in_blocks
+    assert writes < 10**9 * rows["write_share_carracing_exact"] / rows["collect_carracing_exact"] < 20 * playing
+    assert sent < rows["packed_carracing"] * 10**9 / 100
+
+
+def test_the_rows_on_scale_have_the_names_that_their_script_measures() -> None:
+    from benchmarks.pages import scale_rates
+
+    rows = json.loads(scale_rates.RATES.read_text())
+    assert [(row["name"], row["unit"], row["what"]) for row in rows] == [
+        (name, unit, what) for name, (unit, what, *_) in scale_rates.ROWS.items()
+    ]
 
 
 def test_pictures_stay_small() -> None:

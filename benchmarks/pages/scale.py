@@ -3,8 +3,8 @@
     python -m benchmarks.pages.scale                                  writes docs/scale.md
     python -m benchmarks.pages.scale --core-hour 0.02 --workers 16    prints the page with one's own rates
 
-The rows are those of benchmarks/results.jsonl, which `make bench` writes, and of docs/results/scale.json. A rate that
-is given as a flag takes the place of its row.
+The rows are those of benchmarks/results.jsonl, which `make bench` writes, and of docs/results/scale.json, which
+`python -m benchmarks.pages.scale_rates` measures. A rate that is given as a flag takes the place of its row.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.pages.markdown import markdown_table
 from benchmarks.pages.scale_recipes import RECIPES, TORCHRUN
 from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS
+from wm.rollouts.collecting import ONE_WRITER, blocks_pay
 from wm.training.cost import ENCODED_PER_SECOND, LATENT_BYTES
 from wm.units import format_duration, format_size
 
@@ -72,21 +73,40 @@ class Rows:
 def collecting(rows: Rows, rates: Rates) -> str:
     """Markdown: a row for each number of frames and of workers."""
     cells = []
-    for env, (collect, share, _, short) in COLLECTED.items():
+    for env in COLLECTED:
         for frames in FRAMES:
             for workers in rates.workers:
-                episode = rows[f"episode_{short}"]
-                tasks = math.ceil(frames / episode)
-                playing = math.ceil(tasks / workers) * episode / rows[collect]
-                writing = frames * rows[share] / rows[collect] + tasks * rows["task"] / 1000
-                seconds, returned = max(playing, writing), rows[f"packed_{short}"] * frames
+                blocks, playing, writing, returned = collected(rows, env, frames, workers)
+                seconds = max(playing, writing)
                 cost = workers * seconds / 3600 * rates.core_hour
                 cells.append(
-                    [env, f"{frames:,}", f"{workers:,}", format_duration(playing), format_duration(writing),
-                     format_duration(seconds), f"{cost:,.2f}", format_size(returned), format_size(returned / seconds)]
+                    [env, f"{frames:,}", f"{workers:,}", "workers" if blocks else "client", format_duration(playing),
+                     format_duration(writing), format_duration(seconds), f"{cost:,.2f}", format_size(returned),
+                     format_size(returned / seconds)]
                 )  # fmt: skip
-    head = ["", "frames", "workers", "to play", "to write", "time", "cost", "to the client", "a second"]
+    head = ["", "frames", "workers", "parts from", "to play", "to write", "time", "cost", "to the client", "a second"]
     return markdown_table(head, cells)
+
+
+def collected(rows: Rows, env: str, frames: int, workers: int) -> tuple[bool, float, float, float]:
+    """Whether workers write the parts; the seconds in which all play, and those of the client; and the bytes that it is
+    sent. As `collect_episodes` in wm/rollouts/collecting.py."""
+    collect, share, _, short = COLLECTED[env]
+    rate, rows_each = rows[collect], rows[f"episode_{short}"]
+    episodes = math.ceil(frames / rows_each)
+    in_blocks = max(episodes - BLOCK_EPISODES, 0)
+    if not blocks_pay(episodes, in_blocks, workers, ONE_WRITER):
+        writing = frames * rows[share] / rate + episodes * rows["task"] / 1000
+        return False, math.ceil(episodes / workers) * rows_each / rate, writing, rows[f"packed_{short}"] * frames
+    tasks, parts = math.ceil(in_blocks / BLOCK_EPISODES), math.ceil(in_blocks / episodes_in_part(rows, short))
+    in_turn = math.ceil(BLOCK_EPISODES / workers) + math.ceil(tasks / workers) * BLOCK_EPISODES
+    writing = (parts * rows["commit"] + tasks * rows["task"]) / 1000
+    return True, in_turn * rows_each / rate * (1 + rows[share]), writing, parts * rows["head"]
+
+
+def episodes_in_part(rows: Rows, short: str) -> int:
+    """How many episodes share a part."""
+    return min(math.ceil(PART_ROWS / rows[f"episode_{short}"]), BLOCK_EPISODES)
 
 
 def keeping(rows: Rows, rates: Rates) -> str:
@@ -95,8 +115,8 @@ def keeping(rows: Rows, rates: Rates) -> str:
     for env, (_, _, size, short) in COLLECTED.items():
         for frames in FRAMES:
             episodes = frames / rows[f"episode_{short}"]
-            in_part = min(math.ceil(PART_ROWS / rows[f"episode_{short}"]), BLOCK_EPISODES)
-            files, disk = FILES_PER_PART * math.ceil(episodes / in_part), rows[size] * frames
+            parts = math.ceil(episodes / episodes_in_part(rows, short))
+            files, disk = FILES_PER_PART * parts, rows[size] * frames
             cells.append(
                 [env, f"{frames:,}", format_size(disk), f"{files:,}", f"{disk / 1e9 * rates.gigabyte_month:,.2f}",
                  f"{files / 1000 * rates.thousand_writes:,.2f}", f"{rows['open_10k'] * episodes / 1e7:.1f} s",
@@ -200,8 +220,11 @@ python -m benchmarks.pages.scale --core-hour 0.02 --carracing 700 --workers 16,2
 _COLLECTING = """## Collecting
 
 Episodes are independent, and each is a task. So the time to play falls with the number of workers. One process, the
-client, writes what they play and sends the tasks; its time does not fall. Where writing takes longer than playing,
-more workers save nothing, and cost more. That workers write their parts themselves is not built.
+client, writes what they play and sends the tasks; its time does not fall. It keeps up with 25 workers of Pong or 50 of
+CarRacing. Where more play many episodes, a task is a block of 64 episodes, and its worker writes the parts: into the
+dataset's folder, if all see it, or into its store. The client commits them, and the bytes are the same. How long a part
+takes it was measured on a busy disk, so that is an upper bound. With few blocks for many workers, time is lost at the
+end.
 """
 _KEEPING = """## Keeping and reading
 
@@ -222,7 +245,8 @@ sizes of a task the fastest is shown. A worker is given its own candidate's para
 """
 _MEASURED = """## What this page was computed from
 
-On two cores of an AMD EPYC with Python 3.11, in November 2026, once each.
+On two cores of an AMD EPYC with Python 3.11, in November 2026, once each. `python -m benchmarks.pages.scale_rates`
+measures all of them or those that it is given.
 """
 
 

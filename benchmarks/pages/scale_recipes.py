@@ -41,9 +41,11 @@ What one process sends in a step, with eight pieces:
 RECIPES = """## Recipes
 
 `WM_EXECUTOR`, or the option `--executor`, names a scheduler of Dask. All sides need the same Python and the same
-packages, with the extra `cluster`. Messages are pickled Python: use a private network, or `dask:tls://`. The data are
-in a folder that all sides see under the same name, or in a store: `--data s3://bucket/prefix`. None of these recipes
-was run on a cluster of that kind.
+packages, with the extra `cluster`. Messages are pickled Python: use a private network, or `dask:tls://`. Episodes come
+to the command, and models go to the workers, so they need no common folder. Where many workers write their parts, the
+dataset is in a folder that all see under the same name, or in a store: `--data s3://bucket/prefix`. The first recipe
+was run on two machines that are network namespaces of one; of the second, dask-jobqueue's job script was made; the
+third was not run.
 
 ### Two desktops
 
@@ -70,6 +72,10 @@ torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint alpha
     -m -- stages.cli train-vae --env CarRacing
 ```
 
+Debian gives a machine's own name the address 127.0.1.1 in `/etc/hosts`, which no other machine reaches: "Gloo
+connectFullMesh failed". Then begin each command with the machine's network interface and its address there, as in
+`GLOO_SOCKET_IFNAME=eth0 torchrun --local-addr 192.168.0.10`.
+
 ### Slurm
 
 dask-jobqueue submits the workers as jobs of one core. In a job or on a login node that stays:
@@ -77,7 +83,7 @@ dask-jobqueue submits the workers as jobs of one core. In a job or on a login no
 ```python
 from dask_jobqueue import SLURMCluster
 
-cluster = SLURMCluster(cores=1, processes=1, memory="2GB", walltime="04:00:00", worker_extra_args=["--nthreads", "1"])
+cluster = SLURMCluster(cores=1, processes=1, memory="2GB", walltime="04:00:00")
 cluster.scale(jobs=64)
 print(f"export WM_EXECUTOR=dask:{cluster.scheduler_address}")
 input("Enter ends the workers. ")
