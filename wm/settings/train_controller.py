@@ -57,7 +57,7 @@ class ControllerSettings(Settings):
     )
     init_from: str | None = setting(None, "Run to start from, such as runs/Pong.", section="Search", result=False)
     max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits", algorithm="cma")
-    max_hours: float = setting(0.0, "Hours, checked after every update; 0: no limit.", low=0, section="Limits")
+    max_hours: float = setting(0.0, "Hours of training; 0: no limit.", low=0, section="Limits")
     max_env_steps: int = setting(
         0,
         f"Real steps; 0: no limit (ppo --in real: {PPO_STEPS:,}).",
