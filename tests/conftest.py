@@ -20,7 +20,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from stages import cli, console
+from stages import cli, console, progress
 from stages.session import Session
 from tests import object_store
 from wm import extras
@@ -158,7 +158,7 @@ def small_config(folder: Path, stages: Mapping[str, Sequence[str]] = SMALLEST) -
 @pytest.fixture(autouse=True)
 def _console_options() -> Iterator[None]:
     """A command that a test calls in this process may be quiet, or report to another one; the next test's is not."""
-    with mock.patch.dict(console._options):
+    with mock.patch.dict(console._options), mock.patch.dict(progress._options):
         yield
 
 
@@ -177,6 +177,7 @@ def outcome(folder: Path, *words: str, **variables: str) -> subprocess.Completed
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, environment(**variables)),
         mock.patch.dict(console._options),
+        mock.patch.dict(progress._options),
         mock.patch.object(Session, "runtime", runtime),
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(said),
