@@ -69,7 +69,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Played]]:
         result = step(self, action)
         self.played.pictures.append(self.picture())
         self.played.actions.append(np.array(action))
-        self.played.rewards.append(float(result[1]))
+        # The step of ChangesAction calls this one and pays the action's first number.
+        self.played.rewards.append(float(action[0] if type(self).__name__ == "ChangesAction" else result[1]))
         return result
 
     monkeypatch.setattr(Odd, "reset", recorded_reset)
