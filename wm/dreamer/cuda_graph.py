@@ -1,8 +1,7 @@
 """CUDA graphs of a Dreamer's whole update.
 
-The recurrent steps are ten thousand small kernels, which a GPU finishes faster than Python launches them. A graph
-records the kernels of an update once: losses, gradients, clipping and the optimizer. They are started together from
-then on.
+An update has many small kernels, which a GPU finishes faster than Python launches them. A graph records the kernels of
+an update once: losses, gradients, clipping and the optimizer. They are started together from then on.
 """
 
 from collections import Counter
