@@ -203,6 +203,7 @@ def make_dreamer(tmp_path: Path) -> Path:
     counts = ("env_steps", "updates", "capacity", "parameters", "training_episodes", "validation_episodes")
     returns = ("training_return", "validation_return", "first_squared_error")
     metrics = dict.fromkeys(counts, 0) | dict.fromkeys(returns)
-    body = {"kind": "dreamer", "fingerprint": "0", "metrics": metrics, "provenance": PROVENANCE}
-    manifest.write(folder, {**body, "recipe": {"settings": {}, "inputs": {}}})
+    recipe: dict[str, Any] = {"settings": {}, "inputs": {}}
+    body = {"kind": "dreamer", "metrics": metrics, "provenance": PROVENANCE, "recipe": recipe}
+    manifest.write(folder, {**body, "fingerprint": manifest.sha256_json(recipe)})
     return folder

@@ -45,6 +45,8 @@ def edit(root: Path, file: Path, number: int, where: Keys, raw: bytes) -> None:
     values = documents(file)
     value = _replaced(values[number], where, raw)
     if file.name == manifest.NAME:
+        if where[:1] == ("recipe",) and {"recipe", "fingerprint"} <= value.keys():
+            value["fingerprint"] = hashlib.sha256(_spelled(value["recipe"], raw, 1)).hexdigest()
         file.write_bytes(_sealed(value, raw))
         return
     if file.suffix == ".jsonl":

@@ -27,8 +27,10 @@ LOADERS = {"vae": load_vae, "mdnrnn": load_mdnrnn, "controller": load_controller
 
 
 def seal(folder: Path, **changes: Any) -> None:
-    """Make the manifest agree with the files, and change it."""
+    """Make the manifest agree with the files, and change it; an artifact's fingerprint follows its recipe."""
     body = json.loads((folder / manifest.NAME).read_text()) | changes
+    if "fingerprint" in body and "fingerprint" not in changes:
+        body["fingerprint"] = manifest.sha256_json(body["recipe"])
     files = [name for name in body.pop("files", {}) if (folder / name).is_file()]
     body.pop("sha256")
     manifest.write(folder, body, files)
@@ -84,6 +86,17 @@ def test_a_manifest_with_other_types_is_refused(run: Path, change: dict[str, Any
     seal(run / "vae", **change)
     with pytest.raises(BadData, match=r"manifest\.json: (recipe|metrics|fingerprint|provenance|kind)"):
         load_vae(run / "vae", "wm train-vae")
+
+
+def test_a_fingerprint_that_is_not_the_recipe_s_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of somebody else, whose V was trained otherwise than it says."""
+    body = json.loads((run / "vae" / manifest.NAME).read_text())
+    recipe = body["recipe"] | {"settings": body["recipe"]["settings"] | {"seed": 99}}
+    seal(run / "vae", recipe=recipe, fingerprint=body["fingerprint"])
+    with pytest.raises(BadData, match=rf"vae/manifest\.json: fingerprint is '{body['fingerprint'][:8]}'; expected '"):
+        load_vae(run / "vae", "wm train-vae")
+    assert cli.run(["verify", str(run / "vae")]) == 65
+    assert "that of its recipe, so restore it or create the vae again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -251,12 +251,13 @@ def test_the_folder_that_a_user_names_may_be_a_link(tmp_path: Path) -> None:
 
 
 def test_a_report_embeds_only_pictures_that_a_manifest_lists(tmp_path: Path) -> None:
+    recipe = {"settings": {"network": "x", "latent": 4}, "inputs": {}}
     body = {
         "kind": "vae",
         "metrics": METRICS["vae"],
-        "fingerprint": "0",
+        "fingerprint": manifest.sha256_json(recipe),
         "provenance": PROVENANCE,
-        "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},
+        "recipe": recipe,
     }
     (tmp_path / "reconstructions.png").write_bytes(SECRET)
 

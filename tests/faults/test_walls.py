@@ -111,6 +111,11 @@ WALLS = {
         lambda *_: False,
         "stages/test_session.py::test_names_of_other_artifacts_are_reserved",
     ),
+    "fingerprints": Wall(
+        "wm.artifacts.runs._require_fingerprint",
+        _nothing,
+        "faults/test_edited_json.py::test_a_fingerprint_that_is_not_the_recipe_s_is_refused",
+    ),
     "JSON": Wall("wm.artifacts.json_reader.parse", _plain_json, "artifacts/test_json_reader.py"),
     "the table of a part": Wall(
         "wm.episodes.committed_parts._parse_table",

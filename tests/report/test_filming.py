@@ -86,8 +86,9 @@ def publish(folder: Path, films: list[Film], change: Callable[[Any], None] = lam
     described = json.loads((folder / FILMS).read_text())
     change(described)
     (folder / FILMS).write_text(json.dumps(described))
-    body = {"kind": "film", "fingerprint": "f", "metrics": {}, "provenance": PROVENANCE}
     recipe = {"settings": {"agent": "controller"}, "inputs": {"evaluation": "e"}}
+    fingerprint = manifest.sha256_json(recipe)
+    body = {"kind": "film", "fingerprint": fingerprint, "metrics": {}, "provenance": PROVENANCE}
     manifest.write(folder, body | {"recipe": recipe}, [path.name for path in folder.iterdir()])
     return read(folder, "film")
 

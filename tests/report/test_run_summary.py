@@ -15,8 +15,8 @@ def write_vae(run: Path, env: dict[str, Any]) -> None:
     model = {"channels": 3, "env": env, "latent": 4, "network": "small", "size": 64}
     durable.write_json(durable.make_folder(run / "vae") / "model.json", model)
     recipe = {"settings": {"network": "small", "latent": 4}, "inputs": {}}
-    body = {"kind": "vae", "fingerprint": "0", "metrics": METRICS["vae"], "provenance": PROVENANCE, "recipe": recipe}
-    manifest.write(run / "vae", body)
+    body = {"kind": "vae", "metrics": METRICS["vae"], "provenance": PROVENANCE, "recipe": recipe}
+    manifest.write(run / "vae", body | {"fingerprint": manifest.sha256_json(recipe)})
 
 
 def test_a_model_of_an_impossible_environment_is_named_and_left_out(tmp_path: Path) -> None:
@@ -33,8 +33,9 @@ def test_a_run_of_an_environment_that_is_unknown_here_is_listed_and_reported(tmp
     score = {"mean": 1.0, "ci95": 0.5, "episodes": 9}
     metrics = score | {"preview": True, "protocol": "", "agent": "vmc", "env_steps": 1, "random": score}
     recipe = {"settings": {}, "inputs": {"controller": "1"}}
-    body = {"kind": "evaluation", "fingerprint": "2", "metrics": metrics, "provenance": PROVENANCE, "recipe": recipe}
-    manifest.write(durable.make_folder(tmp_path / "evaluation" / "controller"), body)
+    body = {"kind": "evaluation", "metrics": metrics, "provenance": PROVENANCE, "recipe": recipe}
+    folder = durable.make_folder(tmp_path / "evaluation" / "controller")
+    manifest.write(folder, body | {"fingerprint": manifest.sha256_json(recipe)})
     summary = RunSummary.of(tmp_path)
     assert not summary.damaged
     assert list(summary.blocks())

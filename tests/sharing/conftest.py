@@ -73,10 +73,18 @@ def relist(shared: Path, **changes: Any) -> None:
     (shared / NAME).write_bytes(manifest.sealed(listed(shared) | {"files": files} | changes))
 
 
+def other_seed(artifact: Path) -> dict[str, Any]:
+    """The recipe of an artifact, with another seed."""
+    recipe: dict[str, Any] = manifest.read_json(artifact / manifest.NAME)["recipe"]
+    return recipe | {"settings": recipe["settings"] | {"seed": 99}}
+
+
 def reseal(artifact: Path, **changes: Any) -> None:
-    """Make an artifact's manifest agree with its files, and then have these changes."""
+    """Make an artifact's manifest agree with its files, and then have these changes; its fingerprint is its recipe's
+    where it is not one of them."""
     body = manifest.read_json(artifact / manifest.NAME)
     names = list(body["files"])
     durable.remove(artifact / manifest.NAME)
     kept = {name: value for name, value in body.items() if name not in ("files", "sha256")}
-    manifest.write(artifact, kept | changes, [name for name in names if (artifact / name).is_file()])
+    kept |= {"fingerprint": manifest.sha256_json(changes.get("recipe", kept["recipe"]))} | changes
+    manifest.write(artifact, kept, [name for name in names if (artifact / name).is_file()])

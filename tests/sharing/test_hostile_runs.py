@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.sharing.conftest import Answer, listed, nothing_arrived, relist, reseal
+from tests.sharing.conftest import Answer, listed, nothing_arrived, other_seed, relist, reseal
 from wm.artifacts import manifest
 from wm.errors import BadData
 from wm.sharing import receive
@@ -97,7 +97,13 @@ def infinite_weights(shared: Path) -> None:
 
 
 def other_model(shared: Path) -> None:
-    reseal(shared / "mdnrnn", fingerprint="0" * 64)
+    reseal(shared / "mdnrnn", recipe=other_seed(shared / "mdnrnn"))
+    relist(shared)
+
+
+def other_recipe(shared: Path) -> None:
+    fingerprint = manifest.read_json(shared / "mdnrnn" / manifest.NAME)["fingerprint"]
+    reseal(shared / "mdnrnn", recipe=other_seed(shared / "mdnrnn"), fingerprint=fingerprint)
     relist(shared)
 
 
@@ -167,6 +173,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     unlisted_in_manifest: "has other files than its manifest lists",
     infinite_weights: "nan",
     other_model: "was made from another mdnrnn",
+    other_recipe: "mdnrnn/manifest.json: fingerprint is",
     wrong_metrics: "metrics.validation_return",
     edited_log: "metrics.jsonl",
     endless_latents: "bytes of memory",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLUG, TINY
-from tests.sharing.conftest import Answer, reseal
+from tests.sharing.conftest import Answer, other_seed, reseal
 from tests.sharing.test_pull import files_of
 from wm.artifacts import manifest
 from wm.episodes.dataset import Dataset
@@ -120,7 +120,7 @@ def test_of_a_path_out_of_the_folder_only_the_last_name_is_kept(typed: str, show
 
 
 def test_an_older_score_is_not_published_with_a_newer_agent(trained: Path, answer: Answer) -> None:
-    reseal(trained / "controller", fingerprint="0" * 64)
+    reseal(trained / "controller", recipe=other_seed(trained / "controller"))
     sentence = answer("push", RUN, "shared", code=78)
     assert "was made from another controller" in sentence
     assert "--without" in sentence

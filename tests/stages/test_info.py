@@ -26,12 +26,13 @@ def test_info_of_an_artifact_has_its_settings_and_provenance(
 
 def test_a_manifest_says_nothing_else(tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    recipe = {"settings": {"network": "x", "latent": 4}, "inputs": {}}
     body = {
         "kind": "vae",
-        "fingerprint": "0",
+        "fingerprint": manifest.sha256_json(recipe),
         "metrics": METRICS["vae"],
         "provenance": PROVENANCE,
-        "recipe": {"settings": {"network": "x", "latent": 4}, "inputs": {}},
+        "recipe": recipe,
     }
     Path("vae").mkdir()
     for name, value in {"returns": 1, "bytes": "x", "path": "/etc/passwd"}.items():

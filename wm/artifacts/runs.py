@@ -116,10 +116,20 @@ def load(folder: Path, kind: str, command: str) -> Artifact:
 
 
 def read(folder: Path, kind: str) -> Artifact:
-    """The finished artifact at `folder`. Raises BadData unless its manifest has what an artifact's has."""
+    """The finished artifact at `folder`. Raises BadData unless its manifest has what an artifact's has, and its
+    fingerprint is that of its recipe."""
     body = manifest.read(folder, kind)
     json_reader.validate(body, str(folder / manifest.NAME), schemas.artifact(kind))
+    _require_fingerprint(folder, body)
     return Artifact(folder, body)
+
+
+def _require_fingerprint(folder: Path, body: dict[str, Any]) -> None:
+    if body["fingerprint"] != (expected := manifest.sha256_json(body["recipe"])):
+        raise BadData(
+            f"{folder / manifest.NAME}: fingerprint is {body['fingerprint'][:8]!r}; expected {expected[:8]!r}, that of "
+            f"its recipe, so restore it or create the {body['kind']} again."
+        )
 
 
 def read_any(folder: Path) -> Artifact | None:
