@@ -9,7 +9,7 @@ import click
 
 from stages import console
 from stages.ls import default_roots
-from stages.options import ExistingPath, mount
+from stages.parameter_types import ExistingPath, mount
 from wm.units import format_size
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import ExistingPath, FilePath, strict_option, tell_damaged
+from stages.options import strict_option, tell_damaged
+from stages.parameter_types import ExistingPath, FilePath
 
 
 @click.command(name="compare")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath, Number, OneOf, complete_environment
+from stages.options import complete_environment
+from stages.parameter_types import DatasetPath, GivenPath, Number, OneOf
 from wm.units import parse_size
 
 if TYPE_CHECKING:

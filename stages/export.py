@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath, OneOf, place_of
+from stages.parameter_types import DatasetPath, GivenPath, OneOf, place_of
 from stages.progress import progress
 from wm import extras
 from wm.errors import UsageProblem

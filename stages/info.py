@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import DatasetPath
+from stages.parameter_types import DatasetPath
 from wm.units import format_size
 
 DIGITS = 12  # of a fingerprint; --json has all of them

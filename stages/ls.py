@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import ExistingPath, mount
+from stages.parameter_types import ExistingPath, mount
 from wm.errors import BadData
 from wm.units import format_size
 

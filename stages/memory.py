@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import ExistingPath, strict_option, tell_damaged
+from stages.options import strict_option, tell_damaged
+from stages.parameter_types import ExistingPath
 from wm.units import format_size
 
 VERDICTS = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "flat": "good"}

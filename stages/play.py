@@ -8,7 +8,8 @@ import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import SHARED, FilePath, Number, SectionCommand, SectionOption
+from stages.options import SHARED, SectionCommand, SectionOption
+from stages.parameter_types import FilePath, Number
 from wm.errors import UsageProblem
 from wm.units import format_size
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import GivenPath
+from stages.parameter_types import GivenPath
 from wm.artifacts.workspace import env_slug
 from wm.units import format_size, parse_size
 

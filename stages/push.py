@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stages import console
-from stages.options import DatasetPath, GivenPath
+from stages.parameter_types import DatasetPath, GivenPath
 from wm.units import format_size, parse_size
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import ExistingPath, FilePath, Number, strict_option, tell_damaged
+from stages.options import strict_option, tell_damaged
+from stages.parameter_types import ExistingPath, FilePath, Number
 from wm.errors import Stopped, UsageProblem, WmError
 
 if TYPE_CHECKING:

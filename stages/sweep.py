@@ -11,9 +11,6 @@ import click
 
 from stages import console
 from stages.options import (
-    GivenPath,
-    Number,
-    OneOf,
     SectionCommand,
     SectionOption,
     chosen_preset,
@@ -21,6 +18,7 @@ from stages.options import (
     require_known_variables,
     shared_options,
 )
+from stages.parameter_types import GivenPath, Number, OneOf
 from wm.errors import BadData, UsageProblem
 from wm.settings import COMMANDS, ControllerSettings, Settings
 from wm.units import format_duration, format_size

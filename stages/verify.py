@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages import console
-from stages.options import ExistingPath, mount
+from stages.parameter_types import ExistingPath, mount
 from wm.errors import BadData, UsageProblem
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.options import DatasetPath, FilePath, place_of
+from stages.parameter_types import DatasetPath, FilePath, place_of
 from wm.errors import UsageProblem
 from wm.units import format_size
 
