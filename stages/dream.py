@@ -17,20 +17,13 @@ from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summ
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage
-from wm.pretrained import (
-    TrainedController,
-    TrainedDreamer,
-    TrainedMdnRnn,
-    TrainedVae,
-    find_dreamer,
-    is_dreamer,
-    load_dreaming,
-)
+from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, is_dreamer
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
 from wm.report.verdicts import dream_verdicts
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
+from wm.run_models import find_dreamer, load_dreaming
 from wm.settings import DreamSettings
 
 RECIPE = 6

@@ -7,9 +7,10 @@ from wm.evolution.fitness import most_steps
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.train_controller import RECIPE, controller_config, controller_run, train_controller
 from wm.policy_gradient.cost import training_seconds
-from wm.pretrained import build_controller, load_pair
+from wm.pretrained import build_controller
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
+from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
 __all__ = ["RECIPE", "describe", "plan", "train_controller"]

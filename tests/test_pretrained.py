@@ -16,16 +16,8 @@ from wm.errors import BadData, MissingInput, RecipeMismatch
 from wm.models.controller import ControllerConfig
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
-from wm.pretrained import (
-    controller_memory,
-    load_all,
-    load_dreamer,
-    load_mdnrnn,
-    load_pair,
-    load_vae,
-    save_dreamer,
-    save_mdnrnn,
-)
+from wm.pretrained import controller_memory, load_dreamer, load_mdnrnn, load_vae, save_dreamer, save_mdnrnn
+from wm.run_models import load_all, load_pair
 
 
 def test_v_m_and_c_are_loaded_frozen(chain: Path) -> None:

@@ -15,10 +15,11 @@ from wm.envs.registry import EnvConfig, find_env
 from wm.episodes.latents import Latents
 from wm.evolution.fitness import DREAMS_PER_CANDIDATE, Fitness, most_steps
 from wm.models.controller import Controller, ControllerConfig
-from wm.pretrained import build_controller, load_pair
+from wm.pretrained import build_controller
 from wm.rollouts.loop import EpisodeResult
 from wm.rollouts.players import PolicySpec, policy_spec
 from wm.rollouts.process_workers import ProcessWorkers
+from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
 

@@ -14,7 +14,8 @@ from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
 from wm.evolution.transfer import TransferSource, initial_parameters, transferred_weights, weights_on_memory
 from wm.models.mdnrnn.network import MdnRnn
-from wm.pretrained import TrainedMdnRnn, load_all
+from wm.pretrained import TrainedMdnRnn
+from wm.run_models import load_all
 from wm.settings import ControllerSettings
 
 

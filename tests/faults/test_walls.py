@@ -81,7 +81,7 @@ WALLS = {
         "training/test_weights.py::test_numbers_of_another_type_are_refused_before_they_are_rounded[kind0]",
     ),
     "C that fits V, M and the environment": Wall(
-        "wm.pretrained._require_shape",
+        "wm.run_models._require_shape",
         _nothing,
         "test_pretrained.py::test_models_that_do_not_fit_each_other_are_refused[C of z]",
     ),
@@ -166,7 +166,7 @@ WALLS = {
         "envs/test_code.py::test_an_edit_is_another_recipe_of_episodes_and_scores_and_is_told",
     ),
     "runs of other environments": Wall(
-        "wm.pretrained.require_run_of",
+        "wm.run_models.require_run_of",
         _nothing,
         "stages/test_session.py::test_no_artifact_of_an_environment_is_made_in_the_run_of_another",
     ),

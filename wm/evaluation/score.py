@@ -15,10 +15,11 @@ from wm.episodes.dataset import read_root
 from wm.errors import MissingInput
 from wm.evaluation.episode_log import EpisodeLog
 from wm.masks import describe_mask
-from wm.pretrained import find_dreamer, is_dreamer, load_all
+from wm.pretrained import is_dreamer
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
 from wm.rollouts.players import DreamerSpec, RandomSpec, Spec, evaluation_jobs, play_jobs, policy_spec, split_jobs
 from wm.rollouts.workers import open_workers
+from wm.run_models import find_dreamer, load_all
 from wm.runtime import Runtime
 from wm.stats import Score
 

@@ -9,7 +9,7 @@ from wm.envs.registry import EnvConfig
 from wm.episodes.archive import claim
 from wm.errors import UsageProblem
 from wm.pipeline.session import Session, check_name
-from wm.pretrained import is_dreamer, load_dreaming, load_vae, require_run_of
+from wm.pretrained import is_dreamer, load_vae
 from wm.report.play.controls import controls_for, measure_pace
 from wm.report.play.human import record_person
 from wm.report.play.inputs import describe_models
@@ -17,6 +17,7 @@ from wm.report.play.page import Game, write_page
 from wm.report.run_summary import PLAY
 from wm.report.window import Window, no_window, why_no_window
 from wm.rollouts.collection import HUMAN, describe
+from wm.run_models import load_dreaming, require_run_of
 
 
 def play_dream(session: Session, agent: str, temperature: float, out: Path | None) -> Path:

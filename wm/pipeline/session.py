@@ -93,7 +93,7 @@ class Session:
     ) -> Run:
         """The run of an artifact of this environment; the seed counts as a setting. Raises RecipeMismatch if the folder
         is the run of another environment."""
-        from wm.pretrained import require_run_of
+        from wm.run_models import require_run_of
 
         require_run_of(self.workspace)
         recipe = Recipe(kind, version, {"seed": self.seed, **settings} if seeded else settings, inputs)

@@ -12,9 +12,10 @@ from wm.pipeline.stage import Result, run_stage
 from wm.policy_gradient.controller_training import train_by_gradient
 from wm.policy_gradient.network import policy_config
 from wm.policy_gradient.real_rollouts import require_instances
-from wm.pretrained import TrainedMdnRnn, TrainedVae, load_pair
+from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.report.returns_plot import draw_returns
 from wm.rollouts.players import policy_spec
+from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
 RECIPE = 11

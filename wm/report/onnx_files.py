@@ -15,7 +15,8 @@ from wm.errors import MissingInput, WmError
 from wm.models import onnx_graphs
 from wm.models.mdnrnn.network import MdnRnn
 from wm.models.onnx_graphs import Graph
-from wm.pretrained import TrainedController, TrainedMdnRnn, controller_memory, load_all, load_pair, load_vae
+from wm.pretrained import TrainedController, TrainedMdnRnn, controller_memory, load_vae
+from wm.run_models import load_all, load_pair
 from wm.seeding import generator
 
 TOLERANCE = 1e-4  # of a value, or of 1 where values are smaller

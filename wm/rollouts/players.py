@@ -78,7 +78,7 @@ def trained_policy(workspace: Workspace, random_share: float, latest: bool) -> P
     """The trained V, M and C of an environment, for collecting with them and this share of random steps: the best C by
     validation, or the `latest` of a policy gradient. Raises UsageProblem for the latest of an evolved one."""
     from wm.artifacts.manifest import sha256_json
-    from wm.pretrained import load_all
+    from wm.run_models import load_all
 
     vae, mdnrnn, controller = load_all(workspace)
     fingerprints = [trained.artifact.fingerprint for trained in (vae, mdnrnn, controller)]

@@ -9,7 +9,8 @@ from wm import model_json
 from wm.artifacts import runs
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import MissingInput, UsageProblem
-from wm.pretrained import is_dreamer, load_all, load_pair
+from wm.pretrained import is_dreamer
+from wm.run_models import load_all, load_pair
 from wm.world.world import World
 
 RunPath = str | os.PathLike[str]
