@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, lru_cache
@@ -18,13 +18,12 @@ import gymnasium as gym
 
 from wm import extras
 from wm.actions import ActionSpace
-from wm.envs import registration
+from wm.envs import frame_source, registration
 from wm.envs.checked_env import CheckedEnv
 from wm.envs.code import EnvCode
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
 from wm.envs.noop_start import NoopStart
 from wm.envs.pixel_env import GymnasiumRenderer, PixelEnv, Renderer
-from wm.envs.rgb import is_image_space
 from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Box2D and classic control draw off screen; no display is needed
@@ -186,9 +185,9 @@ class EnvConfig:
 
     def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
-        renders = "rgb_array" in _render_modes(env)
+        renders = frame_source.renders_pictures(env)
         space = getattr(env, "observation_space", None)
-        observed = self._observes(space, renders)
+        observed = frame_source.are_observations(self.name, self.frames, space, renders)
         if not observed or (filmed and renders):
             env.close()
             try:
@@ -196,29 +195,8 @@ class EnvConfig:
             except UsageProblem:
                 if renders:
                     raise
-                if self.frames == "render":
-                    reason = "it does not render, and --frames is render; use --frames observation, or"
-                else:
-                    reason = "its observations are no uint8 images of 16 pixels a side or more, and it does not render;"
-                    if _has_picture_shape(space):
-                        reason += " use --frames observation if they are pictures all the same, or"
-                raise UsageProblem(
-                    f"{self.name} has no pictures: {reason} add render_mode='rgb_array' to it."
-                ) from None
+                raise frame_source.no_pictures(self.name, self.frames, space) from None
         return env, GymnasiumRenderer(env, self.name, self.size, observed)
-
-    def _observes(self, space: Any, renders: bool) -> bool:
-        """Whether frames are observations, in an environment that renders or not."""
-        if self.frames == "observation" and not _has_picture_shape(space):
-            shape = getattr(space, "shape", None)
-            kind = f"{type(space).__name__} of shape {shape}" if shape else type(space).__name__
-            raise UsageProblem(
-                f"--frames is observation but the observations of {self.name} are a {kind}, no picture; use "
-                "--frames render."
-            )
-        if self.frames != "auto":
-            return self.frames == "observation"
-        return is_image_space(space) or (not renders and is_image_space(space, channels_first=True))
 
     def _make_renderer(self, spec: EnvSpec) -> tuple[CheckedEnv, Renderer]:
         renderer = self._renderer_class(spec)
@@ -306,16 +284,6 @@ class EnvConfig:
         built = registration.build(spec.env_id, self.name, entry_point, options)
         limit = self.max_steps * self.action_repeat
         return CheckedEnv(built if self.sticky else NoopStart(built), self.name, limit)
-
-
-def _has_picture_shape(space: Any) -> bool:
-    return isinstance(space, gym.spaces.Box) and len(space.shape) in (2, 3)
-
-
-def _render_modes(env: gym.Env[Any, Any]) -> Collection[str]:
-    """What the environment's metadata says; nothing where that is no collection."""
-    modes = (env.metadata or {}).get("render_modes")
-    return modes if isinstance(modes, Collection) else ()
 
 
 @lru_cache(maxsize=64)  # a process does not import an environment's code again
