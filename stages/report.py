@@ -87,6 +87,7 @@ def report(
     because it is damaged. `envs` are those whose modules may be imported to play a film."""
     from wm.artifacts import durable
     from wm.report.document import Block, Paragraph, to_html, to_markdown
+    from wm.report.run_chapter import chapter
     from wm.report.run_summary import LEGEND, RunSummary, find_runs, fit_films, overview
 
     folders = find_runs(paths)
@@ -94,7 +95,7 @@ def report(
     page = out or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
     title = f"World models: {', '.join(summary.title for summary in summaries)}"
     blocks: list[Block] = [overview(summaries), Paragraph(LEGEND)]
-    blocks += [block for summary in summaries for block in summary.blocks()]
+    blocks += [block for summary in summaries for block in chapter(summary)]
     made = f"Made on {time.strftime('%Y-%m-%d at %H:%M:%S')}." + (f" Renewed every {refresh} s." if refresh else "")
     durable.make_folder(page.parent)
     durable.write_bytes(page, to_html(title, blocks, page.parent, made, refresh))

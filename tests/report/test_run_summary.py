@@ -6,6 +6,7 @@ from wm.artifacts import durable, manifest
 from wm.artifacts.runs import Artifact
 from wm.report.document import Paragraph, Table
 from wm.report.inventory import find
+from wm.report.run_chapter import chapter
 from wm.report.run_summary import RunSummary, overview
 from wm.report.sections import vae_section
 
@@ -24,7 +25,7 @@ def test_a_model_of_an_impossible_environment_is_named_and_left_out(tmp_path: Pa
     summary = RunSummary.of(tmp_path)
     assert summary.artifacts == {}
     assert "model.json: env.mask is '0-0'" in summary.damaged[0]
-    assert list(summary.blocks())
+    assert list(chapter(summary))
     assert overview([summary]).rows
 
 
@@ -38,7 +39,7 @@ def test_a_run_of_an_environment_that_is_unknown_here_is_listed_and_reported(tmp
     manifest.write(folder, body | {"fingerprint": manifest.sha256_json(recipe)})
     summary = RunSummary.of(tmp_path)
     assert not summary.damaged
-    assert list(summary.blocks())
+    assert list(chapter(summary))
     assert {entry["kind"] for entry in find([tmp_path])} == {"vae", "evaluation"}
 
 
@@ -57,7 +58,7 @@ def test_figures_of_another_agent_than_the_run_has_are_told(tmp_path: Path) -> N
                 for name in ("evaluation/controller-no-sticky", "evaluation/other")
             },
         }
-        blocks = RunSummary(tmp_path, artifacts, {}, [], None, []).blocks()
+        blocks = chapter(RunSummary(tmp_path, artifacts, {}, [], None, []))
         return [block.text for block in blocks if isinstance(block, Paragraph) and block.strong == "Older"]
 
     assert older("1") == []
@@ -86,7 +87,7 @@ def controller(tmp_path: Path, **metrics: Any) -> list[str]:
     body = {"metrics": figures, "recipe": recipe, "provenance": PROVENANCE, "fingerprint": "1", "files": {}}
     line = {"generation": 1, "in": "real", "policy": "", "returns": [], "env_steps": 3, "validation": [4.0, 8.0]}
     made = {"controller": Artifact(durable.make_folder(tmp_path / "controller"), body)}
-    blocks = RunSummary(tmp_path, made, {}, [line], None, []).blocks()
+    blocks = chapter(RunSummary(tmp_path, made, {}, [line], None, []))
     return [block.text for block in blocks if isinstance(block, Paragraph) and "policy gradient" in block.text]
 
 

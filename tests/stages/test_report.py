@@ -19,6 +19,7 @@ from tests.report.layout import faults
 from wm.artifacts import manifest
 from wm.report.agent_film import FILM
 from wm.report.document import Table
+from wm.report.run_chapter import chapter
 from wm.report.run_summary import RunSummary, overview
 from wm.units import format_duration
 
@@ -78,7 +79,7 @@ def test_an_episode_that_cannot_be_repeated_is_no_film(
 
 
 def test_the_verdicts_come_first(chain: Path) -> None:
-    _, table, *_ = islice(RunSummary.of(chain / "runs" / SLUG).blocks(), 2)
+    _, table, *_ = islice(chapter(RunSummary.of(chain / "runs" / SLUG)), 2)
     assert isinstance(table, Table)
     rows = dict(map(tuple, table.rows))
     assert next(iter(rows)) == "score"
@@ -88,7 +89,7 @@ def test_the_verdicts_come_first(chain: Path) -> None:
 
 def test_the_cost_is_in_the_order_of_making_and_adds_up_to_the_wall_time_shown(chain: Path) -> None:
     summary = RunSummary.of(chain / "runs" / SLUG)
-    blocks = list(summary.blocks())
+    blocks = list(chapter(summary))
     cost = next(block for block in blocks if isinstance(block, Table) and block.header[0] == "artifact")
     made = [row[0] for row in cost.rows]
     order = ["episodes", "vae", "latents", "mdnrnn", "controller", "dream", "evaluation/controller"]
@@ -143,7 +144,7 @@ def test_a_damaged_artifact_is_left_out(chain: Path, tmp_path: Path) -> None:
     summary = RunSummary.of(tmp_path / SLUG)
     assert "vae" not in summary.artifacts
     assert "mdnrnn" in summary.artifacts
-    assert list(summary.blocks())
+    assert list(chapter(summary))
 
 
 def test_where_there_is_no_run_it_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
