@@ -6,7 +6,7 @@ from wm.envs.registry import find_env
 from wm.errors import UsageProblem
 
 SOURCE = "DLR-RM/rl-baselines3-zoo at 22e3ff2450fd, hyperparams/ppo.yml and dqn.yml"
-CUTS = (10, 30, 60)  # minutes at which a policy is tested
+CUTS = (5, 10, 30, 60)  # minutes at which a policy is tested
 PEERS = ("sb3-ppo-pixels", "sb3-ppo-latents", "sb3-dqn-pixels")
 OURS = {
     "ppo": ("--preset", "laptop"),
