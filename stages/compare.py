@@ -43,7 +43,7 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
 
 def _table(facts: Sequence[dict[str, Any]]) -> str:
     """A column for every run; where they do not fit the terminal, several tables of as many runs as do."""
-    figures = list(dict.fromkeys(figure for run in facts for figure in run["figures"]))
+    figures = _in_order([list(run["figures"]) for run in facts])
     columns = [[run["name"], *(str(run["figures"].get(figure, "–")) for figure in figures)] for run in facts]
     room = console.width() - max(map(len, figures), default=0)
     count = max(room // (2 + max(len(cell) for column in columns for cell in column)), 1)
@@ -53,3 +53,15 @@ def _table(facts: Sequence[dict[str, Any]]) -> str:
         header, *rows = zip(["", *figures], *group, strict=True)
         tables.append(console.table(header, rows))
     return "\n\n".join(tables)
+
+
+def _in_order(lists: Sequence[Sequence[str]]) -> list[str]:
+    """The names of all lists, each once. One that earlier lists lack follows what it follows in its own."""
+    merged: list[str] = []
+    for names in lists:
+        place = 0
+        for name in names:
+            if name not in merged:
+                merged.insert(place, name)
+            place = merged.index(name) + 1
+    return merged

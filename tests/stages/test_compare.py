@@ -16,3 +16,14 @@ def test_runs_that_do_not_fit_the_terminal_get_another_table(monkeypatch: pytest
     assert all(run["name"] in text for run in runs)
     monkeypatch.setenv("COLUMNS", "200")
     assert _table(runs).count("test return") == 1
+
+
+def test_a_figure_that_the_first_run_lacks_stands_where_the_other_runs_have_it() -> None:
+    names = ("test return", "random policy", "V: squared error", "V: R2 of ball", "C: parameters")
+    scored = dict.fromkeys(names, "1")
+    runs: list[dict[str, Any]] = [
+        {"name": "unscored", "figures": dict.fromkeys(names[2::2], "2")},
+        {"name": "scored", "figures": scored},
+    ]
+    labels = [line.partition("  ")[0] for line in _table(runs).splitlines()]
+    assert [label for label in labels if label in scored] == list(scored)
