@@ -45,6 +45,13 @@ def test_the_table_fits_a_terminal_and_says_when_a_correlation_is_undefined(rho:
     assert line.endswith(text)
 
 
+def test_the_table_tells_ends_of_dreams_in_which_c_acts_from_those_along_real_actions() -> None:
+    lines = format_fidelity(summarize_fidelity(fidelity())).splitlines()
+    (heading,) = [number for number, line in enumerate(lines) if "given the actions of real episodes" in line]
+    assert lines[heading - 1].split() == ["share", "that", "terminated", "0.75", "1.00"]
+    assert lines[heading + 1].split() == ["ends", "11", "12.5"]
+
+
 def test_constant_frames_have_no_ratio_of_variances() -> None:
     metrics = summarize_fidelity(fidelity() | {"z_variance": {"dream": [], "real": []}})
     assert metrics["z_variance_ratio"] is None

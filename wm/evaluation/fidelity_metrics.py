@@ -7,6 +7,7 @@ import numpy as np
 
 from wm.evaluation.event_rates import EVENTS
 from wm.stats import Score, with_interval
+from wm.units import format_rate
 
 _PLACES = ("dream", "real")
 
@@ -48,6 +49,7 @@ def format_fidelity(metrics: dict[str, Any]) -> str:
         f"  {'':30}{'dream':>14}  {'real':>14}",
         *(f"  {name:30}{dream:>14}  {real:>14}" for name, (dream, real) in rows.items()),
         f"  {'share that terminated':30}{metrics['dream_ended']:>14.2f}  {metrics['real_ended']:>14.2f}",
+        *(["  per 1,000 steps of dreams that are given the actions of real episodes:"] if rates else []),
         *(f"  {name:30}{dream:>14}  {real:>14}" for name, dream, real in _events(rates)),
         f"  {'variance of z, dream / real':30}{_ratio(metrics['z_variance_ratio'])}",
         f"  {'rank correlation of returns':30}{_correlation(metrics['rho'], metrics['rho_ci95'])}",
@@ -68,9 +70,9 @@ def _intervals(metrics: dict[str, Any], name: str) -> tuple[str, str]:
 
 
 def _events(rates: dict[str, dict[str, float]]) -> list[tuple[str, str, str]]:
-    """Rates per 1,000 steps, of dreams along the real episodes."""
+    """Rates of dreams along the real episodes. Those in which C acts have the lines above."""
     return [
-        (f"{EVENTS[name]} / 1,000 steps", f"{rate['dream']:.1f}", f"{rate['real']:.1f}") for name, rate in rates.items()
+        (f"  {EVENTS[name]}", format_rate(rate["dream"]), format_rate(rate["real"])) for name, rate in rates.items()
     ]
 
 
