@@ -24,7 +24,8 @@ def _ignore(text: str) -> None:
 
 
 class ProcessWorkers:
-    """As Workers: `count` processes that are started on first use (0: tasks run in this process, one after the other).
+    """As Workers: `count` processes, or as many as there are tasks for, that are started on first use (0: tasks run in
+    this process, one after the other).
 
     `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
     worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes. `log`
@@ -69,7 +70,7 @@ class ProcessWorkers:
         try:
             while True:
                 self._check()
-                for worker in self._idle():
+                for worker in self._idle(order.remaining):
                     if (number := order.begin()) is None:
                         break
                     self._begin(worker, number, function, tasks[number])
@@ -93,7 +94,7 @@ class ProcessWorkers:
         what happened)."""
         try:
             self._check()
-            self._begin(self._idle()[0], 0, function, arguments)
+            self._begin(self._idle(1)[0], 0, function, arguments)
             while True:
                 for _, kind, value in self._replies():
                     return kind, value
@@ -113,10 +114,10 @@ class ProcessWorkers:
             if number is not None:  # else it replied and then died
                 yield number, "failed" if kind == "raised" else kind, value
 
-    def _idle(self) -> list[Worker]:
-        """Workers without a task; new ones as long as there are too few."""
+    def _idle(self, tasks: int) -> list[Worker]:
+        """Workers without a task; new ones as long as there are too few for so many tasks."""
         idle = [worker for worker in self._workers if worker.task is None]
-        while len(self._workers) < self._count:
+        while len(self._workers) < min(self._count, tasks):
             self._workers.append(Worker(self._preload))
             idle.append(self._workers[-1])
         return idle

@@ -33,6 +33,11 @@ class TaskOrder:
         return self._failed is None or number < self._failed[0]
 
     @property
+    def remaining(self) -> int:
+        """How many tasks have no result yet, begun or not."""
+        return len(self._waiting) + len(self._unfinished)
+
+    @property
     def open(self) -> bool:
         """Whether a task whose result is wanted has begun and not finished."""
         return any(map(self._wanted, self._unfinished))
