@@ -90,6 +90,15 @@ def test_it_stops_at_its_time_limit_with_a_validation(tmp_path: Path) -> None:
     assert 2 < evolution.history.generation < 10
 
 
+def test_the_time_of_earlier_sessions_counts_from_their_start_up(tmp_path: Path) -> None:
+    settings = ControllerSettings(popsize=6, validate_every=2, validation_episodes=2, max_generations=2)
+    first = Evolution(Runtime(time.monotonic), settings, LinearFitness(), 1.0, tmp_path)  # type: ignore[arg-type]
+    first.run(Search(np.zeros(3, np.float32), 6, 0.3, 0), validate_start=False, began=time.monotonic() - 60)
+    assert first.earlier_seconds == 0
+    resumed = evolve(tmp_path, LinearFitness(), max_generations=4)
+    assert resumed.earlier_seconds >= 60 > first.history.seconds
+
+
 def test_spaced_means_are_equally_spaced(tmp_path: Path) -> None:
     evolution = evolve(tmp_path, LinearFitness(), max_generations=10)
     generations, means = evolution.spaced_means(4)

@@ -1,5 +1,6 @@
 """Collecting and training from Python: silent, and the same as the commands."""
 
+import itertools
 import json
 import textwrap
 import time
@@ -12,6 +13,8 @@ import pytest
 
 import wm
 from tests.conftest import SLUG, TINY, run
+from wm.episodes.archive import read_provenance
+from wm.episodes.dataset import Dataset
 from wm.errors import MissingInput, RecipeMismatch, Stopped, UsageProblem
 from wm.pipeline.stage import Result
 
@@ -63,6 +66,23 @@ def test_they_make_what_the_commands_made_byte_by_byte_even_when_interrupted(
         assert files(folder / name) == files(chain / "runs" / SLUG / name)
     assert wm.load(results["train_controller"].run, data=data).controller is not None
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_session_of_collecting_that_was_stopped_counts(tmp_path: Path) -> None:
+    checks, data = iter(range(10_000)), tmp_path / "d.zarr"
+
+    def stop() -> None:
+        if next(checks) == 20:
+            raise Stopped(2)
+
+    runtime = wm.Runtime(clock=map(float, itertools.count()).__next__, raise_if_stopped=stop)
+    with pytest.raises(Stopped):
+        wm.collect(TINY, data=data, episodes=24, size=32, runtime=runtime)
+    (stopped,) = read_provenance(data)
+    assert 0 < stopped["episodes"] == Dataset.open(data).episodes < 24
+    result = wm.collect(TINY, data=data, episodes=24, size=32)
+    assert [one["episodes"] for one in read_provenance(data)] == [stopped["episodes"], 24]
+    assert result.seconds >= stopped["wall_seconds"] > 1
 
 
 def test_a_command_resumes_what_python_began_and_its_record_is_a_command(chain: Path, tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_a_killed_training_resumes_bit_for_bit(undisturbed: Path, tmp_path: Path
     assert "resumes at iteration" in done.stderr
     assert json.loads(done.stdout)["status"] == "resumed"
     assert weights_of(killed) == weights_of(undisturbed)
+    assert metrics_of(killed / "runs" / SLUG / "controller")["earlier_seconds"] > 0
     logs = [read_log(folder / "runs" / SLUG / "controller") for folder in (undisturbed, killed)]
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
 

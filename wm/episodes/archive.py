@@ -24,7 +24,8 @@ RECORD = table({"episodes": COUNT}, {"finished": TEXT, "command": TEXT, "wall_se
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """A record for every collection that finished: command, seed, versions, time. Empty without a file.
+    """A record for every session of collecting that was not killed: command, seed, versions, time. Empty without a
+    file.
 
     Raises BadData for a link, and with the number of a damaged line."""
     file = path / PROVENANCE
@@ -38,7 +39,7 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
 
 
 def collecting_seconds(path: Path) -> float:
-    """The time of all collections that finished."""
+    """The time of all sessions of collecting that were not killed."""
     return sum(float(record.get("wall_seconds", 0.0)) for record in read_provenance(path))
 
 

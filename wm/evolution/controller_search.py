@@ -42,6 +42,7 @@ def evolve_controller(
     After a kill the log of fitness values is replayed, and the same candidates follow. If only limits have changed, the
     generations that both searches share are replayed too, and the result is that of one uninterrupted search.
     """
+    began = runtime.clock()
     label, folder, initial = f"train-controller {workspace.env}", builder.folder, None
     controller = build_controller(mdnrnn, policy.controller, policy.env)
     start, earlier_cost = initial_parameters(settings, workspace, mdnrnn, policy.controller, controller)
@@ -62,13 +63,14 @@ def evolve_controller(
             else:
                 durable.remove(folder / LOG)
         evolution = evolve()
-        evolution.run(search(), validate_start=bool(settings.init_from))
+        evolution.run(search(), bool(settings.init_from), began)
         figures = search_figures(settings, evolution.history, fitness)
     history = evolution.history
     assert history.best is not None
     generations, means = evolution.spaced_means(MEANS)
     save_controller(folder, policy.controller, controller, history.best, means)
     figures["env_steps"] += sweep_steps
+    figures |= {"earlier_seconds": evolution.earlier_seconds} if evolution.earlier_seconds else {}
     return history, {
         **figures,
         "temperature": temperature,

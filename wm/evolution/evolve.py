@@ -25,8 +25,8 @@ from wm.telemetry.metrics_log import MetricsLog
 
 class Evolution:
     """Evolves C until a stopping criterion of the settings is met. `label` names it in messages. `history` holds its
-    generations, `means` the distribution's mean after each; `trusts_dream` says whether candidates play in the
-    dream."""
+    generations, `means` the distribution's mean after each; `trusts_dream` says whether candidates play in the dream,
+    and `earlier_seconds` what the sessions before this one took."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Evolution:
         self.settings, self.folder = settings, folder
         self.history, self.trusts_dream = History(), settings.in_ != "real"
         self.means: list[Vector] = []
+        self.earlier_seconds = 0.0
         self._runtime, self._fitness, self._temperature, self._label = runtime, fitness, temperature, label
 
     def spaced_means(self, count: int) -> tuple[list[int], NDArray[np.float32]]:
@@ -69,12 +70,15 @@ class Evolution:
                 replay(search, line["candidates"], line["returns"])
             self._update(line, search)
 
-    def run(self, search: Search, validate_start: bool) -> None:
-        """Replay the log and continue from there. With `validate_start` the first mean is validated as generation 0."""
+    def run(self, search: Search, validate_start: bool, began: float | None = None) -> None:
+        """Replay the log and continue from there. With `validate_start` the first mean is validated as generation 0.
+        `began` is when this session began, by the Runtime's clock; without, it does now."""
         self._replay(search)
+        runtime, step = self._runtime, self.history.generation
         self._metrics = MetricsLog(
-            self.folder, self.history.generation, log=self._runtime.log, track=self._runtime.track
+            self.folder, step, log=runtime.log, track=runtime.track, clock=runtime.clock, began=began
         )
+        self.earlier_seconds = self._metrics.earlier_seconds
         with closing(self._metrics):
             self._continue(search, validate_start)
 

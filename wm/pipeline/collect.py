@@ -1,10 +1,12 @@
 """An environment and a policy -> episodes."""
 
+from contextlib import suppress
 from typing import Any
 
 from wm.envs.registry import EnvConfig
-from wm.episodes.archive import claim, collecting_seconds
+from wm.episodes.archive import Claim, claim, collecting_seconds, find_dataset
 from wm.episodes.dataset import Dataset
+from wm.errors import WmError
 from wm.pipeline.session import Session
 from wm.pipeline.stage import CREATED, RESUMED, UP_TO_DATE, Result
 from wm.rollouts.collecting import collect_episodes
@@ -56,10 +58,24 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(session, claimed.dataset, settings.episodes, UP_TO_DATE)
-        dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
+        try:
+            dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
+        except BaseException:
+            _record_interrupted(session, claimed, began)
+            raise
         claimed.record({"episodes": settings.episodes, **session.provenance(began)})
     status = RESUMED if claimed.dataset and claimed.dataset.episodes else CREATED
     return _result(session, dataset, settings.episodes, status)
+
+
+def _record_interrupted(session: Session, claimed: Claim, began: float) -> None:
+    """Record what a session took that was stopped or failed, if it has committed episodes. What ended it is told, and
+    not that the same disk takes no record either."""
+    before = claimed.dataset.collected if claimed.dataset else 0
+    with suppress(OSError, WmError):
+        kept = find_dataset(claimed.path, claimed.recipe)
+        if kept is not None and kept.collected > before:
+            claimed.record({"episodes": kept.collected, **session.provenance(began)})
 
 
 def _result(session: Session, dataset: Dataset, episodes: int, status: str) -> Result:

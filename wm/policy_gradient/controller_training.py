@@ -52,6 +52,7 @@ def train_by_gradient(
     builder: Builder,
 ) -> tuple[History, dict[str, Any]]:
     """Train C, save it in the builder's folder, and return the history and the metrics. After a kill it resumes."""
+    began = runtime.clock()
     controller = build_controller(mdnrnn, policy.controller, policy.env)
     seen, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
@@ -60,7 +61,7 @@ def train_by_gradient(
         earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"
-    trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label)
+    trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label, began)
     config = replace(policy.controller, sampled=trained.sampled)
     save_controller(folder, config, controller, trained.parameters, trained.snapshots, trained.networks, trained.latest)
     return trained.history, {

@@ -86,10 +86,12 @@ def train_policy(
     earlier: Earlier | None,
     folder: Path,
     label: str,
+    began: float,
 ) -> TrainedPolicy:
     """Train C in dreams from the `initial` states, or without them in the real environment, from the start or an
     `earlier` training's best policy. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
-    checkpoints are in `folder`; after a kill it continues from there."""
+    checkpoints are in `folder`; after a kill it continues from there. `began` is when this session began, by the
+    Runtime's clock."""
     with open_workers(runtime) as workers:
         source: Source
         if initial is None:
@@ -101,7 +103,7 @@ def train_policy(
         training = PolicyTraining(
             runtime, settings, seed, mdnrnn, policy, source, workers, seen, earlier, folder, label
         )
-        training.run()
+        training.run(began)
         return training.result()
 
 
@@ -146,6 +148,7 @@ class PolicyTraining:
         self._snapshots = Snapshots(self._weights.snapshots)
         self._digest = chained_log.start(folder)  # of the log's last line
         self._checkpoints = Checkpoints(folder, self, keep_best=False)
+        self._earlier_seconds = 0.0
 
     @property
     def state_schema(self) -> Schema:
@@ -181,12 +184,13 @@ class PolicyTraining:
             return "exploited"
         return "dream_steps" if self._source.played([*self.history.lines, *current]) >= self._source.steps else ""
 
-    def run(self) -> None:
-        """Continue from the last checkpoint, if there is one, to the end."""
+    def run(self, began: float) -> None:
+        """Continue from the last checkpoint, if there is one, to the end. This session `began` then."""
         self._resume()
         limit = self._source.steps
         buffers, runtime = (lambda: optimizer_bytes(self.optimizer)), self._runtime
-        log = MetricsLog(self._folder, self._iteration, buffers, runtime.log, runtime.track)
+        log = MetricsLog(self._folder, self._iteration, buffers, runtime.log, runtime.track, runtime.clock, began)
+        self._earlier_seconds = log.earlier_seconds
         guard = MemoryGuard(self._runtime, self._folder, self._source.iterations)
         begin = self._played()
         with closing(log), runtime.progress(self._label, limit, self._source.unit, begin) as progress:
@@ -322,6 +326,7 @@ class PolicyTraining:
             "env_steps": history.env_steps + steps,
             "seconds": history.seconds,
         }
+        figures |= {"earlier_seconds": self._earlier_seconds} if self._earlier_seconds else {}
         if self._source.place == "dream":
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
         sampled = by_samples > history.best_score

@@ -26,8 +26,9 @@ LINE = table({"step": COUNT}, dict.fromkeys(("seconds", *_READINGS), NUMBER), ot
 class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
     step, it drops later lines and an incomplete last one, so that no step has two lines. Opens a tracker with `track`;
-    without, TensorBoard where it is installed. With a `clock` lines say how long the training has taken, of which
-    `earlier_seconds` are those of the lines that were kept. Raises BadData for a line that was changed."""
+    without, TensorBoard where it is installed. With a `clock` lines say how long the training has taken since `began`,
+    or else since now; `earlier_seconds` are those of the lines that were kept. Raises BadData for a line that was
+    changed."""
 
     def __init__(
         self,
@@ -37,8 +38,9 @@ class MetricsLog:
         log: Callable[[str], None] = lambda line: None,
         track: OpenTracker | None = None,
         clock: Callable[[], float] | None = None,
+        began: float | None = None,
     ) -> None:
-        self._clock, self._began = clock, clock() if clock else 0.0
+        self._clock, self._began = clock, clock() if clock and began is None else began or 0.0
         self._path = folder / NAME
         lines = list(takewhile(lambda line: line.value["step"] <= step, chained(folder)))
         # Before the later lines are dropped: a tracker was told them.
