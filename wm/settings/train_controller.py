@@ -60,7 +60,7 @@ class ControllerSettings(Settings):
     max_hours: float = setting(0.0, "Hours of training; 0: no limit.", low=0, section="Limits")
     max_env_steps: int = setting(
         0,
-        f"Real steps; 0: no limit (ppo --in real: {PPO_STEPS:,}).",
+        f"Real steps before the last validation; 0: no limit (ppo --in real: {PPO_STEPS:,}).",
         low=0,
         section="Limits",
     )

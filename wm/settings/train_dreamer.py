@@ -41,7 +41,10 @@ class DreamerSettings(Settings):
     )
     warmup: int = setting(1024, "Environment steps before actor and critic are trained, too.", low=0)
     validation_episodes: int = setting(
-        20, "Episodes of a validation, with seeds of their own.", low=2, high=MOST_EPISODES
+        20,
+        "Episodes of a validation, with seeds of their own; --steps does not count theirs.",
+        low=2,
+        high=MOST_EPISODES,
     )
     horizon: int = setting(15, "Steps of an imagined trajectory.", low=1, high=LONGEST)
     imagine_last: int = setting(8, "Last states of a window that imagination starts from; 0: all.", low=0)
