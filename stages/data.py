@@ -9,6 +9,8 @@ import click
 from stages import console
 from stages.options import complete_environment
 from stages.parameter_types import DatasetPath, GivenPath, Number, OneOf
+from wm.errors import UsageProblem
+from wm.settings.base import suggestion
 from wm.units import parse_size
 
 if TYPE_CHECKING:
@@ -27,7 +29,17 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     return budget(as_json(command))
 
 
-@click.group(name="data", invoke_without_command=True)
+class _Subcommands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with a suggestion for a mistyped subcommand."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise UsageProblem(f"there is no command 'data {args[0]}'; {suggestion(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(name="data", cls=_Subcommands, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """Write new datasets: merged, split, without some episodes, or imported.

@@ -23,7 +23,7 @@ _DREAM = {"env", "data", "run", "agent", "temperature", "out"}
 
 def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool, real: bool, **options: Any) -> None:
     """What the command does with its options."""
-    from stages.session import Session
+    from stages.session import Session, require_known
     from wm.artifacts.workspace import env_slug
     from wm.pipeline.play import play_dream, play_real
     from wm.report.play.example import write_example
@@ -38,6 +38,7 @@ def run(env: str | None, data: tuple[Path, ...], run: Path | None, example: bool
         path = write_example(out or Path("play.html"))
     else:
         session = Session(env=env or "", data=data, run=run)
+        require_known(session)
         path = play_real(session, episodes) if real else play_dream(session, **options)
     if not real:
         console.say(f"play{f' {env}' if env else ''}: {format_size(path.stat().st_size)}; open it in a browser")

@@ -105,6 +105,14 @@ def session_of(options: Mapping[str, Any]) -> Session:
     )
 
 
+def require_known(session: Session) -> None:
+    """Raise UsageProblem for an unknown environment of which nothing is here: the first stage would refuse it, too."""
+    if not any(path.exists() for path in (session.run_path, *session.data_paths)):
+        from wm.envs.registry import find_env
+
+        find_env(session.env)
+
+
 def _trackers(text: str | None) -> tuple[str, ...]:
     if text is None:
         return ()
@@ -144,6 +152,7 @@ def call_stage(name: str, options: dict[str, Any]) -> None:
             settings = replace(settings, rounds=0)  # an environment may have rounds of its own
         module.run_command(session, settings, sources, context.obj, options["dry_run"], options["as_json"])
         return
+    require_known(session)
     if options["dry_run"]:
         with console.stdout_for_results():
             plan = module.plan(session, settings)
