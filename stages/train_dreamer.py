@@ -1,5 +1,6 @@
 """`wm train-dreamer`: a world model, an actor and a critic, trained while they act."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from stages.session import Session
 from wm.actions import ActionSpace
 from wm.artifacts import durable, locks
+from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
 from wm.dreamer.environment import playing_env
@@ -30,9 +32,12 @@ CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with 
 
 
 def replay_path(session: Session) -> Path:
-    """The dataset to which training writes its replay."""
-    name = stage_name(session, "dreamer").replace("/", "-")
-    return Path("data") / f"{session.run_path.name}.{name}.zarr"
+    """The dataset to which training writes its replay. That of a run outside of runs/ has a digest of the run's path in
+    its name, for another run may have the same name elsewhere."""
+    run, name = session.run_path, stage_name(session, "dreamer").replace("/", "-")
+    usual = run.resolve() == (Path("runs") / run.name).resolve()
+    digest = "" if usual else f"-{sha256_json(os.path.relpath(run))[:8]}"
+    return Path("data") / f"{run.name}{digest}.{name}.zarr"
 
 
 def _run(session: Session, settings: DreamerSettings) -> Run:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from stages.session import Session
+from stages.train_dreamer import replay_path
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.tiny import TinyEnv
 from wm.artifacts import durable
@@ -72,6 +74,15 @@ def test_an_environment_whose_actions_changed_is_refused(trained: Path, monkeypa
 def test_its_dream_has_no_temperature(trained: Path) -> None:
     said = refused(trained, 64, "dream", "--env", TINY, "--agent", "dreamer", "--temperature", "0.5")
     assert "--temperature is 0.5 but the dream of a Dreamer has none; leave it out" in said
+
+
+def test_runs_of_the_same_name_have_replays_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [None, *map(Path, ("runs/Pong", "a/Pong", "b/Pong", "b/../b/Pong")), tmp_path / "b" / "Pong"]
+    paths = [replay_path(Session("Pong", run=run)).as_posix() for run in runs]
+    assert paths[:2] == ["data/Pong.dreamer.zarr"] * 2
+    assert paths[3:] == [paths[3]] * 3
+    assert len(set(paths)) == 3
 
 
 def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
