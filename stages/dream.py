@@ -1,5 +1,6 @@
 """`wm dream`: dreams of V + M + C, or of a Dreamer, compared with real episodes in figures and pictures."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
-from wm.dreamer.open_loop import EPISODES, compare_open_loop, format_errors
+from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
@@ -42,12 +43,21 @@ class _Models:
 def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
     """Whether a Dreamer dreams. Raises UsageProblem for an agent that is no name, and for a setting it cannot use."""
     dreamer = is_dreamer(session.run_path / check_name("--agent", settings.agent))
-    if dreamer and settings.temperature != 1.0:
-        raise UsageProblem(
-            f"--temperature is {settings.temperature:g} but the dream of a Dreamer has none; leave it out, or name a "
-            "controller with --agent."
-        )
+    if dreamer:
+        require_used_by_dreamer(settings, session.typed)
     return dreamer
+
+
+def require_used_by_dreamer(settings: DreamSettings, typed: Collection[str]) -> None:
+    """Raise UsageProblem for a setting that the dream of a Dreamer would ignore. `typed` are those of the command line:
+    a preset has dreams for controllers."""
+    problem = ""
+    if settings.temperature != DreamSettings.temperature:
+        problem = f"--temperature is {settings.temperature:g} but the dream of a Dreamer has none"
+    elif settings.dreams != DreamSettings.dreams and "dreams" in typed:
+        problem = f"--dreams is {settings.dreams} but a Dreamer is compared in {WINDOWS} windows of {EPISODES} episodes"
+    if problem:
+        raise UsageProblem(f"{problem}; leave it out, or name a controller with --agent.")
 
 
 def _open(session: Session, settings: DreamSettings) -> _Models:

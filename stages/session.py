@@ -21,7 +21,17 @@ from wm.pipeline.stage import Result
 from wm.ranks import PIECES, PartDone, Ranks, is_rank, open_ranks
 from wm.runtime import LOCAL, WORKER_TIMEOUT, OpenTracker, Runtime
 from wm.settings import COMMANDS, CurriculumSettings, GradientSettings, Settings
-from wm.settings.sources import DEFAULT, FLAG, Sourced, Tables, curriculum_tables, sourced_settings, to_json, to_toml
+from wm.settings.sources import (
+    DEFAULT,
+    FLAG,
+    Sourced,
+    Tables,
+    curriculum_tables,
+    sourced_settings,
+    to_json,
+    to_toml,
+    typed_settings,
+)
 from wm.units import parse_size
 
 
@@ -37,7 +47,7 @@ def _typed() -> str:
 class Session(LibrarySession):
     """The library's Session with a Runtime that writes to the console. `track` names trackers; without, TensorBoard has
     the metrics where it is installed. `watched` returns the Runtime of a training that is watched, as a sweep watches
-    its trials."""
+    its trials. `typed` are the names of the settings that the command line gave."""
 
     workers: int = 0
     worker_timeout: float = WORKER_TIMEOUT
@@ -48,6 +58,7 @@ class Session(LibrarySession):
     track: tuple[str, ...] = ()
     stop: console.Stop = field(default_factory=console.Stop)
     watched: Callable[[Runtime], Runtime] = _unwatched
+    typed: frozenset[str] = frozenset()
     command: str = field(default_factory=_typed)
     ranks: Ranks | None = None
 
@@ -135,6 +146,7 @@ def call_stage(name: str, options: dict[str, Any]) -> None:
     session, group = session_of(options), COMMANDS[name]
     flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
     settings, origin = sources.resolve(name, group, session.env, flags)
+    session = replace(session, typed=typed_settings(origin))
     if is_rank(os.environ) and isinstance(settings, GradientSettings) and settings.pieces == 1:
         settings, origin = replace(settings, pieces=PIECES), origin | {"pieces": "torchrun"}
     if options["print_config"]:

@@ -27,7 +27,7 @@ from wm.settings import (
     Settings,
     VaeSettings,
 )
-from wm.settings.sources import Sources
+from wm.settings.sources import Sources, typed_settings
 
 
 class Stage(NamedTuple):
@@ -193,7 +193,8 @@ def _dreamer_steps(session: Session, settings: CurriculumSettings, sources: Sour
     train = sources.resolve("train-dreamer", DreamerSettings, session.env)[0]
     if settings.max_env_steps:
         train = replace(train, steps=settings.max_env_steps)
-    dreams = sources.resolve("dream", DreamSettings, session.env)[0]
+    dreams, origin = sources.resolve("dream", DreamSettings, session.env)
+    dream.require_used_by_dreamer(dreams, typed_settings(origin))
     scores = sources.resolve("evaluate", EvaluateSettings, session.env)[0]
     of_stage = {
         "train-dreamer": train,

@@ -85,6 +85,15 @@ def test_runs_of_the_same_name_have_replays_of_their_own(tmp_path: Path, monkeyp
     assert len(set(paths)) == 3
 
 
+def test_its_dream_compares_a_fixed_number_of_windows(trained: Path) -> None:
+    dream = ("dream", "--env", TINY, "--agent", "dreamer")
+    said = refused(trained, 64, *dream, "--dreams", "5")
+    assert "--dreams is 5 but a Dreamer is compared in 32 windows of 4 episodes; leave it out" in said
+    run(trained, *dream, "--quick", "--dry-run")  # a preset has dreams for controllers
+    said = refused(trained, 64, "curriculum", "--envs", "Catch", "--agent", "dreamer", "--set", "dream.dreams=5")
+    assert "--dreams is 5" in said
+
+
 def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     folder = trained / "runs" / SLUG / "dreamer"
     for name in ("returns.png", "open-loop.png"):

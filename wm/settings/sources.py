@@ -119,6 +119,12 @@ class Sources:
         return group(**values), origin
 
 
+def typed_settings(origin: Mapping[str, str]) -> frozenset[str]:
+    """The names of the settings that the command line gave, by a flag or --set; `origin` says where each came from.
+    Presets and files have settings for every use of a command."""
+    return frozenset(name for name, source in origin.items() if source in (FLAG, ASSIGNED))
+
+
 def preset_names(family: str = "") -> list[str]:
     """The presets for all commands, and those of the `family` of a command, such as dreamer, alone."""
     own = (PRESETS / family).glob("*.toml") if family else ()
