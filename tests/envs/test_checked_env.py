@@ -147,6 +147,15 @@ def test_discrete_actions_count_from_zero_whatever_the_environment_counts_from()
     assert inner.received == [5, 7]
 
 
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("action", [1, np.int32(1), np.int64(1)])
+def test_a_discrete_action_has_the_type_that_its_space_samples(start: int, action: Any) -> None:
+    inner = Scripted(gym.spaces.Discrete(3, start=start))
+    CheckedEnv(inner, "Odd-v0").step(action)
+    assert type(inner.received[0]) is type(inner.action_space.sample())
+    assert inner.received[0].item() == start + 1
+
+
 def test_an_integer_box_receives_integers_and_random_actions_are_uniform() -> None:
     inner = Scripted(gym.spaces.Box(0, 3, (2,), np.int32))
     env = CheckedEnv(inner, "Odd-v0")

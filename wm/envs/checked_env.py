@@ -28,8 +28,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     steps in the episode, which is truncated after `max_steps` (0: at the environment's own limit only).
 
     Discrete actions count from 0 here, and a Box is flat and continuous: `step` gives the environment its own actions,
-    in memory of their own. What an environment writes into an action is not stored, and what it raises is an Exception,
-    KeyboardInterrupt or SystemExit.
+    of the type that its space samples, in memory of their own. What an environment writes into an action is not stored,
+    and what it raises is an Exception, KeyboardInterrupt or SystemExit.
     """
 
     def __init__(self, env: gym.Env[Any, Any], name: str, max_steps: int = 0) -> None:
@@ -150,8 +150,10 @@ def _describe(value: Any) -> str:
 
 def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | None]:
     """The action space as agents see it, and the translation to the environment's own actions (None: the same)."""
-    if isinstance(space, gym.spaces.Discrete) and space.start != 0:
-        return gym.spaces.Discrete(int(space.n)), lambda action: int(space.start + action)
+    if isinstance(space, gym.spaces.Discrete):
+        number, start = np.dtype(space.dtype).type, space.start
+        plain = space if start == 0 else gym.spaces.Discrete(int(space.n))
+        return plain, lambda action: number(start + action)
     if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
         return space, None
     low, high = space.low.ravel(), space.high.ravel()
