@@ -136,6 +136,29 @@ def _changes_action(self: Any, action: Any) -> Any:
     return observation, paid, *ends
 
 
+def _demands_seed(self: Any, *, seed: int, options: Any) -> Any:
+    if seed is None:
+        raise TypeError("which episode?")
+    return Odd.reset(self, seed=seed)
+
+
+def _demands_mode(self: Any, render_mode: str) -> None:
+    Odd.__init__(self, render_mode)
+
+
+def _refuses_no_mode(self: Any, render_mode: str | None = None) -> None:
+    if render_mode != "rgb_array":
+        raise ValueError(f"cannot render in the mode {render_mode}")
+    Odd.__init__(self, render_mode)
+
+
+def _draws(self: Any, action: Any) -> Any:
+    """As those that draw in every step, on a screen that they have in their render mode alone."""
+    if self.render_mode is None:
+        raise AttributeError("no screen")
+    return Odd.step(self, action)
+
+
 def _no_info(self: Any, **options: Any) -> Any:
     return Odd.reset(self, **options)[0], None
 
@@ -284,6 +307,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "WideBox": {"action_space": gym.spaces.Box(-1, 1, (9000,))},
     "FarBox": {"action_space": gym.spaces.Box(-3e38, 0, (2,))},
     "HugeReward": {"reward": lambda self, action: 1e30},
+    "DemandsSeed": {"reset": _demands_seed},
+    "DemandsMode": {"__init__": _demands_mode},
+    "RefusesNoMode": {"__init__": _refuses_no_mode},
+    "DrawsInSteps": {"step": _draws},
     "ChangesAction": {"action_space": gym.spaces.Box(-1, 1, (2,)), "step": _changes_action},
 }
 

@@ -292,6 +292,13 @@ def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) 
     assert score["mean_length"] == score["mean"] == STEPS
 
 
+def test_the_random_policy_plays_what_steps_in_its_render_mode_alone() -> None:
+    config = EnvConfig("tests.odd_envs:DrawsInSteps-v0", 32)
+    score = score_agent(Runtime(lambda: 0.0), random_agent(config), "DrawsInSteps", 3, "DrawsInSteps")
+    assert score["returns"] == [STEPS] * 3
+    assert EnvConfig("tests.odd_envs:Observed-v0", 32).make_unrendered().render_mode is None
+
+
 def test_collected_steps_are_those_of_the_environment_when_parts_are_extended_too(tmp_path: Path) -> None:
     words = ("--env", "tests.odd_envs:Plain-v0", "--size", "32", "--set", "action_repeat=5")
     for episodes in ("2", "3"):

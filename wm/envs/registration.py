@@ -59,7 +59,7 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium's advice to the authors of an environment
-            env = gym.make(env_spec, disable_env_checker=True, **options)
+            env = _construct(env_spec, options)
     except gym.error.DependencyNotInstalled as error:
         raise MissingPackage(f"{name} needs a package that is not installed: {one_line(error)}.") from None
     except ModuleNotFoundError as error:
@@ -72,6 +72,19 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
         raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
     _require_actions(env, name)
     return env
+
+
+def _construct(env_spec: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
+    """gymnasium's environment. A constructor that complains of a render mode that was not given is given rgb_array."""
+    try:
+        return gym.make(env_spec, disable_env_checker=True, **options)
+    except Exception as error:  # a constructor of somebody else may raise anything
+        if "render_mode" in options or "render" not in one_line(error).lower():
+            raise
+        try:
+            return _construct(env_spec, {**options, "render_mode": "rgb_array"})
+        except Exception:
+            raise error from None
 
 
 def _require_actions(env: gym.Env[Any, Any], name: str) -> None:

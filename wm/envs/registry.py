@@ -251,9 +251,13 @@ class EnvConfig:
             )
 
     def make_unrendered(self) -> CheckedEnv:
-        """The environment without a renderer, for policies that ignore frames. Rewards and ends are the same."""
+        """The environment for policies that ignore frames, which nobody draws. Rewards and ends are the same: one that
+        renders its frames has its render mode here too, for without it an environment may step otherwise, or not at
+        all."""
         spec = self.spec()
-        return self._build(self._renderer_class(spec).entry_point if spec.renderer else None)
+        if spec.renderer:
+            return self._build(self._renderer_class(spec).entry_point)
+        return self._build(render_mode="rgb_array") if _renders_frames(self) else self._build()
 
     def _renderer_class(self, spec: EnvSpec) -> Any:
         self._require_package(spec)
@@ -292,6 +296,14 @@ def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode, int]:
     config = EnvConfig(name, action_space=action_space)
     with closing(config._build()) as env:
         return ActionSpace.of(env.action_space), EnvCode.of(env, config.spec().env_id), env.own_limit
+
+
+@lru_cache(maxsize=64)
+def _renders_frames(config: EnvConfig) -> bool:
+    """Whether an environment without a renderer of ours renders its frames, as its observations are no pictures."""
+    with closing(config._build()) as env:
+        renders = "rgb_array" in _render_modes(env)
+        return renders and not config._observes(getattr(env, "observation_space", None), renders)
 
 
 def _quiet_atari() -> None:
