@@ -9,8 +9,9 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from wm.envs.registration import guarded
 from wm.envs.registry import EnvConfig
-from wm.errors import MissingPackage, UsageProblem
+from wm.errors import BadData, EnvironmentFault, MissingPackage, UsageProblem
 
 MODULE = """
 import gymnasium as gym, numpy as np
@@ -166,3 +167,19 @@ def test_an_environment_that_starts_a_process_in_a_worker_is_told_what_it_may_st
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(UsageProblem, match="workers play the environments, so let it use a thread or subprocess"):
         EnvConfig("own_env:Parent-v0", 32).make()
+
+
+def test_what_playing_in_this_process_raises_is_reported_with_the_environments_name() -> None:
+    def broken() -> None:
+        raise KeyError("speed")
+
+    with pytest.raises(EnvironmentFault, match=r"^Pong raised KeyError: 'speed' during an episode; fix the env"):
+        guarded("Pong", broken)
+
+
+def test_errors_of_this_project_pass_unchanged() -> None:
+    def refusing() -> None:
+        raise BadData("damaged")
+
+    with pytest.raises(BadData, match=r"^damaged$"):
+        guarded("Pong", refusing)

@@ -1,6 +1,5 @@
 """Acting: steps of several environments with the current actor, stored in the replay."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,10 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
-from wm.envs.registration import one_line
+from wm.envs.registration import guarded
 from wm.envs.registry import EnvConfig
 from wm.episodes.replay import ReplayWriter
-from wm.errors import WmError
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.rssm import State
 from wm.rollouts.agents import auto_fire_for
@@ -62,7 +60,7 @@ class Collector:
         seed = episode_seed("train", self._seed, "dreamer", self.episodes_started)
         self.episodes_started += 1
         frame: NDArray[np.uint8]
-        frame, self._infos[env_index] = guarded(self._env, partial(self._envs[env_index].reset, seed=seed))
+        frame, self._infos[env_index] = guarded(self._env.name, partial(self._envs[env_index].reset, seed=seed))
         if self._auto_fire is not None:
             self._auto_fire.begin(env_index)
         self._returns[env_index] = 0
@@ -82,7 +80,7 @@ class Collector:
         returns: list[float] = []
         for env_index, env in enumerate(self._envs):
             action = actions[env_index].item() if self.space.discrete else actions[env_index]
-            result = guarded(self._env, partial(env.step, action))
+            result = guarded(self._env.name, partial(env.step, action))
             frames[env_index], reward, terminated, truncated, self._infos[env_index] = result
             self._writer.add_step(env_index, frames[env_index], action, float(reward), bool(terminated))
             self._returns[env_index] += float(reward)
@@ -96,13 +94,3 @@ class Collector:
         """Close the environments."""
         for env in self._envs:
             env.close()
-
-
-def guarded(env: EnvConfig, call: Callable[[], Any]) -> Any:
-    """The result of `call`. What an environment raises becomes a WmError with its name."""
-    try:
-        return call()
-    except WmError:
-        raise
-    except (Exception, SystemExit) as error:  # a foreign environment may raise anything
-        raise WmError(f"{env.name} raised {one_line(error)} during an episode; fix the environment.") from error

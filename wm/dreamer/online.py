@@ -24,8 +24,9 @@ from wm.artifacts.json_reader import (
     table,
     table_of,
 )
-from wm.dreamer.collector import Collector, guarded
+from wm.dreamer.collector import Collector
 from wm.dreamer.updates import ReplayUpdates
+from wm.envs.registration import guarded
 from wm.envs.registry import EnvConfig
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.models.dreamer.agent import Dreamer, DreamerTrainer
@@ -214,11 +215,11 @@ class OnlineTraining:
             EpisodeJob(number, episode_seed("validation", self._seed, "dreamer", number))
             for number in range(self._settings.validation_episodes)
         ]
-        count = self._settings.num_envs
+        count, name = self._settings.num_envs, self._env.name
         with ExitStack() as stack:
             envs = [stack.enter_context(closing(self._env.make())) for _ in range(count)]
             agent = DreamerAgent(self._dreamer, self._collector.space, count, self._env.spec().fire_action)
-            results = guarded(self._env, lambda: list(play(agent, envs, jobs, heartbeat=lambda _: self._heartbeat())))
+            results = guarded(name, lambda: list(play(agent, envs, jobs, heartbeat=lambda _: self._heartbeat())))
         self.validation = float(np.mean([result.episode_return for result in results]))
         self.counts.validated = self.counts.episodes
 

@@ -9,14 +9,16 @@ import importlib
 import re
 import sys
 import warnings
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from wm.envs import process_state
-from wm.errors import MissingPackage, Stopped, UsageProblem
+from wm.errors import EnvironmentFault, MissingPackage, Stopped, UsageProblem, WmError
 
+Result = TypeVar("Result")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ID = re.compile(r"([\w-]+/)?[\w-]+(\.[\w-]+)*")  # an id of gymnasium, its namespace and its version included
 _NO_CHILDREN = "daemonic processes are not allowed to have children"  # multiprocessing's, in a worker
@@ -170,6 +172,17 @@ def raise_contained(error: BaseException) -> NoReturn:
     if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
         raise error
     raise Panic(one_line(error)) from error
+
+
+def guarded(name: str, call: Callable[[], Result]) -> Result:
+    """The result of `call`, which plays the environment called `name` in this process. What that raises becomes an
+    EnvironmentFault; a worker's becomes a WorkerFailed."""
+    try:
+        return call()
+    except WmError:
+        raise
+    except (Exception, SystemExit) as error:  # an environment of somebody else may raise anything
+        raise EnvironmentFault(f"{name} raised {one_line(error)} during an episode; fix the environment.") from error
 
 
 def one_line(error: BaseException) -> str:

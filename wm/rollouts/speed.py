@@ -1,6 +1,7 @@
 """How fast this machine plays: what a step costs, measured before a stage starts."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 
 from wm.actions import ActionSpace
+from wm.envs.pixel_env import PixelEnv
+from wm.envs.registration import guarded
 from wm.envs.registry import EnvConfig
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
@@ -16,6 +19,7 @@ from wm.models.vae.networks import Vae
 from wm.rollouts.players import NUM_ENVS
 
 ENV_STEPS = 200
+MOST_SECONDS = 5.0  # slow simulators take as many for a few steps
 MODEL_CALLS = 20
 SHORTEST = 0.1  # of the longest episode: what an untrained controller may play
 
@@ -51,20 +55,24 @@ class PlayingSpeed:
 
 
 def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
-    """Play random actions for a few steps."""
-    env = config.make()
-    space = ActionSpace.of(env.action_space)
-    frame, _ = env.reset(seed=0)
+    """Play random actions for a few steps, and not longer than a few seconds. Raises EnvironmentFault."""
+    with closing(config.make()) as env:
+        seconds = guarded(config.name, lambda: _step_seconds(env, clock))
+        longest, space = config.longest(env.env.own_limit), ActionSpace.of(env.action_space)
+    return PlayingSpeed(config.frame_shape, space, longest, seconds)
+
+
+def _step_seconds(env: PixelEnv, clock: Clock) -> float:
+    env.reset(seed=0)
     env.action_space.seed(0)
-    started = clock()
-    for _ in range(ENV_STEPS):
-        frame, _, terminated, truncated, _ = env.step(env.action_space.sample())
+    started, seconds, steps = clock(), 0.0, 0
+    while steps < ENV_STEPS and seconds < MOST_SECONDS:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps += 1
         if terminated or truncated:
-            frame, _ = env.reset()
-    seconds = (clock() - started) / ENV_STEPS
-    longest = config.longest(env.env.own_limit)
-    env.close()
-    return PlayingSpeed(frame.shape, space, longest, seconds)
+            env.reset(seed=steps)
+        seconds = clock() - started
+    return seconds / steps
 
 
 def _median_seconds(call: Callable[[], Any], clock: Clock) -> float:
