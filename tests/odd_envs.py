@@ -136,6 +136,11 @@ def _changes_action(self: Any, action: Any) -> Any:
     return observation, paid, *ends
 
 
+def _chooses_actions(self: Any, *, seed: int, options: Any) -> Any:
+    self.action_space = gym.spaces.Discrete(2 + seed % 3)
+    return Odd.reset(self, seed=seed)
+
+
 def _demands_seed(self: Any, *, seed: int, options: Any) -> Any:
     if seed is None:
         raise TypeError("which episode?")
@@ -307,6 +312,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "WideBox": {"action_space": gym.spaces.Box(-1, 1, (9000,))},
     "FarBox": {"action_space": gym.spaces.Box(-3e38, 0, (2,))},
     "HugeReward": {"reward": lambda self, action: 1e30},
+    "ChoosesActions": {"reset": _chooses_actions},
     "DemandsSeed": {"reset": _demands_seed},
     "DemandsMode": {"__init__": _demands_mode},
     "RefusesNoMode": {"__init__": _refuses_no_mode},

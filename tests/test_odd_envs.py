@@ -55,6 +55,7 @@ REFUSED = {
     "ManyActions": (64, "the action space is a Discrete of 1000000000 actions"),
     "WideBox": (64, "the action space is a Box of 9000 dimensions"),
     "FarBox": (64, "the action space is a Box with a bound beyond 1e+38"),
+    "ChoosesActions": (70, "has the action space Discrete(2) in the episode with seed 0 but was built with"),
     "HugeReward": (70, "returned the reward 1e+30 at step 0 of the episode with seed"),
     "OldReset": (70, "at its first reset(), which returns (observation, info)"),
     "OldStep": (70, "at its first step(), which returns (observation, reward, terminated, truncated, info)"),

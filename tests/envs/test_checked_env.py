@@ -156,6 +156,16 @@ def test_a_discrete_action_has_the_type_that_its_space_samples(start: int, actio
     assert inner.received[0].item() == start + 1
 
 
+def test_an_action_space_of_an_episode_alone_is_refused() -> None:
+    inner = Scripted(gym.spaces.Discrete(3))
+    env = CheckedEnv(inner, "Odd-v0")
+    inner.action_space = gym.spaces.Discrete(3)  # another of the same
+    env.reset(seed=6)
+    inner.action_space = gym.spaces.Discrete(2)
+    with pytest.raises(EnvironmentFault, match=r"has the action space Discrete\(2\) in the episode with seed 7 but"):
+        env.reset(seed=7)
+
+
 def test_an_integer_box_receives_integers_and_random_actions_are_uniform() -> None:
     inner = Scripted(gym.spaces.Box(0, 3, (2,), np.int32))
     env = CheckedEnv(inner, "Odd-v0")

@@ -21,6 +21,7 @@ from wm.errors import EnvironmentFault, Stopped
 from wm.stats import LARGEST_REWARD
 
 Translate = Callable[[Any], Any]
+_LONGEST = 80  # characters of a space
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
@@ -34,7 +35,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], name: str, max_steps: int = 0) -> None:
         super().__init__(env)
-        self.action_space, self._translate = _plain_actions(env.action_space)
+        self._own_actions = env.action_space
+        self.action_space, self._translate = _plain_actions(self._own_actions)
         self._name, self._max_steps = name, max_steps
         self._seed: int | None = None
         self._is_worker = parent_process() is not None  # which goes back after its task; a step is too short for it
@@ -49,6 +51,13 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
                 raise_contained(error)
         if not isinstance(info, dict):
             raise self._fault("info", info, "a dict", "reset()")
+        actions = self.env.action_space
+        if actions is not self._own_actions and actions != self._own_actions:
+            where = "" if seed is None else f" with seed {seed}"
+            raise EnvironmentFault(
+                f"{self._name} has the action space {_brief(actions)} in the episode{where} but was built with "
+                f"{_brief(self._own_actions)}; expected one space for all episodes, with the actions of all."
+            )
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -146,6 +155,12 @@ def _describe(value: Any) -> str:
     if value is None or isinstance(value, int | float | np.number):
         return str(value)
     return f"of type {type(value).__name__}"
+
+
+def _brief(space: Any) -> str:
+    """A space on one line, without most of its bounds where they are many."""
+    text = " ".join(str(space).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | None]:
