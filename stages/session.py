@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -190,13 +191,14 @@ def _run_rank(stage: Callable[..., Result], session: Session, settings: Settings
     stop.install()
     timeout, wait = session.worker_timeout, stop.raise_if_stopped
     ranks = open_ranks(os.environ, session.device, timeout, wait, __version__)
+    result = None
     try:
-        result = stage(replace(session, stop=stop, ranks=ranks), settings)
-    except PartDone:
-        return None
+        with suppress(PartDone):
+            result = stage(replace(session, stop=stop, ranks=ranks), settings)
     except WmError:
         console.be_silent(not ranks.is_first_to_say())
         raise
+    ranks.close()
     return result if ranks.leads else None
 
 

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -15,6 +17,7 @@ from stages.collect import collect
 from stages.session import Session
 from tests.conftest import environment, outcome, run, still_running
 from wm.artifacts.manifest import sha256_file
+from wm.ranks import PartDone, Ranks
 from wm.settings import CollectSettings
 
 VAE = ("train-vae", "--env", "Catch", "--batch", "20", "--latent", "4", "--device", "cpu", "--steps")
@@ -38,9 +41,11 @@ def workspace(episodes: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, processes: int, *words: str, **variables: str) -> "subprocess.Popen[str]":
+def start(
+    folder: Path, processes: int, *words: str, options: tuple[str, ...] = (), **variables: str
+) -> "subprocess.Popen[str]":
     # `--`: else torchrun takes --run for its own --run-path
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m", "--"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *options, "-m", "--"]
     return subprocess.Popen(
         [*torchrun, "stages.cli", *words], cwd=folder, env=environment(**variables), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -212,6 +217,54 @@ def test_a_plan_is_printed_once_and_a_memory_limit_ends_all(workspace: Path) -> 
     assert "more than --memory-limit 1.0 MB" in sentence
     _, said = torchrun(workspace, 2, *VAE, "60")
     assert "train-vae Catch: resumes at step 1 of 60" in said
+
+
+def slow_publishing(folder: Path, seconds: float, patience: float) -> str:
+    """A PYTHONPATH with which the first process publishes late, and torchrun waits shorter for other machines."""
+    (folder / "sitecustomize.py").write_text(f"""
+import os
+if "TORCHELASTIC_RUN_ID" not in os.environ:
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+    initialize = LocalElasticAgent.__init__
+    LocalElasticAgent.__init__ = lambda *words, **more: initialize(*words, **more, exit_barrier_timeout={patience})
+elif os.environ["RANK"] == "0":
+    import time
+    from wm.artifacts.runs import Builder
+    publish = Builder.publish
+    Builder.publish = lambda *words: time.sleep({seconds}) or publish(*words)
+""")
+    return os.pathsep.join([str(folder), environment()["PYTHONPATH"]])
+
+
+@pytest.mark.slow
+def test_two_machines_end_together_after_the_first_process_has_published(workspace: Path) -> None:
+    """Two torchruns with an address each; the second meets them, the first process is the first one's. If the second
+    ended first, the meeting place would go with it, and the other would end its process in the middle of its work."""
+    path = slow_publishing(workspace, seconds=30.0, patience=10.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free.getsockname()[1]}")
+    torchruns = [
+        start(
+            workspace, 1, *VAE, "10", options=(*meeting, "--local-addr", f"127.0.0.{number}", "--rdzv-conf", host),
+            PYTHONPATH=path,
+        )
+        for number, host in ((1, "is_host=0"), (2, "is_host=1"))
+    ]  # fmt: skip
+    (shown, _), (nothing, _) = said = [finish(torchrun) for torchrun in torchruns]
+    assert [torchrun.returncode for torchrun in torchruns] == [0, 0], said
+    assert [error for _, error in said] == ["", ""]
+    assert shown.startswith("runs/Catch/vae: created")
+    assert nothing == ""
+
+
+def test_what_is_trained_parts_from_the_other_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ranks = Mock(spec=Ranks, leads=False)
+    monkeypatch.setattr("stages.session.open_ranks", lambda *_: ranks)
+    monkeypatch.setattr("stages.train_vae.train_vae", Mock(side_effect=PartDone))
+    done = outcome(tmp_path, *VAE, "4", TORCHELASTIC_RUN_ID="none", RANK="1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    ranks.close.assert_called_once()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ here, and nowhere else.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingInput
 from wm.pipeline.session import Session
-from wm.ranks import FINISHED, TRAIN, Ranks
+from wm.ranks import FINISHED, TRAIN, PartDone, Ranks
 from wm.units import format_duration
 
 UP_TO_DATE, RESTORED, RESUMED, CREATED = "up to date", "restored", "resumed", "created"
@@ -112,9 +113,16 @@ def run_stage(
 def _follow(
     ranks: Ranks, stage: str, run: Run, summary: Callable[[Artifact], str], work: Callable[[Builder], dict[str, Any]]
 ) -> Result:
-    """What another process of torchrun than the first does: the steps of a training, whose end raises PartDone."""
+    """What another process of torchrun than the first does: the steps of a training, whose end raises PartDone.
+
+    That is when the first one has published. torchrun waits five minutes for the processes of other machines and then
+    ends, and with it the store that all of them need.
+    """
     if ranks.hear() == TRAIN:
-        work(Builder(run, run.partial, False, None))
+        with suppress(PartDone):
+            work(Builder(run, run.partial, False, None))
+        ranks.hear()
+        raise PartDone
     if (current := run.current()) is None:
         raise MissingInput(
             f"{run.folder} is not here but process 0 of torchrun has finished it; give all processes the same folder."
