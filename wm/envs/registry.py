@@ -302,8 +302,8 @@ def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode, int]:
 def _renders_frames(config: EnvConfig) -> bool:
     """Whether an environment without a renderer of ours renders its frames, as its observations are no pictures."""
     with closing(config._build()) as env:
-        renders = "rgb_array" in _render_modes(env)
-        return renders and not config._observes(getattr(env, "observation_space", None), renders)
+        renders, space = frame_source.renders_pictures(env), getattr(env, "observation_space", None)
+        return renders and not frame_source.are_observations(config.name, config.frames, space, renders)
 
 
 def _quiet_atari() -> None:
