@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,19 @@ def test_bounds_and_choices_are_named() -> None:
         json_reader.parse(b'{"size": 8, "network": "small"}', "f", schema)
     with pytest.raises(BadData, match='f: network is "big"; expected small or paper'):
         json_reader.parse(b'{"size": 16, "network": "big"}', "f", schema)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ("[0.5, 1e101]", "[1] is 1e+101"),
+        ("[0.5, NaN]", "[1] is NaN"),
+        ("[0.5, -Infinity]", "[1] is -Infinity"),
+        ("[0.5, true]", "[1] is true"),
+    ],
+)
+def test_a_value_that_is_none_is_found_in_a_list_of_numbers(values: str, fault: str) -> None:
+    """The sum of a list tells that all are within the bound, but not which one is beyond it."""
+    json_reader.parse(b"[1e100, -1e100, 1e100]", "f", list_of(NUMBER))
+    with pytest.raises(BadData, match=re.escape(f"f: {fault}; expected a number up to 1e100")):
+        json_reader.parse(values.encode(), "f", list_of(NUMBER), finite=False)

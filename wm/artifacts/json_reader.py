@@ -67,7 +67,8 @@ COUNT: Schema = _Leaf(
 NUMBER: Schema = _Leaf(
     "a number up to 1e100",
     lambda value: _is_integer(value) or (type(value) is float and abs(value) <= LARGEST_NUMBER),
-    lambda values: set(map(type, values)) == {float} and all(abs(value) <= LARGEST_NUMBER for value in values),
+    # A sum within the bound has no value beyond it, and NaN makes it NaN. Others are looked at one by one.
+    lambda values: set(map(type, values)) == {float} and sum(map(abs, values)) <= LARGEST_NUMBER,
 )
 FIGURE: Schema = _Leaf(
     "a number up to 1e100, or null",
@@ -115,7 +116,7 @@ def table(
     required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, others: Schema | None = None
 ) -> Schema:
     """A JSON object with these keys. `others` is the schema of all other keys; without it there must be none."""
-    optional = optional or {}
+    known = {**(optional or {}), **required}
 
     def check(value: Any, key: str) -> None:
         if not isinstance(value, dict):
@@ -124,9 +125,9 @@ def table(
             if name not in value:
                 raise Mismatch(_join(key, name), "missing", "it in the file")
         for name, item in value.items():
-            schema = required.get(name) or optional.get(name) or others
+            schema = known.get(name, others)
             if schema is None:
-                raise Mismatch(_join(key, name), "unknown", f"one of {', '.join([*required, *optional])}")
+                raise Mismatch(_join(key, name), "unknown", f"one of {', '.join([*required, *(optional or {})])}")
             if schema is not ANYTHING:
                 schema(item, _join(key, name))
 

@@ -54,12 +54,13 @@ def committed_parts(path: Path) -> list[Part]:
     cache = index.read(path)
     by_first: dict[int, Part] = {}
     entries: dict[str, bytes] = {}
+    way_out = f"run `wm verify {path} --repair`"
     for name in _names(path):
         if (episodes := part_range(name)) is None:
             continue
         folder = path / name
         data = cache.get(name, b"")
-        if hashlib.sha256(data).hexdigest() != _listed_digest(folder):
+        if hashlib.sha256(data).hexdigest() != _listed_digest(folder, way_out):
             data = _read_metadata(folder)
         by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data))
         entries[name] = data
@@ -86,9 +87,9 @@ def refuse_links(path: Path) -> None:
         links.refuse(link)
 
 
-def _listed_digest(folder: Path) -> str:
+def _listed_digest(folder: Path, way_out: str) -> str:
     """The digest of a part's metadata by its manifest. Of 10,000 episodes there are 313, so paths here are text."""
-    path, way_out = os.path.join(folder, manifest.NAME), f"run `wm verify {os.path.dirname(folder)} --repair`"
+    path = os.path.join(folder, manifest.NAME)
     try:
         listed = json_reader.read(path, _LISTED, way_out)
     except BadData:

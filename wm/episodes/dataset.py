@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,12 @@ class Dataset:
         columns: dict[str, list[Any]] = {name: [] for name in (*TABLE_COLUMNS, STEPS)}
         first_row, repeat = 0, action_repeat(self.recipe)
         for part in self.parts:
-            if (steps := part.table.get(STEPS)) is None:
-                steps = (repeat * (np.diff(part.table["ends"], prepend=0) - 1)).tolist()
+            ends, steps = part.table["ends"], part.table.get(STEPS)
+            if steps is None:  # as lists: of 10,000 episodes, an array for each of 313 parts took half of the time here
+                steps = [repeat * (end - start - 1) for start, end in pairwise([0, *ends])]
             columns[STEPS] += steps
             for name in TABLE_COLUMNS:
-                values = part.table[name]
-                columns[name] += [first_row + end for end in values] if name == "ends" else values
+                columns[name] += [first_row + end for end in ends] if name == "ends" else part.table[name]
             first_row += part.rows
         return {name: np.array(values[: self.episodes]) for name, values in columns.items()}
 
