@@ -41,6 +41,8 @@ def test_rows_without_a_label_do_not_count() -> None:
 
 def test_what_cannot_be_said_is_none_in_a_manifest() -> None:
     assert ProbeResult(float("nan"), 1.0, 0.5, 3).as_json() == {"r2": None, "error": 1.0, "untrained": 0.5, "rows": 3}
+    for result in (ProbeResult(0.25, 1.0, 0.5, 3), ProbeResult(float("nan"), 1.0, 0.5, 3)):
+        assert repr(ProbeResult.from_json(result.as_json())) == repr(result)
 
 
 def results(**r2: float) -> dict[str, ProbeResult]:

@@ -52,3 +52,5 @@ def test_the_probe_decodes_positions_and_may_be_required(tmp_path: Path, capsys:
     assert result.status == "resumed"
     assert "R2 of a linear probe of a sampled z: x " in result.summary
     assert result.metrics["probe"]["x"]["r2"] > 0.5 > result.metrics["probe"]["x"]["untrained"]
+    with pytest.raises(BadData, match="below require_probe=1"):  # also where nothing is left to train
+        train_vae(session, VaeSettings(require_probe=1.0, **settings))  # type: ignore[arg-type]

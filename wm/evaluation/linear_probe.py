@@ -6,7 +6,7 @@ held-out ones. A sample is probed, not the mean: the mean of an untrained encode
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +43,14 @@ class ProbeResult:
     def as_json(self) -> dict[str, float | None]:
         """Plain values; None where there is no score."""
         return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, float | None]) -> "ProbeResult":
+        """The result whose `as_json` these are; NaN where there is no score."""
+        r2, error, untrained = (
+            math.nan if (value := values.get(name)) is None else value for name in ("r2", "error", "untrained")
+        )
+        return cls(r2, error, untrained, int(values.get("rows") or 0))
 
 
 def probe_vae(

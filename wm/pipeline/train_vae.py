@@ -7,10 +7,10 @@ from wm.envs.registry import EnvConfig
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.mixture import fingerprints, open_datasets
-from wm.evaluation.linear_probe import probe_vae, summarize_probe
+from wm.evaluation.linear_probe import ProbeResult, probe_vae, summarize_probe
 from wm.models.vae.config import VaeConfig
 from wm.pipeline.session import Session, stage_name
-from wm.pipeline.stage import Result, run_stage
+from wm.pipeline.stage import RESTORED, UP_TO_DATE, Result, run_stage
 from wm.pretrained import save_vae
 from wm.report.training_pictures import save_vae_pictures
 from wm.settings import VaeSettings
@@ -68,7 +68,11 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         return metrics
 
     need = publishing_bytes(new_vae(settings, shape, session.seed)) + 2_000_000, "training V"
-    return run_stage(session, "train-vae", vae_run(session, settings, datasets), need, _summary, work, env)
+    result = run_stage(session, "train-vae", vae_run(session, settings, datasets), need, _summary, work, env)
+    if settings.require_probe and result.status in (UP_TO_DATE, RESTORED):  # trained when less was required
+        probe = {name: ProbeResult.from_json(each) for name, each in (result.metrics.get("probe") or {}).items()}
+        summarize_probe(probe, env, settings.require_probe, session.runtime.log)
+    return result
 
 
 def _summary(artifact: Artifact) -> str:
