@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from stages import console
 from stages.options import SHARED, chosen_preset, read_sources, variables_of
 from stages.progress import progress
-from wm.errors import WmError
+from wm.errors import UsageProblem, WmError
 from wm.pipeline.session import Session as LibrarySession
 from wm.pipeline.stage import Result
 from wm.ranks import PIECES, PartDone, Ranks, is_rank, open_ranks
@@ -99,7 +99,9 @@ class Session(LibrarySession):
 
 
 def session_of(options: Mapping[str, Any]) -> Session:
-    """The Session that the shared options describe."""
+    """The Session that the shared options describe. Raises UsageProblem for those that contradict each other."""
+    if options.get("any_cpu") and options["executor"] == LOCAL:
+        raise UsageProblem("--executor-any-cpu means nothing without --executor; add that, or leave it out.")
     disk_limit = _bytes(options, "disk_budget")
     if options.get("data"):
         from wm.episodes import mirror

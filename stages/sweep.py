@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from stages import console
 from stages.options import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from wm.sweeps.sweep import Sweep, Trial
 
 STAGES = ("train-vae", "train-mdnrnn", "train-controller")
+_WITHOUT = ("print_config", "keep_current", "snapshot")
 SHOWN = 5  # of the best trials
 _HELP = """Try settings of a stage, and find the best by validation. Needs the extra of this name.
 
@@ -47,7 +49,9 @@ def _sweep(**options: Any) -> None:
     require_known_variables()
     if options["quiet"]:
         console.be_quiet()
-    stage, preset = options["stage"], chosen_preset(click.get_current_context(), options)
+    context, stage = click.get_current_context(), options["stage"]
+    _require_used(context, stage)
+    preset = chosen_preset(context, options)
     sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
     base = sources.resolve(stage, COMMANDS[stage], session.env)[0]
     space = read_space(options["space"], stage)
@@ -81,6 +85,19 @@ def _sweep(**options: Any) -> None:
             with console.stdout_for_results():
                 run_trial(sweep, stage, [run], train, _validates_in_reality(base), trials, session.runtime.log)
         _show(sweep, stage, preset, options)
+
+
+def _require_used(context: click.Context, stage: str) -> None:
+    """Raise UsageProblem for a shared option that was typed, and that the stage itself does not take."""
+    from stages.cli import wm as group
+
+    command = group.get_command(context, stage)
+    assert command is not None
+    taken = {option.name for option in command.params}
+    for option in shared_options(without=_WITHOUT):
+        typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if typed and option.name not in taken:
+            raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
 
 
 def _module(stage: str) -> Any:
@@ -146,7 +163,7 @@ command = SectionCommand(
                       metavar="|".join(STAGES)),
         SectionOption(["--trials"], "Sweep", type=Number(low=1), default=20, metavar="N",
                       help="Finished trials; more continue a sweep. [20]"),
-        *shared_options(without=("print_config", "keep_current", "snapshot")),
+        *shared_options(without=_WITHOUT),
     ],
     help=_HELP,
     callback=_sweep,

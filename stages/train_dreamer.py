@@ -1,6 +1,7 @@
 """`wm train-dreamer`: a world model, an actor and a critic, trained while they act."""
 
 import os
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from wm.dreamer.training import final_metrics, save_pictures, train
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
+from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
@@ -47,8 +49,19 @@ def _run(session: Session, settings: DreamerSettings) -> Run:
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
 
 
+def require_used(session: Session, settings: DreamerSettings, typed: Collection[str]) -> None:
+    """Raise UsageProblem for updates of a pretraining without episodes. `typed` are the settings of the command
+    line."""
+    if "pretrain" in typed and not session.data:
+        raise UsageProblem(
+            f"--pretrain is {settings.pretrain} but there are no episodes to train on; give them with --data, or leave "
+            "it out."
+        )
+
+
 def plan(session: Session, settings: DreamerSettings) -> Plan:
     """The plan of `train_dreamer`, with the measured time of a few updates."""
+    require_used(session, settings, session.typed)
     run = _run(session, settings)
     return plan_stage("train-dreamer", run, partial(_estimate, session, settings, run))
 
@@ -78,6 +91,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
 
     After a kill it resumes from the last checkpoint: weights, optimizer, counts and replay; open episodes restart.
     """
+    require_used(session, settings, session.typed)
     if not session.data:
         settings.require_update()
     run = _run(session, settings)

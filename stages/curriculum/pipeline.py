@@ -11,7 +11,7 @@ from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.manifest import sha256_json
 from wm.envs.registry import EnvConfig, find_env
-from wm.errors import WmError
+from wm.errors import UsageProblem, WmError
 from wm.pipeline.plan import Plan
 from wm.pipeline.stage import Result
 from wm.settings import (
@@ -148,7 +148,8 @@ def folder_bytes(path: Path) -> int:
 
 
 def pipelines_of(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Pipeline]:
-    """The pipeline of every environment. Raises UsageProblem for an unknown environment before the first one starts.
+    """The pipeline of every environment. Raises UsageProblem for an unknown environment, and for a setting of a stage
+    that is none of the agent's, before the first one starts.
 
     A later round has a run of its own, `runs/<Env>.round2`. It collects with the controller of the round before into
     `data/<Env>.round2.zarr`, and continues from its M and its C, with its V. Rounds of a policy gradient are short and
@@ -156,6 +157,13 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
     """
     for name in settings.names:
         find_env(name)
+    stages = STAGES_OF_AGENT[settings.agent]
+    for each in sources.assignments:
+        if each.command not in ("curriculum", *stages):
+            raise UsageProblem(
+                f"--set {each.command}.{each.name.rstrip('_')} means nothing with --agent {settings.agent}, whose "
+                f"stages are {', '.join(stages)}; leave it out."
+            )
     return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
 
 
@@ -190,7 +198,8 @@ def _stages_of_round(settings: dict[str, Settings], last: bool) -> tuple[str, ..
 
 
 def _dreamer_steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
-    train = sources.resolve("train-dreamer", DreamerSettings, session.env)[0]
+    train, origin = sources.resolve("train-dreamer", DreamerSettings, session.env)
+    train_dreamer.require_used(session, train, typed_settings(origin))
     if settings.max_env_steps:
         train = replace(train, steps=settings.max_env_steps)
     dreams, origin = sources.resolve("dream", DreamSettings, session.env)

@@ -35,6 +35,7 @@ def test_a_setting_without_an_option_is_named_as_it_is_set() -> None:
 def test_settings_that_cannot_change_the_result_are_left_out_of_the_recipe() -> None:
     assert "ram" not in VaeSettings().result_settings()
     assert VaeSettings().result_settings()["latent"] == 32
+    assert ControllerSettings(in_="dream").result_settings()["max_env_steps"] == 0  # refused, but earlier ones had it
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

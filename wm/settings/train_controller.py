@@ -215,23 +215,28 @@ class ControllerSettings(Settings):
         return _BY_PLACE[self.in_][name] if value is None else value
 
     def result_settings(self) -> dict[str, Any]:
-        """As for every group, with the values that `auto` and `none` stand for. A search has a temperature and a
-        renderer everywhere: fingerprints had them before they were refused where they mean nothing."""
+        """As for every group, with the values that `auto` and `none` stand for. A search has a temperature, a
+        renderer and a limit of real steps everywhere: fingerprints had them before they were refused where they mean
+        nothing."""
         by_place = {name: self._by_place(name) for name in _BY_PLACE["real"]} if self.policy_gradient else {}
-        searched = {} if self.policy_gradient else {"temperature": self.temperature, "render": self.render}
+        names = () if self.policy_gradient else ("temperature", "render", "max_env_steps")
+        searched = {name: getattr(self, name) for name in names}
         return super().result_settings() | by_place | searched | {"memory": self.memory_used}
 
     @classmethod
     def of_other_algorithms(cls, values: Mapping[str, Any]) -> set[str]:
         """The settings of ppo for cma, and the reverse; for ppo in one place, those of the other; for cma in reality,
-        the dream's temperature, and in the dream the renderer, unless real returns choose the temperature."""
+        the dream's temperature, and in the dream the limit of real steps, and the renderer, unless real returns choose
+        the temperature."""
         own, place = "ppo" if values.get("algo") == "ppo" else "cma", values.get("in_", "real")
         others = {item.name for item in dataclasses.fields(cls) if item.metadata["algorithm"] not in ("", own)}
         if own == "ppo":
             return others | _OF_PLACE[_other(place)]
         if place == "real":
             return others | {"temperature"}
-        return others | ({"render"} if place == "dream" and values.get("temperature") != "auto" else set())
+        if place == "mixed":
+            return others
+        return others | {"max_env_steps"} | ({"render"} if values.get("temperature") != "auto" else set())
 
     def _refuse_other_algorithms(self) -> None:
         others = self.of_other_algorithms(vars(self))

@@ -46,6 +46,11 @@ def open_place(text: str, private: bool = False, max_size: int = MAX_BYTES) -> P
         from wm.sharing.hub import HubPlace
 
         return HubPlace.open(match["repository"], match["revision"], private)
+    if private:
+        raise UsageProblem(
+            f"--private creates a private repository on the Hub, and {text!r} is none; leave it out, or push to "
+            "hf://USER/NAME."
+        )
     if is_address(text):
         from wm.sharing.s3 import StorePlace
 
