@@ -72,7 +72,7 @@ TABLE = {
     ),
     "dream": Entry(
         "Measure", "Compare dreams with real episodes, in pictures and figures.", "--env Pong --temperature 1.0",
-        ("workers", "device"),
+        ("device",),
     ),
     "report": Entry("Measure", "Write a page about runs, finished or in progress."),
     "compare": Entry("Measure", "Compare runs: scores, settings and curves."),

@@ -296,6 +296,14 @@ def test_a_corrupt_part_is_named(capsys: pytest.CaptureFixture[str], here: Path)
     assert f"{name} is damaged at chunk 0" in sentence
 
 
+@pytest.mark.parametrize("name", ["collect", "train-controller", "dream", "evaluate"])
+def test_every_stage_that_plays_takes_the_number_of_its_processes(
+    capsys: pytest.CaptureFixture[str], here: Path, name: str
+) -> None:
+    assert run([name, "--env", "Pong", "--workers", "3", "--print-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["workers"]["value"] == 3
+
+
 def test_keep_current_refuses_another_recipe(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     dataset(here / "d.zarr")
     options = ["--env", TINY, "--data", "d.zarr", "--steps", "2", "--batch", "4"]
