@@ -1,17 +1,21 @@
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from tests.conftest import environment, still_running
 from tests.rollouts.clusters import local_cluster, nothing, pool_of, workers_behind
 from wm.errors import BadData, Stopped, WorkerFailed
 from wm.rollouts import worker_process
@@ -107,6 +111,10 @@ def be_slow(steps: int) -> int:
     return steps
 
 
+def start_simulator(number: int) -> int:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
+
+
 def play_long(length: int) -> int:
     for _ in range(worker_process._HEARTBEAT_EVERY):
         heartbeat(length)
@@ -192,6 +200,21 @@ def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is
         assert list(workers.map(be_slow, [(400,)])) == [(0, 400)]
 
 
+@pytest.mark.parametrize(("step", "sent"), [(0.001, 2), (0.3, 16), (4.0, 64)])
+def test_a_heartbeat_is_sent_every_second_where_steps_are_slow(
+    step: float, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: list[Any] = []
+    times = (step * number for number in range(1, 65))
+    for name, value in (("_pipe", SimpleNamespace(send=messages.append)), ("_clock", lambda: next(times))):
+        monkeypatch.setattr(worker_process, name, value)
+    monkeypatch.setattr(worker_process, "_heartbeats", 0)
+    monkeypatch.setattr(worker_process, "_sent", 0.0)
+    for length in range(64):
+        heartbeat(length)
+    assert sent <= len(messages) <= sent + 2
+
+
 def test_a_worker_that_grows_is_replaced() -> None:
     with processes(1, max_growth=100 << 20) as workers:
         results = [value for _, value in workers.map(grow, [(30,) for _ in range(12)])]
@@ -235,3 +258,30 @@ def test_with_their_workers_no_process_is_left() -> None:
         list(workers.map(square, [(1,)]))
         assert set(worker_processes()) - others
     assert not set(worker_processes()) - others
+
+
+def test_what_an_environment_has_started_ends_with_its_worker() -> None:
+    with processes(1) as workers:
+        ((_, pid),) = workers.map(start_simulator, [(1,)])
+        simulator = psutil.Process(pid)
+        assert simulator.is_running()
+    assert not still_running([simulator], seconds=5.0)
+
+
+def test_it_ends_with_a_command_that_is_killed_too(tmp_path: Path) -> None:
+    script = """
+import os, signal, time
+from tests.rollouts.test_workers import processes, start_simulator
+
+if __name__ == "__main__":
+    ((_, pid),) = processes(1).map(start_simulator, [(1,)])
+    print(pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    (tmp_path / "command.py").write_text(script)
+    words = [sys.executable, str(tmp_path / "command.py")]
+    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as done:
+        assert done.stdout is not None
+        simulator = psutil.Process(int(done.stdout.readline()))
+        assert done.wait(60) == -signal.SIGKILL
+    assert not still_running([simulator], seconds=10.0)

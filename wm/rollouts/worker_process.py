@@ -16,24 +16,29 @@ import psutil
 
 from wm.envs.registration import one_line
 from wm.errors import WmError
+from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
 TRIM_ABOVE = 64 << 20  # bytes of growth after which malloc returns free memory, which takes up to 40 ms
-_HEARTBEAT_EVERY = 32
+_HEARTBEAT_EVERY = 32  # steps, or a second where they are slow
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
-_heartbeats = 0
+_clock = Runtime().clock
+_heartbeats, _sent = 0, 0.0  # their number, and when the latest was sent
 
 
 def heartbeat(length: int = 0) -> None:
     """Report from within a task that it is alive: call it at every step, with the episode's length so far. Does nothing
     outside a worker."""
-    global _heartbeats
-    _heartbeats += 1
-    if _pipe is not None and _heartbeats % _HEARTBEAT_EVERY == 0:
+    global _heartbeats, _sent
+    if _pipe is None:
+        return
+    _heartbeats, now = _heartbeats + 1, _clock()
+    if _heartbeats % _HEARTBEAT_EVERY == 0 or now >= _sent + 1.0:
+        _sent = now
         _pipe.send(("alive", length, 0))
 
 
@@ -51,6 +56,7 @@ def _serve(pipe: Any) -> None:
         try:
             function, arguments = pipe.recv()
         except EOFError:
+            _kill_children(os.getpid())
             return
         try:
             with contextlib.chdir("."):  # an environment that goes elsewhere in a step does not move the next task
@@ -70,7 +76,16 @@ def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    _kill_children(os.getpid())
     os._exit(1)
+
+
+def _kill_children(pid: int) -> None:
+    """Kill the processes that an environment has started in this worker, such as its simulator: nobody else would."""
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
 
 
 def slow_imports() -> list[str]:
@@ -133,7 +148,9 @@ class Worker:
         return messages
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the process, and those that it has started."""
+        if self.process.pid is not None and self.process.is_alive():
+            _kill_children(self.process.pid)
         self.process.kill()
         self.process.join(timeout=5)
         self.pipe.close()
