@@ -268,6 +268,19 @@ def test_what_an_environment_has_started_ends_with_its_worker() -> None:
     assert not still_running([simulator], seconds=5.0)
 
 
+def test_a_program_from_the_standard_input_has_workers(tmp_path: Path) -> None:
+    program = """
+import time
+from wm.rollouts.process_workers import ProcessWorkers
+
+with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
+    print(list(workers.map(abs, [(-1,)])))
+"""
+    words, here = [sys.executable, "-"], environment()
+    done = subprocess.run(words, input=program, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[(0, 1)]\n", "")
+
+
 def test_it_ends_with_a_command_that_is_killed_too(tmp_path: Path) -> None:
     script = """
 import os, signal, time

@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -104,6 +105,21 @@ def _context(preload: list[str]) -> Any:
     return context
 
 
+@contextlib.contextmanager
+def _without_program_from_stdin() -> Iterator[None]:
+    """A new process runs its parent's program again, which has no file where Python read it from its standard input."""
+    program: Any = sys.modules["__main__"]
+    file = getattr(program, "__file__", None)
+    if file is None or os.path.exists(file):
+        yield
+        return
+    del program.__file__
+    try:
+        yield
+    finally:
+        program.__file__ = file
+
+
 def playing_memory(count: int) -> int:
     """Bytes of a process, of `count` workers that play with V, M and C for it, and of their fork server."""
     return PLAYERS_PARENT + (SERVER + count * FORKED if sys.platform == "linux" else count * SPAWNED)
@@ -121,7 +137,8 @@ class Worker:
         previous = {name: os.environ.get(name) for name in _THREADS}
         os.environ.update(dict.fromkeys(_THREADS, "1"))
         try:
-            self.process.start()
+            with _without_program_from_stdin():
+                self.process.start()
         finally:
             for name, value in previous.items():
                 if value is None:
