@@ -49,15 +49,15 @@ TABLE = {
         "Train", "Train V, which compresses a frame into a latent z.", "--env Pong --latent 32", ("workers",), True
     ),
     "train-mdnrnn": Entry(
-        "Train", "Train M, which predicts the next z, the reward and the end.", "--env Pong --hidden 256",
+        "Train", "Train M, which predicts the next z, reward and end.", "--env Pong --hidden 256",
         ("workers",), True, "Encodes the episodes with V first, where that is not done.",
     ),
     "train-controller": Entry(
-        "Train", "Evolve C, a small policy on z and M's h, or train it by gradient.",
+        "Train", "Evolve C, a policy on z and M's h, or train it by PPO.",
         "--env Pong --max-generations 60", ("device",), True,
     ),
     "train-dreamer": Entry(
-        "Train", "Train a Dreamer: world model, actor and critic, while it plays.", "--env Catch --preset nano",
+        "Train", "Train a Dreamer (world model, actor, critic) as it plays.", "--env Catch --preset nano",
         ("workers",), True,
         "With --data it is first pretrained on episodes; with --steps 0, on them alone.",
     ),

@@ -47,7 +47,7 @@ def command(context: click.Context) -> None:
     A dataset is never changed: each of these writes another one, with its episodes numbered from 0, and its recipe says
     where they are from. What exists is not replaced.
 
-    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/Pong.good.zarr
+    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/good.zarr
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -60,7 +60,7 @@ def command(context: click.Context) -> None:
 def merge_command(datasets: tuple[Path, ...], out: Path, disk_budget: str | None, as_json: bool) -> None:
     """Write all episodes of several datasets, of the same environment, frames and actions.
 
-    Example: wm data merge data/Pong.zarr data/Pong.round2.zarr --out data/Pong.both.zarr
+    Example: wm data merge data/Pong.zarr data/more.zarr --out data/both.zarr
     """
     from wm.episodes.dataset import Dataset
     from wm.episodes.editing import merge
@@ -80,7 +80,9 @@ def split_command(
 ) -> None:
     """Write the first N episodes to one dataset and the others to another.
 
-    Example: wm data split data/Pong.zarr --at 40 --out-first data/Pong.a.zarr --out-rest data/Pong.b.zarr
+    \b
+    Example: wm data split data/Pong.zarr --at 40 \\
+      --out-first data/Pong.a.zarr --out-rest data/Pong.b.zarr
     """
     from wm.episodes.dataset import Dataset
     from wm.episodes.editing import split
@@ -97,7 +99,7 @@ def split_command(
 def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | None, as_json: bool) -> None:
     """Write all episodes but some.
 
-    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/Pong.good.zarr
+    Example: wm data drop data/Pong.zarr --episodes 3,5-7 --out data/good.zarr
     """
     from wm.episodes.dataset import Dataset
     from wm.episodes.editing import drop
@@ -125,7 +127,7 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
     type=OneOf(["auto", "discrete", "continuous"]),
     default="auto",
     show_default=True,
-    help="Of an environment that has both.",
+    help="Actions, where the environment has both.",
 )
 @click.option("--policy", default="imported", metavar="NAME", show_default=True, help="Who played, for the recipe.")
 @_out
@@ -136,7 +138,7 @@ def import_command(
     """Write the episodes of files: one .npz an episode, an .mp4 with an .npz of the same name beside it, or folders of
     Minari datasets. docs/formats.md has the keys. Pictures are shrunk as wm collect does it.
 
-    Example: wm data import recorded/*.npz --env Pong --out data/Pong.recorded.zarr
+    Example: wm data import mine/*.npz --env Pong --out data/Pong.mine.zarr
     """
     from wm import extras
     from wm.envs.imported_frames import ImportedFrames

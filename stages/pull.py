@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(name="pull")
 @click.argument("source")
 @click.option("--run", type=GivenPath(), default=None, help="The run's folder.  [default: runs/<Env>]")
-@click.option("--data", type=GivenPath(), default=None, help="Of episodes.  [default: data/<Env>.zarr]")
+@click.option("--data", type=GivenPath(), default=None, help="Where its episodes go.  [default: data/<Env>.zarr]")
 @click.option("--max-size", default="200MB", metavar="SIZE", show_default=True, help="Refuse a run that is larger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(source: str, run: Path | None, data: Path | None, max_size: str, as_json: bool) -> None:

@@ -29,7 +29,7 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 )
 @click.option("--env", "envs", multiple=True, metavar="ID", help="An environment module:id to film, which is imported.")
 @click.option("--live", is_flag=True, help="Write the page again and again until the runs are evaluated, or Ctrl-C.")
-@click.option("--every", type=Number(low=1), default=None, metavar="N", help=f"Seconds between them.  [{EVERY}]")
+@click.option("--every", type=Number(low=1), default=None, metavar="N", help=f"Seconds between two writes.  [{EVERY}]")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(

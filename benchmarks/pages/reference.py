@@ -1,6 +1,7 @@
 """cli.md, settings.md, api.md and python.ipynb of docs/, from commands, settings, docstrings and python.md."""
 
 import dataclasses
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def _command(name: str) -> str:
 def _section(name: str, command: click.Command) -> str:
     """Of a command or a subcommand."""
     own = click.Context(command, info_name=name, help_option_names=[])
-    description, _, example = (command.help or "").partition("Example: ")
+    paragraphs = inspect.cleandoc(command.help or "").replace("\b", "")  # click's mark of lines that it keeps
+    description, _, example = paragraphs.partition("Example: ")
     arguments = [param.make_metavar(own) for param in command.params if isinstance(param, click.Argument)]
     usage = " ".join([name, *arguments])
     heading = "#" * len(name.split())

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from stages.cli import TABLE, run
+from stages import data
+from stages.cli import TABLE, run, wm
 from stages.session import Session
 from tests.conftest import IN_PROCESS, RECIPE, SLUG, TINY, arguments, command, environment, make_episode
 from wm.episodes.dataset import Dataset
@@ -544,6 +546,28 @@ def test_help_options_lists_the_common_options_with_their_variables(capsys: pyte
 def test_a_command_that_looks_has_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert run([name, "--help"]) == 0
     assert f"Example: wm {name}" in capsys.readouterr().out
+
+
+def help_at_80_columns(*words: str) -> list[str]:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(wm, [*words, "--help"], prog_name="wm")
+    lines: list[str] = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    return lines
+
+
+def test_at_80_columns_every_command_of_the_list_takes_one_line() -> None:
+    lines = [line.split(maxsplit=1) for line in help_at_80_columns()]
+    assert all([name, entry.sentence] in lines for name, entry in TABLE.items())
+
+
+def test_at_80_columns_an_example_can_be_copied() -> None:
+    """What wraps is pasted as two commands."""
+    subcommands = [("data", name) for name in data.command.commands]
+    for words in [*((name,) for name in TABLE), *subcommands]:
+        lines = help_at_80_columns(*words)
+        start = next(number for number, line in enumerate(lines) if "Example: " in line)
+        example = lines[start : lines.index("", start)]
+        assert all(line.endswith("\\") for line in example[:-1]), example
 
 
 def completions(*words: str) -> list[str]:
