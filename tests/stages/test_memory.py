@@ -30,7 +30,7 @@ def test_the_text_fits_80_columns(chain: Path, output: Output, monkeypatch: pyte
 
 
 def test_a_folder_without_a_training_is_one_sentence(tmp_path: Path, output: Output) -> None:
-    assert "has no metrics.jsonl" in output("memory", str(tmp_path), code=66)
+    assert f"no training in {tmp_path} that measured its memory" in output("memory", str(tmp_path), code=66)
 
 
 def test_the_reason_of_a_flat_verdict_agrees_with_it() -> None:

@@ -33,7 +33,8 @@ def memory_facts(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
             facts.append(_facts(training, log, growth))
     if not facts and not damaged:
         raise MissingInput(
-            f"{folder} has no {metrics_log.NAME}; expected a run such as runs/Pong, or a training in it."
+            f"there is no training in {folder} that measured its memory; expected a run such as runs/Pong, or a "
+            "training in it."
         )
     return facts, damaged
 
