@@ -188,6 +188,16 @@ def test_the_page_on_learning_is_rendered_from_its_rows() -> None:
     assert learning.PAGE.read_text() == learning.page(json.loads(learning.ROWS.read_text()))
 
 
+def test_the_page_on_peers_is_rendered_from_its_rows() -> None:
+    from benchmarks.pages import peers
+
+    rows = json.loads(peers.ROWS.read_text())
+    assert peers.PAGE.read_text() == peers.page(rows), "run `make docs`"
+    for row in rows:
+        assert row["command"].split()[0] in ("wm", "python")
+        assert all(cut["episodes"] >= 100 for cut in row["cuts"] if "mean" in cut)
+
+
 def test_the_page_on_scale_is_what_its_script_makes() -> None:
     from benchmarks.pages import scale
 

@@ -15,7 +15,7 @@ from benchmarks.peers.minutes import CpuClock, WallClock, read, run_measured
 from benchmarks.peers.settings import METHODS, PEERS, zoo
 from benchmarks.peers.sights import Latents, Stacked, open_sight
 from tests.conftest import SLUG, TINY
-from wm.errors import MissingInput, UsageProblem
+from wm.errors import MissingInput, UsageProblem, WmError
 from wm.pretrained import load_controller
 
 
@@ -69,7 +69,7 @@ def test_a_row_of_ours_has_a_score_where_there_is_a_policy(chain: Path, tmp_path
     for minutes in ("0.0001", "1000"):
         peers.main([*words, minutes])
     (row,) = json.loads(file.read_text())
-    assert [cut["minutes"] for cut in row["cuts"]] == [10, 30, 60]
+    assert [cut["minutes"] for cut in row["cuts"]] == [5, 10, 30, 60]
     assert row["cuts"][0]["episodes"] == 4
     assert {cut["mean"] for cut in row["cuts"]} == {row["cuts"][0]["mean"]}
     assert row["clock"] == "wall"
@@ -78,6 +78,18 @@ def test_a_row_of_ours_has_a_score_where_there_is_a_policy(chain: Path, tmp_path
     assert "mean" not in peers.ours(TINY, "cma", 0, [0.0001], run, 4)["cuts"][0]
     with pytest.raises(MissingInput, match=r"has no trained C; finish `wm curriculum` first"):
         runs.open_rounds(tmp_path / "runs" / "Pong")
+
+
+def test_ours_is_trained_by_the_curriculum_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(runs, "run_measured", lambda *given: calls.append(given) or 75)
+    with pytest.raises(WmError, match=r"`wm curriculum .*--seed 2.*` ended with exit code 75; the same"):
+        runs.train_ours(tmp_path / "dream", "Pong", "dream", 2)
+    ((command, folder, log, path),) = calls
+    assert command[1:3] == ("-m", "stages")
+    assert command[command.index("--preset") + 1] == "dream"
+    assert (folder, log) == (tmp_path / "dream", tmp_path / "dream" / "cpu.jsonl")
+    assert (path / "stages").is_dir()
 
 
 @pytest.mark.parametrize("latents", [False, True])
@@ -115,7 +127,7 @@ def test_a_row_replaces_its_like_alone(tmp_path: Path) -> None:
     for method, seed, value in (("ppo", 0, 1), ("sb3-ppo-pixels", 0, 2), ("ppo", 1, 3), ("ppo", 0, 4)):
         peers.add({"env": "Pong", "method": method, "seed": seed, "value": value}, file)
     assert [row["value"] for row in json.loads(file.read_text())] == [2, 4, 3]
-    assert [peers.cuts_until(minutes) for minutes in (60, 30.5, 10, 3)] == [[10, 30, 60], [10, 30], [10], [3]]
+    assert [peers.cuts_until(minutes) for minutes in (60, 30.5, 10, 3)] == [[5, 10, 30, 60], [5, 10, 30], [5, 10], [3]]
 
 
 def row(method: str, *means: float | None, env: str = "Pong", seed: int = 0) -> dict[str, Any]:
@@ -138,10 +150,11 @@ def test_the_page_says_first_where_ours_is_behind() -> None:
     ]
     text = pages.page(rows)
     assert text.index("Behind:") < text.index("Within the intervals") < text.index("Ahead of") < text.index("| env")
-    assert "| Pong | `ppo` | 0, 1 | no policy yet | -3.5 (-11.0 to 4.0), 30 k steps |" in text
+    assert "| Pong | `ppo` | 0, 1 | – | no policy yet | -3.5 (-11.0 to 4.0), 30 k steps |" in text
     assert "| Pong | 0.0 | 60,000 | `sb3-ppo-pixels` | 5,000 |" in text
     assert "Not measured: CartPole any; Pong `sb3-ppo-latents`, `cma`; Breakout any" in text
     assert "Ours is behind at no cut that was tested." in pages.page([row("sb3-ppo-pixels", 1.0), row("ppo", 9.0)])
+    assert "No peer has been tested yet" in pages.page([row("ppo", 9.0)])
     assert ("alone", "Pong, 10 minutes: `sb3-ppo-pixels` returns 1.0 ± 1.0.") in pages.comparisons([row(PEERS[0], 1.0)])
     assert [plot.x_label for plot in pages.plots(rows)] == ["minutes", "thousand environment steps"]
 
@@ -168,5 +181,7 @@ def test_a_peer_is_trained_tested_and_continued(
     assert made["cuts"][0]["env_steps"] > 0
     assert made["cuts"][0]["spent"] >= 0.04
     assert made["versions"]["stable-baselines3"]
+    with pytest.raises(UsageProblem, match=r"has trained for 0\.\d minutes and kept no policy at 0\.01;"):
+        peers.main([*words, str(file), "--minutes", "0.01"])
     restarted = "a replay is not kept, so the training starts anew" in capsys.readouterr().out
     assert restarted == (method == "sb3-dqn-pixels")

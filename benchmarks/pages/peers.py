@@ -71,6 +71,8 @@ def _verdicts(rows: list[Row]) -> list[str]:
         "alone": "Ours was not run:",
     }
     found = list(comparisons(rows))
+    if not found:
+        return ["No peer has been tested yet: this page says nothing about where ours is behind.\n"]
     parts = [
         f"{title}\n\n" + "".join(f"- {sentence}\n" for kind, sentence in found if kind == name)
         for name, title in titles.items()

@@ -56,13 +56,9 @@ def ours(env: str, method: str, seed: int, cuts: list[float], run: Path | None, 
             tested.append({"minutes": cut})
             continue
         one = {"minutes": cut, "spent": round(policy.minutes, 2), "env_steps": policy.env_steps}
-        same = [before for before in tested if before.get("env_steps") == policy.env_steps]
-        if same or policy.score:
-            found = same[0] if same else policy.score or {}
-            one |= {name: found[name] for name in ("mean", "ci95", "episodes")}
-        else:
-            one |= score(play_jobs(policy.spec, None, evaluation_jobs(episodes)))
-        tested.append(one)
+        same = next((before for before in tested if before.get("env_steps") == policy.env_steps), policy.score)
+        known = {name: same[name] for name in ("mean", "ci95", "episodes")} if same else None
+        tested.append(one | (known or score(play_jobs(policy.spec, None, evaluation_jobs(episodes)))))
     last = rounds[-1].controller
     origin = last.manifest["provenance"]
     facts = {name: origin[name] for name in _FACTS} | {"command": origin["command"]}
@@ -83,9 +79,10 @@ def peer(env: str, method: str, seed: int, cuts: list[float], run: Path | None, 
     if method.endswith("latents"):
         run = run or runs.train_vae(BUILD / f"{env}-ppo-{seed}", env, seed)
         vae, before, clock = run / "vae", runs.vae_cost(run), runs.clock_of(run).name
-    progress = train(folder, env, method, seed, cuts, vae, before)
-    tested = list[dict[str, Any]]()
-    for cut in cuts:
+    learning = [cut for cut in cuts if 60 * cut > before[0]]
+    progress = train(folder, env, method, seed, learning, vae, before)
+    tested: list[dict[str, Any]] = [{"minutes": cut} for cut in cuts if cut not in learning]
+    for cut in learning:
         kept = progress["cuts"][str(cut)]
         done = folder / f"{kept['policy'].removesuffix('.zip')}-{episodes}.json"
         if not done.exists():

@@ -23,6 +23,7 @@ from benchmarks.peers.settings import zoo
 from benchmarks.peers.sights import Sight, open_sight
 from wm.artifacts import durable
 from wm.envs.registry import EnvConfig
+from wm.errors import UsageProblem
 from wm.rollouts.agents import auto_fire_for
 from wm.rollouts.loop import EpisodeJob
 
@@ -183,6 +184,12 @@ def train(
     progress = _read(folder)
     if progress is not None and (progress["ended"] or not cuts_left(progress, cuts)):
         return _with_cuts(progress, cuts)
+    late = [cut for cut in cuts_left(progress, cuts) if 60 * cut < progress["spent"]] if progress is not None else []
+    if late:
+        raise UsageProblem(
+            f"{folder} has trained for {progress['spent'] / 60:.1f} minutes and kept no policy at {late[0]}; give "
+            "--minutes as before, or remove it to train again."
+        )
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     settings = dict(zoo(method, env))
