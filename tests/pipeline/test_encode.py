@@ -1,3 +1,5 @@
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,11 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.writer import create
-from wm.errors import BadData, RecipeMismatch
+from wm.errors import BadData, RecipeMismatch, UsageProblem
 from wm.pipeline.encode import encode
+from wm.pipeline.train_mdnrnn import open_inputs
 from wm.pretrained import load_vae
+from wm.settings import MdnRnnSettings
 
 
 def test_latents_are_the_encoders_outputs(chain: Path) -> None:
@@ -48,6 +52,15 @@ def test_a_reward_that_is_not_a_number_is_refused_before_m_is_trained(
     with pytest.raises(BadData, match="has a reward that is not a number in episode 2; collect it again"):
         encode(session, dataset, vae)
     assert not (tmp_path / "run" / "latents").exists()
+
+
+def test_datasets_whose_latents_would_have_the_same_folder_are_refused(chain: Path, tmp_path: Path) -> None:
+    first = chain / "data" / f"{SLUG}.zarr"
+    a, b = (Path(shutil.copytree(first, tmp_path / folder / "more.zarr")) for folder in "ab")
+    session = Session(TINY, data=(first, a), run=chain / "runs" / SLUG)
+    assert len(open_inputs(session, MdnRnnSettings())[0]) == 2
+    with pytest.raises(UsageProblem, match=r"a/more\.zarr and .*b/more\.zarr, whose latents would have"):
+        open_inputs(replace(session, data=(first, a, b)), MdnRnnSettings())
 
 
 def test_a_vae_of_another_environment_is_refused(chain: Path, tmp_path: Path) -> None:

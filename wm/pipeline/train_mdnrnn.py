@@ -1,5 +1,6 @@
 """Latents -> M."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
+from wm.errors import UsageProblem
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.position_probe import visible_positions
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
@@ -53,7 +55,18 @@ def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Datase
         datasets[0] = datasets[0].first(episodes)
     for dataset in datasets:
         vae.require_dataset(dataset)
+    _require_names([dataset.path for dataset in datasets[1:]])
     return datasets, vae
+
+
+def _require_names(paths: Sequence[Path]) -> None:
+    """Raise UsageProblem for two datasets of one name after the first: their latents would have the same folder."""
+    for number, path in enumerate(paths):
+        if other := next((earlier for earlier in paths[:number] if earlier.stem == path.stem), None):
+            raise UsageProblem(
+                f"--data has {other} and {path}, whose latents would have the same folder; rename one of them, or "
+                "write both to one dataset with wm data merge."
+            )
 
 
 def mdnrnn_run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
