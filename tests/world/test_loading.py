@@ -72,6 +72,8 @@ def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> Non
         wm.load(run, agent="other")
     with pytest.raises(UsageProblem, match="agent is 'dreamer', a Dreamer, which has no V, M and C"):
         wm.load(run, agent="dreamer")
+    with pytest.raises(UsageProblem, match="data is 's3://lab/d'; in Python it is a folder, only commands"):
+        wm.load(run, data="s3://lab/d")
     with pytest.raises(UsageProblem, match="data is empty"):
         wm.load(run, data=[])
 

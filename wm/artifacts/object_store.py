@@ -50,6 +50,12 @@ def is_address(text: str) -> bool:
     return text.startswith(SCHEME)
 
 
+def refuse_address(data: str) -> None:
+    """Raise UsageProblem where data is given to a Python function as an address."""
+    if is_address(data):
+        raise UsageProblem(f"data is {data!r}; in Python it is a folder, only commands take an address.")
+
+
 def parse_address(text: str) -> tuple[str, str]:
     """Bucket and prefix; the prefix may be empty. Raises UsageProblem for another text."""
     if (match := _ADDRESS.fullmatch(text)) is None:

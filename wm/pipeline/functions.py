@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wm import extras
+from wm.artifacts.object_store import refuse_address
 from wm.errors import UsageProblem
 from wm.pipeline import collect as collecting
 from wm.pipeline import train_controller as controller_training
@@ -184,10 +185,8 @@ class _Call:
         paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data or ())
         if data is not None and not paths:
             raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr.")
-        if addresses := [path for path in paths if str(path).startswith("s3://")]:
-            raise UsageProblem(
-                f"data is {str(addresses[0])!r}; in Python it is a folder, only commands take an address."
-            )
+        for path in paths:
+            refuse_address(str(path))
         places = {"data": paths, "run": () if run is None else (run,), "name": () if name is None else (name,)}
         return Session(
             self.env,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wm import model_json
 from wm.artifacts import runs
+from wm.artifacts.object_store import refuse_address
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import MissingInput, UsageProblem
 from wm.pretrained import is_dreamer
@@ -26,7 +27,8 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
 
     Raises MissingInput where V or M, or an agent of another name, is not trained, and BadData where a file is damaged.
     Raises RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today.
-    Raises UsageProblem for a Dreamer, and for an environment `module:id` whose module is not imported yet.
+    Raises UsageProblem for a Dreamer, for an environment `module:id` whose module is not imported yet, and for an
+    address as data.
     """
     folder = Path(run)
     if not folder.is_dir():
@@ -44,10 +46,12 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
 
 
 def _paths(data: RunPath | Sequence[RunPath]) -> tuple[Path, ...]:
-    """One path or several. Raises UsageProblem for none."""
+    """One path or several. Raises UsageProblem for none, and for an address."""
     paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data)
     if not paths:
         raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr beside runs/.")
+    for path in paths:
+        refuse_address(str(path))
     return tuple(map(Path, paths))
 
 
