@@ -3,8 +3,10 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stages.session import Session
@@ -12,11 +14,21 @@ from tests.conftest import PROVENANCE, SLUG, TINY, arguments, run
 from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest
 from wm.envs.registry import EnvConfig
+from wm.episodes.latents import Latents, join
+from wm.episodes.split import validation_mask
 from wm.errors import BadData, MissingInput, RecipeMismatch
 from wm.models.controller import ControllerConfig
 from wm.models.dreamer.agent import Dreamer
 from wm.models.dreamer.config import DreamerConfig
-from wm.pretrained import controller_memory, load_dreamer, load_mdnrnn, load_vae, save_dreamer, save_mdnrnn
+from wm.pretrained import (
+    TrainedMdnRnn,
+    controller_memory,
+    load_dreamer,
+    load_mdnrnn,
+    load_vae,
+    save_dreamer,
+    save_mdnrnn,
+)
 from wm.run_models import load_all, load_pair
 
 
@@ -199,3 +211,21 @@ def make_dreamer(tmp_path: Path) -> Path:
     body = {"kind": "dreamer", "metrics": metrics, "provenance": PROVENANCE, "recipe": recipe}
     manifest.write(folder, {**body, "fingerprint": manifest.sha256_json(recipe)})
     return folder
+
+
+def test_what_m_did_not_learn_from_is_known_for_every_dataset_by_itself() -> None:
+    seeds = np.arange(200)
+    lone = seeds[validation_mask(seeds, 0.1)][:1]  # held out, if it were not its dataset's only episode
+    space = ActionSpace(count=2)
+
+    def latents(seeds: Any) -> Latents:
+        rows = np.zeros((len(seeds), 2), np.float32)
+        ends, actions, no = np.arange(len(seeds)) + 1, space.column(len(seeds)), np.zeros(len(seeds), bool)
+        return Latents(rows, rows, actions, rows[:, 0], ends, no, seeds, space)
+
+    mdnrnn = TrainedMdnRnn(SimpleNamespace(settings={"validation_share": 0.1}), None, None)  # type: ignore[arg-type]
+    held_out = mdnrnn.held_out(join([latents(seeds), latents(lone), latents(seeds[:2])]))
+    masks = [validation_mask(part, 0.1) for part in (seeds, lone, seeds[:2])]
+    assert np.array_equal(held_out, np.concatenate(masks))
+    assert not held_out[len(seeds)]
+    assert np.array_equal(mdnrnn.held_out(latents(seeds)), masks[0])

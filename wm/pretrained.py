@@ -104,7 +104,8 @@ class TrainedMdnRnn:
 
     def held_out(self, latents: Latents) -> NDArray[np.bool_]:
         """(episodes,) True for those of the latents of its training that it did not learn from."""
-        return validation_mask(latents.seeds, self.artifact.settings["validation_share"])
+        share, first_of_others = self.artifact.settings["validation_share"], np.cumsum(latents.joined)[:-1]
+        return np.concatenate([validation_mask(seeds, share) for seeds in np.split(latents.seeds, first_of_others)])
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ _METADATA = table({"attributes": _ATTRIBUTES}, others=ANYTHING)
 @dataclass(frozen=True)
 class Latents:
     """Columns over all rows: `means`, `logvars` (rows, z), `actions`, `rewards`. Columns over the episodes: `ends`,
-    `terminated`, `seeds`."""
+    `terminated`, `seeds`. Of several datasets, `joined` has the number of episodes of each."""
 
     means: NDArray[np.float32]
     logvars: NDArray[np.float32]
@@ -37,6 +37,7 @@ class Latents:
     terminated: NDArray[np.bool_]
     seeds: NDArray[np.int64]
     space: ActionSpace
+    joined: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -81,7 +82,7 @@ class Latents:
             )
         space = ActionSpace.from_json(attributes["action_space"])
         specs = _array_specs(attributes)
-        columns = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
+        columns: dict[str, Any] = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)
         latents = cls(**columns, space=space)
@@ -145,11 +146,11 @@ def join(parts: Sequence[Latents]) -> Latents:
     if len(parts) == 1:
         return first
     if any(part.space != first.space for part in parts):
-        raise RecipeMismatch("the datasets were played with different actions; give --data of the same --actions.")
+        raise RecipeMismatch("the datasets were played with different actions; give --data of the same --action-space.")
     offsets = np.cumsum([0, *(part.rows for part in parts)])
     columns = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("means", "logvars", "actions", "rewards", "terminated", "seeds")
     }
     ends = np.concatenate([part.ends + offset for part, offset in zip(parts, offsets, strict=False)])
-    return Latents(**columns, ends=ends, space=first.space)
+    return Latents(**columns, ends=ends, space=first.space, joined=tuple(len(part.ends) for part in parts))
