@@ -193,9 +193,9 @@ def round_labels(labels: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(np.isfinite(labels), rounded.view(np.float32), labels)
 
 
-def part_is_full(first: int, last: int, rows: int) -> bool:
-    """Whether a part of episodes first..last-1 is full. A function of the episodes alone: which episodes share a part
-    does not depend on interruptions or on the number of workers."""
+def part_is_full(last: int, rows: int) -> bool:
+    """Whether a part of so many rows, whose episodes end with last-1, is full. A function of the episodes alone: which
+    of them share a part does not depend on interruptions or on the number of workers."""
     return rows >= PART_ROWS or last % BLOCK_EPISODES == 0
 
 

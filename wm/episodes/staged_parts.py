@@ -124,7 +124,7 @@ def write_block(
     builder = PartBuilder(Path(), recipe, first, block)
     for index in range(first, last):
         builder.add(play(index))
-        if index + 1 == last or part_is_full(builder.first, builder.last, builder.rows):
+        if index + 1 == last or part_is_full(builder.last, builder.rows):
             staged.append(place.write(builder))
             builder = PartBuilder(Path(), recipe, index + 1, block)
     return staged

@@ -75,7 +75,7 @@ class Writer:
     def _builder(self, first: int) -> PartBuilder:
         """The part that takes episode `first`: a new one, or the short one that ends before it."""
         preceding = next((part for part in self.dataset.parts if part.last == first), None)
-        if preceding is None or part_is_full(preceding.first, first, preceding.rows):
+        if preceding is None or part_is_full(first, preceding.rows):
             return PartBuilder(self.path, self.recipe, first, self._block)
         builder = PartBuilder(self.path, self.recipe, preceding.first, self._block)
         for episode in self.dataset.episodes_of(preceding):
@@ -102,7 +102,7 @@ class Writer:
         pending.add(episode)
         self.next += 1
         gap_filled = bool(self._gaps) and self.next == self._gaps[0][1]
-        if not gap_filled and not part_is_full(pending.first, self.next, pending.rows):
+        if not gap_filled and not part_is_full(self.next, pending.rows):
             return None
         folder = self._commit(pending)
         if gap_filled:

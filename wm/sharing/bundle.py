@@ -140,7 +140,7 @@ def episode_files(dataset: Dataset) -> Iterator[tuple[str, bytes]]:
     for episodes in selection.read(dataset, selection.select(dataset, "all")):
         for episode in episodes:
             builder.add(episode.pack())
-            if builder.last == dataset.upto or part_is_full(builder.first, builder.last, builder.rows):
+            if builder.last == dataset.upto or part_is_full(builder.last, builder.rows):
                 folder = part_name(builder.first, builder.last)
                 yield from ((f"{folder}/{name}", data) for name, data in builder.files().items())
                 builder = PartBuilder(Path(), dataset.recipe, builder.last)
