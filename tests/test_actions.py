@@ -63,7 +63,23 @@ def test_a_box_of_actions_keeps_its_bounds(space: ActionSpace) -> None:
         (ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0)), [[0.5, np.nan]], "an action is nan"),
     ],
 )
-def test_what_is_no_action_is_refused(space: ActionSpace, actions: list[Any], message: str) -> None:
+def test_what_is_no_action_is_refused_in_a_batch(space: ActionSpace, actions: list[Any], message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         space.require(np.array(actions))
     space.require(space.column(3))
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "message"),
+    [
+        (ActionSpace(count=3), 3, "the action is 3; expected an integer from 0 to 2"),
+        (ActionSpace(count=3), [0], r"the action is \[0\]; expected an integer"),
+        (ActionSpace(count=3), None, "the action is None"),
+        (ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0)), [0.5], r"expected finite numbers, shape \(2,\)"),
+        (ActionSpace(low=(-1.0, 0.0), high=(1.0, 2.0)), [0.5, np.inf], r"the action is \[0.5, inf\]"),
+    ],
+)
+def test_what_is_no_action_is_refused(space: ActionSpace, action: Any, message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        space.require_one(action)
+    space.require_one(space.column(1)[0])

@@ -85,6 +85,19 @@ class ActionSpace:
         if len(wrong):
             raise UsageProblem(f"an action is {wrong[0]}; expected {expected}.")
 
+    def require_one(self, action: Any) -> None:
+        """Raise UsageProblem unless this is an action of the space: an integer, or (dimensions,) finite numbers, which
+        may lie outside of the box."""
+        value = np.asarray(action)
+        if self.discrete:
+            fits = value.ndim == 0 and value.dtype.kind in "iu" and bool(0 <= value < self.count)
+            expected = f"an integer from 0 to {self.count - 1}"
+        else:
+            fits = value.shape == (self.width,) and value.dtype.kind in "fiu" and bool(np.isfinite(value).all())
+            expected = f"finite numbers, shape ({self.width},)"
+        if not fits:
+            raise UsageProblem(f"the action is {action!r}; expected {expected}.")
+
     def column(self, rows: int) -> NDArray[Any]:
         """Zeros for `rows` stored actions: (rows,) int32, or (rows, dimensions) float32."""
         return np.zeros(rows, np.int32) if self.discrete else np.zeros((rows, self.width), np.float32)

@@ -100,7 +100,7 @@ def test_what_is_no_action_is_refused(world: wm.World) -> None:
             env.step(0)
         env.reset(seed=0)
         for wrong in (3, -1, 0.5):
-            with pytest.raises(UsageProblem, match="expected integers from 0 to 2"):
+            with pytest.raises(UsageProblem, match=rf"the action is {wrong}; expected an integer from 0 to 2\.$"):
                 env.step(wrong)
     dreams = world.vector_env(2)
     dreams.reset(seed=0)

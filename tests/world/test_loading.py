@@ -78,6 +78,11 @@ def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> Non
         wm.load(run, data=[])
 
 
+def test_an_artifact_is_no_run(run: Path) -> None:
+    with pytest.raises(UsageProblem, match=rf"vae is an artifact; expected the run that it belongs to, {run}\.$"):
+        wm.load(run / "vae")
+
+
 def test_a_world_is_where_it_was_loaded_wherever_the_program_goes(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ def test_an_ended_dream_shows_its_last_observation_and_begins_again(world: wm.Wo
         assert (ended == terminated | truncated).all()
         assert [one["TimeLimit.truncated"] for one in infos] == truncated.tolist()
         for row in range(8):
-            assert ("terminal_observation" in infos[row]) == ended[row]
+            assert ("terminal_observation" in infos[row]) == ("episode" in infos[row]) == ended[row]
             if ended[row]:
                 assert (infos[row]["terminal_observation"] == info["final_obs"][row]).all()
 
@@ -70,10 +70,10 @@ def test_another_autoreset_is_refused(world: wm.World) -> None:
 @pytest.mark.extra("sb3")
 def test_ppo_learns_in_dreams_and_is_scored_in_the_real_game(world: wm.World) -> None:
     from stable_baselines3 import PPO
-    from stable_baselines3.common.vec_env import VecMonitor
 
-    dreams = VecMonitor(world.sb3_env(64))
-    model = PPO("MlpPolicy", dreams, n_steps=24, batch_size=512, n_epochs=4, learning_rate=2e-3, seed=0, device="cpu")
+    model = PPO(
+        "MlpPolicy", world.sb3_env(64), n_steps=24, batch_size=512, n_epochs=4, learning_rate=2e-3, seed=0, device="cpu"
+    )
     model.learn(30_000)
     score, random = world.evaluate(model, episodes=20), world.evaluate("random", episodes=20)
     assert score.score.episodes == 20

@@ -30,6 +30,12 @@ def test_frames_become_latents_and_latents_frames(world: wm.World) -> None:
     assert np.abs(shown - expected).max() <= 0.51
 
 
+def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
+    episode = world.episode(0)
+    assert str(world.dream(episode.actions[:5], start=(0, 0))) == "Dream(steps=5, start=(0, 0))"
+    assert str(world.act(episode.frames[0])[1]) == "Memory()"
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -53,6 +59,10 @@ def test_frames_become_latents_and_latents_frames(world: wm.World) -> None:
         (lambda world: world.dream([0], temperature=0.0), "temperature is 0.0; expected a number above 0"),
         (lambda world: world.dream([0], temperature="1"), "temperature is '1'; expected a number above 0"),
         (lambda world: world.act(world.episode(0).frames[:2]), "expected that of one environment"),
+        (
+            lambda world: world.act(np.zeros((32, 32, 3))),
+            r"frames are float64 of shape \(32, 32, 3\); expected uint8",
+        ),
         (lambda world: world.act(np.full(Z, np.nan, np.float32)), "latents have values that are NaN or infinite"),
         (lambda world: world.act(np.zeros((2, Z), np.float32)), "expected that of one environment"),
         (lambda world: world.act(np.zeros(Z + 1, np.float32)), r"expected floats of \(..., 4\) or \(..., 20\)"),

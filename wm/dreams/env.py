@@ -200,6 +200,7 @@ class DreamEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
+        self._config.space.require_one(action)
         reward, ended = self._dreams.step(self._config.encode(np.asarray(action)[None]))
         self._steps += 1
         terminated = bool(ended[0])

@@ -1,6 +1,6 @@
 """C in one environment, with its memory as a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ class Memory:
     """What C remembers of an episode: M's state, the step before, a serve that is under way, and the state of the
     generator of a C that acts by samples. It is never changed, so an episode can be continued from it twice."""
 
-    episode: dict[str, Any]
-    random: dict[str, Any] | None
+    episode: dict[str, Any] = field(repr=False)
+    random: dict[str, Any] | None = field(repr=False)
 
 
 class Actor:

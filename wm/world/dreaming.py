@@ -38,6 +38,9 @@ class Dream:
     def __len__(self) -> int:
         return len(self.rewards)
 
+    def __repr__(self) -> str:
+        return f"Dream(steps={len(self)}, start={self.start})"
+
 
 @torch.inference_mode()
 def dream_along(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wm import model_json
-from wm.artifacts import runs
+from wm.artifacts import manifest, runs
 from wm.artifacts.object_store import refuse_address
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.errors import MissingInput, UsageProblem
@@ -33,6 +33,8 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
     folder = Path(run)
     if not folder.is_dir():
         raise MissingInput(f"{folder} is not a folder; expected a run, such as runs/CartPole.")
+    if (folder / manifest.NAME).is_file():
+        raise UsageProblem(f"{folder} is an artifact; expected the run that it belongs to, {folder.absolute().parent}.")
     env = model_json.read_env(runs.load(folder / "vae", "vae", "wm train-vae")).name
     _require_imported(folder, env)
     if is_dreamer(folder / agent):

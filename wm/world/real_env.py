@@ -58,8 +58,8 @@ class RealEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._frame is None:
             raise gym.error.ResetNeeded("call reset before step")
+        self._space.require_one(action)
         actions = np.array(action)[None]
-        self._space.require(actions)
         served = False
         if self._auto_fire is not None:
             served = bool(self._auto_fire.serve(actions, [self._info])[0])

@@ -94,3 +94,8 @@ class Sb3VecEnv(VecEnv):  # type: ignore[misc] # a base that may not be installe
 
     def _count(self, indices: Indices) -> int:
         return len(list(self._get_indices(indices)))
+
+
+def monitored(env: gym.vector.VectorEnv[Any, Any, Any]) -> Any:
+    """A Sb3VecEnv of `env` that tells the returns and lengths of episodes, without which a learner logs none."""
+    return importlib.import_module("stable_baselines3.common.vec_env").VecMonitor(Sb3VecEnv(env))

@@ -140,7 +140,7 @@ class World:
         UsageProblem for other observations.
         """
         actor, values, latent = self._actor, np.asarray(observation), self.vae.model.latent
-        if values.dtype == np.uint8:
+        if values.dtype == np.uint8 or values.ndim == 3:
             frames, dimensions = self._require_frames(values), 3
         else:
             z, dimensions = self._require_latents(values, (latent, latent + self.mdnrnn.model.hidden)), 1
@@ -180,11 +180,12 @@ class World:
         return DreamVectorEnv(config, self.action_space, num_envs, view, autoreset_mode, render_mode)
 
     def sb3_env(self, num_envs: int, obs: str = "z", temperature: float = 1.0, max_steps: int | None = None) -> Any:
-        """`num_envs` dreams as the VecEnv of stable-baselines3. Raises MissingPackage without the extra `sb3`."""
+        """`num_envs` dreams as the VecEnv of stable-baselines3, in its VecMonitor, so that learners log returns. Raises
+        MissingPackage without the extra `sb3`."""
         extras.require("sb3", "World.sb3_env")
-        from wm.world.sb3 import Sb3VecEnv
+        from wm.world.sb3 import monitored
 
-        return Sb3VecEnv(self.vector_env(num_envs, obs, None, temperature, max_steps, AutoresetMode.SAME_STEP))
+        return monitored(self.vector_env(num_envs, obs, None, temperature, max_steps, AutoresetMode.SAME_STEP))
 
     def real_env(self, obs: str = "z", render_mode: str | None = None) -> RealEnv:
         """The real, unmodified environment with the observations that `env` has. Latents and h are clipped to the
