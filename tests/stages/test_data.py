@@ -63,7 +63,7 @@ def test_too_small_a_budget_is_refused_before_anything_is_written(workspace: Pat
         (("drop", "data/d.zarr", "--episodes", "0-19", "--out", "a.zarr"), 64, "nothing would be left"),
         (("drop", "data/d.zarr", "--episodes", "20", "--out", "a.zarr"), 66, "no episode 20"),
         (("import", "a.npz", "--env", TINY, "--out", "a.zarr"), 66, "does not exist"),
-        (("mix",), 64, "No such command 'mix'"),
+        (("mix",), 64, "there is no command 'data mix'; expected one of"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
