@@ -1,3 +1,7 @@
+import copy
+import pickle
+from collections.abc import Callable
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -61,6 +65,17 @@ def test_a_seed_decides_a_dream(mdnrnn: MdnRnn) -> None:
 
     assert play(3) == play(3)
     assert play(3) != play(4)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_dream_goes_on_in_a_copy_as_it_would_have_gone_on(
+    mdnrnn: MdnRnn, copied: Callable[[DreamEnv], DreamEnv]
+) -> None:
+    env = single(mdnrnn, 20)
+    env.reset(seed=3)
+    env.step(1)
+    other = copied(env)
+    assert [other.step(2)[1] for _ in range(5)] == [env.step(2)[1] for _ in range(5)]
 
 
 def test_a_dream_is_truncated_at_its_limit_and_terminated_by_the_end_head(mdnrnn: MdnRnn) -> None:

@@ -93,10 +93,21 @@ class Dreams:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.temperature = temperature
-        self._cell = make_cell(mdnrnn, len(initial), dtype)
+        self._packed = mdnrnn, len(initial), dtype
+        self._cell = make_cell(*self._packed)
         self._random = torch.Generator().manual_seed(seed)
         self.z, self.state = initial.z, initial.state
         self._bounds = initial.low, initial.high
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the weights that are packed for this process alone."""
+        state = {name: value for name, value in vars(self).items() if name != "_cell"}
+        return state | {"_random": self._random.get_state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        random = torch.Generator()
+        random.set_state(state["_random"])
+        vars(self).update(state, _random=random, _cell=make_cell(*state["_packed"]))
 
     @property
     def hidden(self) -> Tensor:
