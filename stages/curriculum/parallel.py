@@ -20,7 +20,7 @@ from wm.artifacts import json_reader
 from wm.artifacts.json_reader import COUNT, TEXT, or_null, table
 from wm.errors import DiskProblem, WmError
 
-POLL_SECONDS = 0.3
+POLL_SECONDS = 0.3  # between two looks at whether a signal or a process that failed ends the others
 LEADER = "WM_LEADER"  # a Share as JSON, in the variables of a process that runs one environment
 _SHARE = table({"leader": COUNT, "env": TEXT, "workers": COUNT, "disk_limit": or_null(COUNT)})
 

@@ -22,10 +22,10 @@ from wm.models.vae.networks import Vae
 from wm.seeding import generator
 from wm.stats import ridge_regression
 
-FITTED_FRAMES, SCORED_FRAMES = 4000, 2000
+FITTED_FRAMES, SCORED_FRAMES = 4000, 2000  # at most, evenly over the training and the validation episodes
 FRAMES_PER_BATCH = 256
 MIN_ROWS = 50  # with a label, below which it has no score
-GOOD_R2 = 0.9
+GOOD_R2 = 0.9  # below it a warning names the worst label
 
 Array = NDArray[np.floating[Any]]
 

@@ -17,12 +17,11 @@ from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import MIN_EVENTS, grouped_half_width
 
 PROBE_ROWS = 20_000  # of training steps that the probe of positions is fitted on
-HORIZONS = (1, 5, 15, 30, 50)
+HORIZONS = (1, 5, 15, 30, 50)  # steps ahead
 CONTEXT = 16  # real steps before an open loop
 OPEN_LOOPS = 256
-SAMPLES = (
-    16  # of each open loop; M's own expectation as input leaves the latents it knows (Pong, 50 steps: 2.1, not 1.5)
-)
+# Samples of each open loop. M's own expectation as input leaves the latents it knows (Pong, 50 steps: 2.1, not 1.5).
+SAMPLES = 16
 
 Array = NDArray[np.floating[Any]]
 

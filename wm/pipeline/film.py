@@ -12,7 +12,7 @@ from wm.report.filming import film_episodes
 from wm.rollouts.players import RandomSpec, evaluation_jobs
 
 RECIPE = 1
-FILM_BYTES = 4_000_000
+FILM_BYTES = 4_000_000  # that the disk budget must have left before an agent is filmed
 
 
 def film(session: Session, title: str, evaluation: Artifact) -> Result:

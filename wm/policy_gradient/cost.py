@@ -17,7 +17,7 @@ from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.speed import PlayingSpeed
 from wm.settings import ControllerSettings
 
-TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5
+TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5  # after one that is not timed, because it also allocates
 # Episodes cost other than random play: the ball is in play for longer, the car drives; and the machine has other work.
 FASTEST, SLOWEST = 0.6, 1.6
 

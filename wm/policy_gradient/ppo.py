@@ -15,8 +15,9 @@ from wm.policy_gradient.network import ActorCritic
 
 LAMBDA = 0.95  # of the advantages' exponential average
 CLIP = 0.2  # of the ratio of probabilities
-VALUE_WEIGHT, GRADIENT_NORM = 0.5, 0.5
-ADAM_EPSILON = 1e-5
+VALUE_WEIGHT = 0.5  # of the value's loss, beside the policy's
+GRADIENT_NORM = 0.5  # above which gradients are scaled down
+ADAM_EPSILON = 1e-5  # that of OpenAI's PPO; torch's is 1e-8
 LEAST_SCALE = 1e-3  # of rewards that hardly occur
 
 

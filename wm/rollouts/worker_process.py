@@ -21,7 +21,8 @@ from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
 TRIM_ABOVE = 64 << 20  # bytes of growth after which malloc returns free memory, which takes up to 40 ms
-_HEARTBEAT_EVERY = 32  # steps, or a second where they are slow
+# Steps, or a second where they are slow: a message for each of them would wake the parent as often.
+_HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
