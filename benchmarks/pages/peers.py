@@ -14,7 +14,8 @@ from benchmarks.peers.settings import CUTS, METHODS, OURS, PEERS, SOURCE
 from wm.report.plots import Curve, Plot, to_png
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS, PAGE, FIGURE = (
+RESULTS, ROWS, PAGE, FIGURE = (
+    ROOT / "docs" / "results.json",
     ROOT / "docs" / "results" / "peers.json",
     ROOT / "docs" / "results" / "peers.md",
     ROOT / "docs" / "images" / "peers.png",
@@ -136,6 +137,9 @@ def _cell(scores: list[Tested]) -> str:
 
 
 def _table(rows: list[Row]) -> str:
+    """With what random play returns, beside the environment's name."""
+    scores = json.loads(RESULTS.read_text())
+    random = {one["env"]: f"{one['mean']:.1f}" for one in scores if one["agent"] == "random"}
     lines = []
     for env in _envs(rows):
         for method in METHODS:
@@ -145,8 +149,10 @@ def _table(rows: list[Row]) -> str:
             at = [[one for row in own for one in row["cuts"] if one["minutes"] == cut] for cut in CUTS]
             seeds, clocks = ", ".join(str(row["seed"]) for row in own), {row["clock"] for row in own}
             marked = f"`{method}`" + ("\\*" if "wall" in clocks else "")
-            lines.append([env, marked, seeds, *map(_cell, at)])
-    return markdown_table(["environment", "learner", "seeds", *(f"{cut} minutes" for cut in CUTS)], lines)
+            lines.append([env, random.get(env, "–"), marked, seeds, *map(_cell, at)])
+    return markdown_table(
+        ["environment", "random policy", "learner", "seeds", *(f"{cut} minutes" for cut in CUTS)], lines
+    )
 
 
 def _every(rows: list[Row]) -> str:
