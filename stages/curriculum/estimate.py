@@ -22,7 +22,7 @@ from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
 from stages.session import Session
 from wm.envs.registry import EnvConfig
-from wm.errors import DiskProblem, MissingInput, WmError
+from wm.errors import DiskProblem, MissingInput, Stopped, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
 from wm.evolution.fitness import most_steps
 from wm.models.mdnrnn.predictor import Predictor
@@ -214,6 +214,8 @@ def estimate_curriculum(session: Session, settings: CurriculumSettings, sources:
     for pipeline in pipelines:
         try:
             plans[pipeline.env] = _plans(pipeline)
+        except Stopped:
+            raise
         except WmError as error:
             failures[pipeline.env] = str(error)
     torch.set_num_threads(threads)

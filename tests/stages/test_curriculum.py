@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,7 +25,7 @@ from stages.session import Session
 from tests.conftest import SLUG, SMALL, TINY, outcome, run, small_config, write_dataset
 from wm.artifacts import durable, manifest
 from wm.artifacts.runs import load
-from wm.errors import BadData, DiskProblem, MissingPackage, UsageProblem
+from wm.errors import BadData, DiskProblem, MissingPackage, Stopped, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.pipeline.encode import latents_in
 from wm.pipeline.plan import Plan
@@ -363,6 +364,15 @@ def test_every_stage_is_estimated_before_the_first_runs_and_too_much_is_refused(
     assert "--disk-budget leaves 20.0 kB; free some space" in refused.stderr
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_signal_ends_an_estimate_and_is_no_failure_of_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(estimating, "_plans", stop)
+    with pytest.raises(Stopped):
+        estimating.estimate_curriculum(Session(""), CurriculumSettings(envs="Pong"), read_sources())
 
 
 def test_a_missing_package_is_a_warning_before_the_first_stage_runs(monkeypatch: pytest.MonkeyPatch) -> None:
