@@ -257,6 +257,16 @@ def _given_by(error: click.UsageError) -> str:
     return f"{error.ctx.params['config']}: " if source is ParameterSource.DEFAULT_MAP else ""
 
 
+def _say_missing(error: click.MissingParameter) -> str:
+    """The sentence about an option or an argument that was not given, with the example of its command."""
+    assert error.ctx is not None
+    assert error.param is not None
+    example = (error.ctx.command.help or "").partition("Example: ")[2].replace("\\\n", "")
+    is_option = isinstance(error.param, click.Option)
+    name = error.param.opts[0] if is_option else error.param.make_metavar(error.ctx).removesuffix("...")
+    return f"{name} is missing; an example is `{' '.join(example.split())}` (see `{error.ctx.command_path} --help`)"
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
     console.be_silent(not is_first(os.environ))
@@ -265,6 +275,8 @@ def run(arguments: list[str] | None = None) -> int:
         wm.main(words, prog_name="wm", standalone_mode=False, obj=words)
     except click.exceptions.Exit as finished:
         return int(finished.exit_code)
+    except click.MissingParameter as error:
+        return _fail(_say_missing(error), UsageProblem.exit_code)
     except click.UsageError as error:
         where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
         return _fail(f"{_given_by(error)}{error.format_message()}{where}", UsageProblem.exit_code)

@@ -154,7 +154,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("curriculum", "--set", "train-vae.latnt=2"), 64, "train-vae has no setting 'latnt'; did you mean latent?"),
         (("curriculum", "--set", "latent=2"), 64, "curriculum has no setting 'latent'; did you mean train-vae.latent?"),
         (("collect", "--env", "Pong", "--config", "none.toml"), 66, "none.toml cannot be read"),
-        (("collect",), 64, "Missing option '--env'"),
+        (("collect",), 64, "--env is missing; an example is `wm collect --env Pong"),
         (("colect", "--env", "Pong"), 64, "there is no command 'colect'; did you mean collect?"),
         (("help", "opions"), 64, "there is no help on 'opions'; did you mean options?"),
         (("help", "data", "murge"), 64, "there is no help on 'data murge'; did you mean data merge?"),
@@ -568,6 +568,26 @@ def test_at_80_columns_an_example_can_be_copied() -> None:
         start = next(number for number, line in enumerate(lines) if "Example: " in line)
         example = lines[start : lines.index("", start)]
         assert all(line.endswith("\\") for line in example[:-1]), example
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["collect"],
+            "--env is missing; an example is `wm collect --env Pong --episodes 50` (see `wm collect --help`)",
+        ),
+        (
+            ["compare"],
+            "PATHS is missing; an example is `wm compare runs/Pong runs/Pong.round2` (see `wm compare --help`)",
+        ),
+        (["data", "split", "d"], "--at is missing; an example is `wm data split data/Pong.zarr --at 40 --out-first "),
+    ],
+)
+def test_what_is_missing_is_shown_in_an_example(
+    capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert sentence in refused(capsys, 64, *words)
 
 
 def completions(*words: str) -> list[str]:
