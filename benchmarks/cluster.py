@@ -1,5 +1,6 @@
-"""Workers of a Dask cluster on this machine against the own processes, in whole Pong episodes; and what a generation
-sends between client and scheduler with 1,000 workers: real tasks and replies, and Dask's messages around them."""
+"""Workers of a Dask cluster on this machine against the own processes, in whole Pong episodes; what a task of PPO takes
+besides its play, where all that client and scheduler send arrives later; and what a generation sends between them with
+1,000 workers: real tasks and replies, and Dask's messages around them."""
 
 import pickle
 import socket
@@ -10,16 +11,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.measure import rates, report
+from benchmarks.policy_gradient import STEPS, new_places, play, small_controller, small_vae
 from wm import extras
 from wm.artifacts import manifest
 from wm.envs.registry import EnvConfig
 from wm.models.controller import ControllerConfig
+from wm.policy_gradient.network import ActorCritic
+from wm.policy_gradient.real_rollouts import Place, Played
 from wm.rollouts.collection import describe, play_episode
 from wm.rollouts.executor_workers import ExecutorWorkers
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
@@ -33,6 +40,8 @@ EPISODES = 8  # a window
 CANDIDATES, PARAMETERS, EPISODES_EACH, WORKERS = 64, 867, 16, 1000  # the paper's generation of CarRacing
 EMPTY_TASKS = 100
 IDENTITY_BYTES = 1000 * 50 / 1000  # a second and worker: `dask_cluster.ASK_ALL_EVERY` asks for 1 kB of each
+TRIPS = 6  # of which the fastest counts: the first loads the environments, and the machine may be busy
+LATE = 20  # milliseconds
 GENERATION_SECONDS = 6.2  # with 1,000 workers, by the simulation of docs/decisions/0024
 
 
@@ -41,15 +50,23 @@ def nothing(*_: Any) -> None:
 
 
 @contextmanager
-def counted(address: str) -> Iterator[tuple[str, Callable[[], int]]]:
-    """An address that passes everything on to `address`, and the bytes that went either way so far."""
+def counted(address: str, late: float = 0.0) -> Iterator[tuple[str, Callable[[], int]]]:
+    """An address that passes everything on to `address`, either way `late` seconds later, and the bytes that went so
+    far."""
     host, port = address.removeprefix("tcp://").rsplit(":", 1)
     total = [0]
 
-    def forward(source: socket.socket, target: socket.socket) -> None:
-        while data := source.recv(1 << 16):
+    def receive(source: socket.socket, sent: "SimpleQueue[tuple[float, bytes]]") -> None:
+        data = b"?"
+        while data:
+            data = source.recv(1 << 16)
             total[0] += len(data)
-            target.sendall(data)
+            sent.put((time.monotonic() + late, data))
+
+    def deliver(sent: "SimpleQueue[tuple[float, bytes]]", target: socket.socket) -> None:
+        while (arrival := sent.get())[1]:
+            time.sleep(max(arrival[0] - time.monotonic(), 0))
+            target.sendall(arrival[1])
 
     def accept(server: socket.socket) -> None:
         while True:
@@ -58,8 +75,10 @@ def counted(address: str) -> Iterator[tuple[str, Callable[[], int]]]:
             except OSError:
                 return
             other = socket.create_connection((host, int(port)))
-            for pair in ((one, other), (other, one)):
-                threading.Thread(target=forward, args=pair, daemon=True).start()
+            for source, target in ((one, other), (other, one)):
+                sent: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
+                threading.Thread(target=receive, args=(source, sent), daemon=True).start()
+                threading.Thread(target=deliver, args=(sent, target), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=accept, args=(server,), daemon=True).start()
@@ -110,6 +129,42 @@ def overhead(workers: Workers, sent: Callable[[], int]) -> float:
     return (sent() - before) / EMPTY_TASKS
 
 
+_new_places = lru_cache(maxsize=1)(new_places)
+
+
+def play_slots(parameters: NDArray[np.float32], steps: int) -> tuple[float, float, Played]:
+    """A task of PPO: steps in eight slots of Pong. Also the seconds that they took, and those of the CPU. Runs in a
+    worker."""
+    places: list[Place] = _new_places()
+    began, cpu = time.monotonic(), time.process_time()
+    played = play(small_vae(), small_controller(), parameters, places, steps)
+    return time.monotonic() - began, time.process_time() - cpu, played
+
+
+def trip(workers: Workers, steps: int = STEPS) -> tuple[float, float]:
+    """Milliseconds of a task of PPO besides its play, and of its play on an idle core; at best."""
+    parameters = ActorCritic(small_controller(), 0).parameter_vector()
+    trips = []
+    for _ in range(TRIPS):
+        began = time.monotonic()
+        ((_, (took, cpu, _)),) = workers.map(play_slots, [(parameters, steps)])
+        trips.append((1000 * (time.monotonic() - began - took), 1000 * cpu))
+    return min(there for there, _ in trips), min(cpu for _, cpu in trips)
+
+
+@contextmanager
+def one_worker(late: float) -> Iterator[Workers]:
+    """That of a Dask cluster, whose scheduler is so many milliseconds away from the client, either way."""
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        counted(cluster.scheduler_address, late / 1000) as (address, _),
+        open_workers(Runtime(time.monotonic, executor=f"dask:{address}")) as workers,
+    ):
+        yield workers
+
+
 def main() -> None:
     if not extras.is_installed("cluster"):
         print("the extra cluster is not installed; the benchmark is left out", file=sys.stderr)
@@ -131,6 +186,9 @@ def main() -> None:
         each = overhead(theirs, sent)
         here, there, ratio = rates(rows(own), rows(theirs), seconds=1.0, windows=5)
     report("cluster_collect_pong", there, here, 1.2, "steps/s, as times", ratio, lower_is_better=True)
+    with one_worker(LATE) as away:
+        there, playing = trip(away)
+    report(f"cluster_ppo_{LATE}_ms_away", round(there, 1), round(playing, 1), 0.5, "ms", lower_is_better=True)
     tasks, payload = generation_bytes()
     total = round((payload + tasks * each + IDENTITY_BYTES * WORKERS * GENERATION_SECONDS) / 1e6, 2)
     report("cluster_generation_1000_workers", total, 10.0, 1.0, "MB", lower_is_better=True)

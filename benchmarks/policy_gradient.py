@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import LATENT
@@ -22,7 +23,7 @@ from wm.models.controller import Controller
 from wm.models.vae.networks import Vae, build
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import make_optimizer, update
-from wm.policy_gradient.real_rollouts import PASSES, Place, Recorder
+from wm.policy_gradient.real_rollouts import PASSES, Place, Played, Recorder
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.players import NUM_ENVS
 
@@ -36,22 +37,36 @@ def small_vae() -> Vae:
     return build("small", 64, 3, LATENT).requires_grad_(False)
 
 
+def small_controller() -> Controller:
+    """The laptop preset's for Pong, on z and its difference."""
+    space, layers = ActionSpace(count=6), (UNITS, UNITS)
+    return Controller(2 * LATENT, space, "categorical", (3, 0, 2), layers=layers, difference=True, sampled=True)
+
+
+def new_places() -> list[Place]:
+    """Eight environments."""
+    return [Place(PONG, number, 0) for number in range(NUM_ENVS)]
+
+
+def play(vae: Vae, controller: Controller, parameters: NDArray[np.float32], places: list[Place], steps: int) -> Played:
+    """Steps in all places, with new random numbers."""
+    agent = VmcAgent(vae, None, controller, parameters[None], NUM_ENVS)
+    recorder = Recorder(agent, places, [np.random.default_rng(number) for number in range(NUM_ENVS)])
+    for _ in range(steps):
+        recorder.step(0)
+    return recorder.finish()
+
+
 def ours() -> Callable[[], int]:
     """An iteration: eight environments play 256 steps, and an update; returns steps."""
-    places = [Place(PONG, number, 0) for number in range(NUM_ENVS)]
-    space, layers = ActionSpace(count=6), (UNITS, UNITS)
-    controller = Controller(2 * LATENT, space, "categorical", (3, 0, 2), layers=layers, difference=True, sampled=True)
-    network, vae = ActorCritic(controller, 0), small_vae()
+    places, vae, controller = new_places(), small_vae(), small_controller()
+    network = ActorCritic(controller, 0)
     optimizer, random = make_optimizer(network, 7e-4), np.random.default_rng(0)
     distribution = controller.distribution
     assert distribution is not None
 
     def iteration() -> int:
-        agent = VmcAgent(vae, None, controller, network.parameter_vector()[None], NUM_ENVS)
-        recorder = Recorder(agent, places, [np.random.default_rng(number) for number in range(NUM_ENVS)])
-        for _ in range(STEPS):
-            recorder.step(0)
-        played = recorder.finish()
+        played = play(vae, controller, network.parameter_vector(), places, STEPS)
         rollout = played.rollout
         update(network, optimizer, distribution, rollout, rollout.rewards, 0.99, 0.01, PASSES, random)
         return played.env_steps

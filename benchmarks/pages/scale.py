@@ -31,6 +31,7 @@ FILES_PER_PART = 10  # two of each of the four arrays, the group's metadata, and
 LATENTS = 32
 LATENT_MEMORY = 20  # bytes of memory a latent of a frame takes while M trains (wm/training/cost.py)
 CANDIDATES, EPISODES, STEPS = 64, 16, 1000  # of a generation of the paper's CarRacing
+PPO_STEPS, SLOTS, LATE = 256, 8, 20  # of a task of PPO; milliseconds (benchmarks/cluster.py)
 PORTIONS = (8, 4, 2, 1)  # episodes of a task
 SHORTER, SLOW, SPREAD = 0.15, 0.01, 0.1  # shares: of shorter episodes, of slow workers; deviation of the others' speed
 SLOWER = 3.0  # times
@@ -171,6 +172,16 @@ def generations(rows: Rows, rates: Rates) -> str:
     return markdown_table(head, cells)
 
 
+def rollouts(rows: Rows) -> str:
+    """Markdown: the steps of PPO's tasks from which a worker on another machine pays."""
+    steps = (rows["ppo_play"] / PPO_STEPS, rows["lockstep"] + SLOTS * rows["lockstep_episode"])
+    cells = [
+        [away, f"{rows[name]:.0f} ms", *(f"{math.ceil(rows[name] / each)} steps" for each in steps)]
+        for away, name in (("on the client's machine", "ppo_trip"), (f"{LATE} ms away, either way", "ppo_trip_away"))
+    ]
+    return markdown_table(["scheduler", "besides the play", "Pong pays from", "CarRacing pays from"], cells)
+
+
 def traffic(rows: Rows) -> str:
     """Markdown: what a process of torchrun sends in a step (`Ranks.add` in wm/ranks.py)."""
     cells = []
@@ -196,8 +207,9 @@ def page(rates: Rates = Rates()) -> str:
         f"Prices: {rates.core_hour:g} for an hour of a core with 2 GB, {rates.gigabyte_month:g} for a GB and month, "
         f"{rates.thousand_writes:g} for a thousand objects\nwritten. They are round figures and nobody's offer.\n"
     )
-    tables = [collecting(rows, rates), keeping(rows, rates), training(rows), generations(rows, rates), traffic(rows)]
-    texts = [_COLLECTING, _KEEPING, _TRAINING, _GENERATIONS, TORCHRUN]
+    alone = [collecting(rows, rates), keeping(rows, rates), training(rows)]
+    tables = [*alone, generations(rows, rates), rollouts(rows), traffic(rows)]
+    texts = [_COLLECTING, _KEEPING, _TRAINING, _GENERATIONS, _ROLLOUTS, TORCHRUN]
     computed = [part for pair in zip(texts, tables, strict=True) for part in pair]
     return "\n".join([_HEAD + prices, *computed, RECIPES, _MEASURED, measured(rows)])
 
@@ -242,6 +254,14 @@ _GENERATIONS = """## The paper's generations
 64 candidates play 16 episodes each of CarRacing, 1,000 steps long. The times come from a small simulation. In it 15 %
 of the episodes are shorter, speeds differ by a tenth, and one worker in a hundred is three times slower. Of the
 sizes of a task the fastest is shown. A worker is given its own candidate's parameters; models go to it once.
+"""
+_ROLLOUTS = """## PPO's rollouts
+
+A task is `rollout_steps` steps in eight slots, 128 by default, and an iteration waits for all of its tasks. A worker on
+another machine pays where eight slots play for longer than the rest of a task takes: then two tasks are done sooner
+there and here than one after the other here. What it takes besides was measured with real processes of Dask; all that
+client and scheduler sent each other was held back. They were on one busy machine, so that is an upper bound, but the
+bandwidth was not limited. From how many steps it pays is computed.
 """
 _MEASURED = """## What this page was computed from
 

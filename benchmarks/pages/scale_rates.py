@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.cluster import generation_bytes
+from benchmarks.cluster import LATE, generation_bytes, one_worker, trip
 from benchmarks.rollouts import lockstep
 from wm.envs.registry import EnvConfig
 from wm.episodes.schema import BLOCK_EPISODES, PackedEpisode
@@ -120,6 +120,13 @@ def task_bytes() -> float:
     return total / tasks
 
 
+@cache
+def ppo_trip(late: float) -> tuple[float, float]:
+    """Milliseconds of a task of PPO besides its play, and of its play, with a scheduler so many milliseconds away."""
+    with one_worker(late) as workers:
+        return trip(workers)
+
+
 def numbers(model: Any) -> float:
     """How many parameters a model has."""
     return sum(parameter.numel() for parameter in model.parameters())
@@ -147,6 +154,15 @@ ROWS: dict[str, tuple[str, str, int, Callable[[], float]]] = {
     "task": ("ms", "the CPU time of client and scheduler for a task of Dask", 1, lambda: on_cluster()[0]),
     "task_bytes": (
         "bytes", "a task sent to a worker, with the 867 parameters of its candidate, and its reply", -2, task_bytes
+    ),
+    "ppo_play": ("ms", "CPU time of PPO's task of 256 steps in eight slots of Pong", -1, lambda: ppo_trip(0)[1]),
+    "ppo_trip": (
+        "ms", "what such a task takes besides on a busy machine, at best; scheduler and worker are there too", -1,
+        lambda: ppo_trip(0)[0],
+    ),
+    "ppo_trip_away": (
+        "ms", f"the same, with {LATE} ms from the client to the scheduler and {LATE} ms back", -1,
+        lambda: ppo_trip(LATE)[0],
     ),
     "worker": (
         "MB", "memory of a worker of Dask that acts with V, M and C: all of its processes", 0,

@@ -74,7 +74,8 @@ torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint alpha
 
 Debian gives a machine's own name the address 127.0.1.1 in `/etc/hosts`, which no other machine reaches: "Gloo
 connectFullMesh failed". Then begin each command with the machine's network interface and its address there, as in
-`GLOO_SOCKET_IFNAME=eth0 torchrun --local-addr 192.168.0.10`.
+`GLOO_SOCKET_IFNAME=eth0 torchrun --local-addr 192.168.0.10`. Where `alpha` is an address, or not what the first machine
+calls itself, its command alone begins with `torchrun --rdzv-conf is_host=1`; else all wait for two minutes, and fail.
 
 ### Slurm
 
