@@ -29,9 +29,9 @@ def test_frames_packed_one_by_one_unpack_to_themselves(rows: int) -> None:
 
 
 def test_which_episodes_share_a_part_follows_from_their_rows_alone() -> None:
-    assert not part_is_full(0, 1, PART_ROWS - 1)
-    assert part_is_full(0, 1, PART_ROWS)
-    assert part_is_full(60, BLOCK_EPISODES, 10)
+    assert not part_is_full(1, PART_ROWS - 1)
+    assert part_is_full(1, PART_ROWS)
+    assert part_is_full(BLOCK_EPISODES, 10)
     assert part_name(48, 56) == "part-000048-000056"
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from wm.artifacts import runs
 from wm.artifacts.runs import Artifact
-from wm.report.rounds import Round, is_continued, read_rounds
+from wm.report.rounds import Round, first_of_rounds, is_continued, read_rounds
 
 
 def test_a_round_of_any_number_is_read_without_looking_for_all_before_it(
@@ -57,8 +57,10 @@ def test_a_baseline_without_an_error_leaves_no_ratio() -> None:
 
 def test_only_plain_digits_number_a_round(tmp_path: Path) -> None:
     for name in ("Pong.round²", "Pong.round", "Pong.round-1", "Pong"):
+        assert first_of_rounds(tmp_path / name) == tmp_path / name
         assert not is_continued(tmp_path / name)
         assert read_rounds(tmp_path / name) == []
+    assert first_of_rounds(tmp_path / "Pong.round3") == tmp_path / "Pong"
     (tmp_path / "Pong.round3" / "controller").mkdir(parents=True)
     assert is_continued(tmp_path / "Pong.round2")
 

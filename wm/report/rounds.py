@@ -79,6 +79,11 @@ def _split(run: Path) -> tuple[Path, int]:
     return (run.with_name(base), int(number)) if later else (run, 1)
 
 
+def first_of_rounds(run: Path) -> Path:
+    """The run of the first round."""
+    return _split(run)[0]
+
+
 def is_continued(run: Path) -> bool:
     """Whether a later round goes on from this run, so that its figures are points of that one's charts."""
     base, number = _split(run)
