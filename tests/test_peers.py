@@ -73,7 +73,7 @@ def test_a_row_of_ours_has_a_score_where_there_is_a_policy(chain: Path, tmp_path
     assert row["cuts"][0]["episodes"] == 4
     assert {cut["mean"] for cut in row["cuts"]} == {row["cuts"][0]["mean"]}
     assert row["clock"] == "wall"
-    assert row["command"].startswith("wm ")
+    assert row["command"].startswith("wm")
     assert str(tmp_path) not in file.read_text()
     assert "mean" not in peers.ours(TINY, "cma", 0, [0.0001], run, 4)["cuts"][0]
     with pytest.raises(MissingInput, match=r"has no trained C; finish `wm curriculum` first"):

@@ -142,9 +142,9 @@ _HEAD = """<!-- Rendered by `python -m benchmarks.pages.speed`; do not edit. -->
 Medians on one core of a two-core AMD EPYC; rows with workers use both cores. `make bench` measures ours and the
 reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
 
-The rows come from four machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
-workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch 2.11. PPO,
-M on its own rollouts and all other rows: an older EPYC without bf16.
+The rows come from five machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
+workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch 2.11. M on
+its own rollouts, PPO in dreams and opening: a Zen 4 EPYC with bf16. All other rows: an older EPYC without bf16.
 
 Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
 the two medians beside it. Rates of different rows were not measured at the same time. Those of play count the seconds
@@ -154,13 +154,13 @@ that the browser's processes computed.
 _NOTES = """
 Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
-On an older EPYC, M in bf16 reached 2.02 times the plain loop instead of 2.3. Before dreams packed their weights, 256 of
-them made 115,000 steps/s there instead of 200,000. M in float32 is 1.18 times as fast as the plain loop
-there.
+On other machines M on latents reached less: 1.14 times the plain loop in fp32 and 2.02 times in bf16 on a Zen 4 EPYC,
+1.18 times in fp32 and 2.02 times in bf16 on an older one. On the latter, 256 dreams made 115,000 steps/s instead of
+200,000 before they packed their weights.
 
 PPO in dreams spends its time in products of matrices that stable-baselines3's has too: those of M, and of actor and
-critic. On that EPYC they allow no 60,000 steps/s. The same holds for M on its own rollouts: two thirds of a step are
-products, in either program.
+critic. On neither EPYC do they allow 60,000 steps/s. The same holds for M on its own rollouts in fp32: two thirds of a
+step are products, in either program. In bf16, which a training takes where the processor has it, the goal is met.
 
 ## How exact the renderers are
 
