@@ -107,11 +107,12 @@ def _search(summary: RunSummary) -> Iterator[Block]:
     yield Heading(3, f"{summary.title}: C, the controller")
     if artifact := summary.artifacts.get("controller"):
         metrics, unit = artifact.metrics, time_unit(lines)
+        count = f"{metrics['generations']} {unit}{'' if metrics['generations'] == 1 else 's'}"
         how, whose = ("evolved", "the mean") if unit == "generation" else ("trained by policy gradient", "the policy")
         best = f"{whose} of {unit} {metrics['best_generation']}"
         best = "still the policy of an earlier run" if metrics.get("earlier_is_best") else best
         yield Paragraph(
-            f"{metrics['parameters']:,} parameters ({metrics['head']}), {how} for {metrics['generations']} {unit}s and "
+            f"{metrics['parameters']:,} parameters ({metrics['head']}), {how} for {count} and "
             f"{metrics['env_steps']:,} environment steps. C is {best}, whose return over "
             f"{metrics['validation_episodes']} validation episodes is {metrics['validation_return']:.1f}"
             f"{_acts(metrics)}."

@@ -15,12 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import TINY, outcome
+from tests.tiny import TinyEnv
 from wm.actions import ActionSpace
 from wm.artifacts.disk import DiskBudget
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import claim
 from wm.episodes.dataset import Dataset
-from wm.errors import DiskProblem, Stopped
+from wm.errors import DiskProblem, EnvironmentFault, Stopped
 from wm.report.play.controls import controls_for
 from wm.report.play.human import SIDE, Person, fitted, record_person
 from wm.rollouts.collection import HUMAN, describe
@@ -82,6 +83,22 @@ def test_keys_become_actions_of_an_ordinary_dataset(tmp_path: Path) -> None:
     side = env.screen().shape[0]
     assert script.shown[0].shape == (SIDE // side * side, SIDE // side * side, 3)
     assert (script.shown[0] == fitted(env.screen())).all()
+
+
+def test_what_the_game_raises_is_one_sentence_and_finished_episodes_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = TinyEnv.step
+
+    def breaking(env: TinyEnv, action: Any) -> Any:
+        if any(tmp_path.glob("*.zarr/part-*")):
+            raise RuntimeError("the simulator is gone")
+        return step(env, action)
+
+    monkeypatch.setattr(TinyEnv, "step", breaking)
+    with pytest.raises(EnvironmentFault, match=r"Tiny-v0 raised .*the simulator is gone.* during an episode; fix"):
+        play(tmp_path, Script(["2"], 10_000), 9)
+    assert Dataset.open(tmp_path / "d.human.zarr").episodes == 1
 
 
 def test_steps_come_at_the_pace_and_late_ones_are_not_caught_up() -> None:

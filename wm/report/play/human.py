@@ -1,6 +1,7 @@
 """A person plays the real game in a window, and the episodes become a dataset."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,9 @@ from PIL import Image
 
 from wm.actions import ActionSpace
 from wm.artifacts.disk import DiskBudget
+from wm.envs.registration import guarded
 from wm.episodes.archive import Claim
+from wm.errors import WmError
 from wm.report.play.controls import Controls
 from wm.rollouts.collection import Collection, open_writer, record_episode
 from wm.rollouts.loop import EpisodeJob
@@ -35,7 +38,7 @@ class Screen(Protocol):
         """Return after this time, or when it is closed."""
 
 
-class _Closed(Exception):
+class _Closed(WmError):
     """The person has closed the window."""
 
 
@@ -98,18 +101,18 @@ def record_person(
     runtime: Runtime,
 ) -> int:
     """Let a person play `episodes` more of a claimed dataset, or until the window is closed. Returns how many were
-    played to their end; an unfinished one is dropped. Raises DiskProblem, and Stopped after a signal, with the
-    finished ones kept."""
+    played to their end; an unfinished one is dropped. Raises DiskProblem, Stopped after a signal, and EnvironmentFault
+    for what the game raises, with the finished ones kept."""
     upto = claim.dataset.collected if claim.dataset else 0
     missing = claim.missing(upto + episodes)[:episodes]
     env, writer, done = collection.env.make(labelled=True, filmed=True), None, 0
-    space = ActionSpace.of(env.action_space)
+    space, env_name = ActionSpace.of(env.action_space), collection.env.name
     person = Person(screen, env.screen, controls, space, steps_per_second, runtime)
     try:
         for index in missing:
             runtime.raise_if_stopped()
-            episode = record_episode(collection, index, env, person, space)
-            writer = writer or open_writer(claim, [episode], episodes, budget, collection.env.name)
+            episode = guarded(env_name, partial(record_episode, collection, index, env, person, space))
+            writer = writer or open_writer(claim, [episode], episodes, budget, env_name)
             writer.add(episode)
             writer.seal()  # nobody plays an episode twice
             done += 1
