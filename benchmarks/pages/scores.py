@@ -267,7 +267,7 @@ _NOTES = """## What the rows show
 - **CarRacing.** PPO on [z, difference of z, previous action] returns 90 more than CMA-ES did, with half of the steps.
   Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES evolved eight hidden units on z. A
   multilayer perceptron that imitates a scripted expert returned 907 ± 3. In M's dreams alone, in sixteen rounds, C
-  returns 661 and 684 with two seeds, from 250,000 real steps each. A dream has 12 actions there, for from the
+  returns 661, 684 and 505 with three seeds, from 250,000 real steps each. A dream has 12 actions there, for from the
   fifteenth on C leaves what M knows: dreams of 500 actions promise 2,328, real episodes of 249 pay 648. Ten rounds with
   dreams of 50 actions returned 414.
 - **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds; CMA-ES loses by 8 to 14. In M's
