@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +107,16 @@ class Dataset:
     def table(self) -> dict[str, NDArray[Any]]:
         """Per-episode columns over all parts; `ends` counts rows from the start of the dataset, `steps` those of the
         environment."""
-        columns: dict[str, list[Any]] = {name: [] for name in (*TABLE_COLUMNS, STEPS)}
-        first_row, repeat = 0, action_repeat(self.recipe)
-        for part in self.parts:
-            ends, steps = part.table["ends"], part.table.get(STEPS)
-            if steps is None:  # as lists: of 10,000 episodes, an array for each of 313 parts took half of the time here
-                steps = [repeat * (end - start - 1) for start, end in pairwise([0, *ends])]
-            columns[STEPS] += steps
-            for name in TABLE_COLUMNS:
-                columns[name] += [first_row + end for end in ends] if name == "ends" else part.table[name]
-            first_row += part.rows
-        return {name: np.array(values[: self.episodes]) for name, values in columns.items()}
+        tables = [part.table for part in self.parts]
+        columns = {name: np.array([*chain(*(table[name] for table in tables))]) for name in TABLE_COLUMNS}
+        rows = np.array([part.rows for part in self.parts], np.int64)
+        counts = np.array([len(table["ends"]) for table in tables], np.int64)
+        columns["ends"] = columns["ends"].astype(np.int64) + np.repeat(np.cumsum(rows) - rows, counts)
+        columns[STEPS] = action_repeat(self.recipe) * (np.diff(columns["ends"], prepend=0) - 1)
+        for table, count, last in zip(tables, counts, np.cumsum(counts), strict=True):
+            if STEPS in table:
+                columns[STEPS][last - count : last] = table[STEPS]
+        return {name: values[: self.episodes] for name, values in columns.items()}
 
     @property
     def ends(self) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Writing a part: a Zarr v3 group of whole episodes, staged, fsynced, renamed, never changed."""
 
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,7 +73,8 @@ class PartBuilder:
         """Append the next episode. Raises BadData for one whose rewards are not all numbers."""
         if episode.index != self.last:
             raise ValueError(f"episode {episode.index} does not follow {self.last - 1}")
-        if not np.isfinite(episode.rewards).all():
+        total = float(episode.rewards.sum(dtype=np.float64))  # of float32: no sum of numbers overflows
+        if not math.isfinite(total):
             step = int(np.flatnonzero(~np.isfinite(episode.rewards))[0])
             raise BadData(
                 f"episode {episode.index} (seed {episode.seed}) has the reward {episode.rewards[step]} at step {step}; "
@@ -86,7 +88,7 @@ class PartBuilder:
             self.rows,
             episode.terminated,
             episode.truncated,
-            float(episode.rewards.sum(dtype=np.float64)),
+            total,
             episode.steps,
         )
         for column, value in zip(self._table.values(), entry, strict=False):
