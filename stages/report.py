@@ -41,8 +41,10 @@ def command(
     Example: wm report runs/Pong
     """
     paths = paths or (Path("runs"),)
-    if out is not None and out.suffix.lower() == ".md":
-        raise UsageProblem(f"--out is {out}, like the Markdown beside it; expected the page, such as report.html.")
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise UsageProblem(f"--out is {out}; expected the name of a page, such as report.html. Its Markdown is beside it.")
+    if envs and not film:
+        raise UsageProblem(f"--env is {envs[0]}, which means nothing with --no-film; leave one of them out.")
     if live:
         _follow(paths, out, every or EVERY)
     elif every is not None:
