@@ -75,6 +75,8 @@ def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
         (lambda world: world.vector_env(1.5), "num_envs is 1.5; expected a whole number"),
         (lambda world: world.evaluate(episodes=1), "episodes is 1; expected a whole number of at least 2, for"),
         (lambda world: world.evaluate(3), "policy is a int; expected a function of an observation"),
+        (lambda world: world.evaluate(obs="pixels"), "obs is 'pixels', but C observes by itself; leave it out"),
+        (lambda world: world.evaluate("random", obs="zh"), "obs is 'zh', but random observes by itself; leave it out"),
         (lambda world: world.episode(24), "episode is 24; .* has the episodes 0 to 23"),
         (lambda world: world.episode(0.5), "episode is 0.5; expected a whole number"),
     ],

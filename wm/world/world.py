@@ -202,8 +202,11 @@ class World:
         `policy` is a function of an observation, or an object whose `predict(observation, deterministic=True)` returns
         an action first, as a model of stable-baselines3; `obs` is what it observes. None is C and "random" the random
         policy, which observe by themselves. `runtime` shows progress and stops on request. Raises MissingInput without
-        a C, and UsageProblem for fewer than two episodes. A score of fewer than 100 is a preview.
+        a C, and UsageProblem for fewer than two episodes, or an `obs` that nobody takes. A score of fewer than 100 is
+        a preview.
         """
+        if obs != "z" and (policy is None or isinstance(policy, str)):
+            raise UsageProblem(f"obs is {obs!r}, but {policy or 'C'} observes by itself; leave it out, or give a policy.")
         if policy is None:
             return evaluate_agent(self._workspace, self._require_controller().artifact.folder.name, episodes, runtime)
         if isinstance(policy, str) and policy == "random":
