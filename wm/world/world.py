@@ -206,7 +206,9 @@ class World:
         a preview.
         """
         if obs != "z" and (policy is None or isinstance(policy, str)):
-            raise UsageProblem(f"obs is {obs!r}, but {policy or 'C'} observes by itself; leave it out, or give a policy.")
+            raise UsageProblem(
+                f"obs is {obs!r}, but {policy or 'C'} observes by itself; leave it out, or give a policy."
+            )
         if policy is None:
             return evaluate_agent(self._workspace, self._require_controller().artifact.folder.name, episodes, runtime)
         if isinstance(policy, str) and policy == "random":
