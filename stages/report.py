@@ -42,7 +42,7 @@ def command(
     """
     paths = paths or (Path("runs"),)
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise UsageProblem(f"--out is {out}; expected the name of a page, such as report.html. Its Markdown is beside it.")
+        raise UsageProblem(f"--out is {out}; expected the name of a page, such as report.html.")
     if envs and not film:
         raise UsageProblem(f"--env is {envs[0]}, which means nothing with --no-film; leave one of them out.")
     if live:
