@@ -259,6 +259,8 @@ def test_an_agent_is_named_by_what_differs_from_its_preset() -> None:
     by_gradient = {"kind": "controller", "settings": {"algo": "ppo", "memory": "none", "in_": "dream"}}
     assert agent_of(Path("runs/Pong.round20"), by_gradient, "dream", "Pong") == "ppo-dream"
     assert agent_of(Path("runs/Pong.round3"), by_gradient, "dream", "Pong") == "ppo-dream-round3"
+    real = {"kind": "controller", "settings": by_gradient["settings"] | {"in_": "real"}, "inputs": {"init_from": "1f"}}
+    assert agent_of(Path("runs/Pong.round20"), real, "dream", "Pong") == "ppo-after-dream"
 
 
 def test_the_curve_of_a_second_round_follows_the_first() -> None:

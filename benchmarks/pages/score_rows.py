@@ -45,10 +45,11 @@ def rows_of(run: Path, preset: str) -> list[Row]:
         if name != "random":
             recipe = _manifest(run / name)["recipe"]
             agent = agent_of(run, recipe, preset, score["env"])
+            whole = run / "controller" if "after-dream" in agent else run / name  # whose seed V and M have too
             row |= {
                 "agent": agent + protocol,
                 "preset": preset,
-                "training_seeds": [recipe["settings"]["seed"]],
+                "training_seeds": [_manifest(whole)["recipe"]["settings"]["seed"]],
             }
             if agent == "ppo-dream":
                 row["collected_steps"] = _collected(read_rounds(run)[-1])
@@ -71,10 +72,12 @@ def agent_of(run: Path, recipe: dict[str, Any], preset: str, env: str) -> str:
     later = number != "round1"
     algorithm = "ppo" if recipe["settings"].get("algo") == "ppo" else "cma"
     chosen = {"algo": algorithm}
-    expected = read_sources(preset).resolve("train-controller", ControllerSettings, env, chosen, later)[0].memory_used
+    expected = read_sources(preset).resolve("train-controller", ControllerSettings, env, chosen, later)[0]
     rounds = read_sources(preset).resolve("curriculum", CurriculumSettings, env)[0].rounds or 1
     memory, place = recipe["settings"]["memory"], recipe["settings"]["in_"]
-    parts = [algorithm, memory if memory != expected else "", place if place != "real" else ""]
+    if place == "real":
+        place = "after-dream" if expected.in_ == "dream" and "init_from" in recipe["inputs"] else ""
+    parts = [algorithm, memory if memory != expected.memory_used else "", place]
     return "-".join(filter(None, [*parts, number if number != f"round{rounds}" else ""]))
 
 

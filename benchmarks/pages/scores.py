@@ -35,6 +35,7 @@ ORDER = ("Pong", "LunarLander", "Breakout", "CarRacing", "CartPole", "Acrobot", 
 AGENTS = {
     "ppo": "preset",
     "ppo-dream": "preset",
+    "ppo-after-dream": "in reality, 600,000 steps more from the C that learned in the dream",
     "ppo-discount-0.99": "discount 0.99 instead of 0.999",
     "ppo-no-sticky": "no sticky actions, no-ops at the start",
     "ppo-dream-no-sticky": "no sticky actions, no-ops at the start",
