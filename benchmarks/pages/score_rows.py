@@ -45,11 +45,11 @@ def rows_of(run: Path, preset: str) -> list[Row]:
         if name != "random":
             recipe = _manifest(run / name)["recipe"]
             agent = agent_of(run, recipe, preset, score["env"])
-            whole = run / "controller" if "after-dream" in agent else run / name  # whose seed V and M have too
+            seeded = run / "controller" if "after-dream" in agent else run / name  # has the seed of V and M
             row |= {
                 "agent": agent + protocol,
                 "preset": preset,
-                "training_seeds": [_manifest(whole)["recipe"]["settings"]["seed"]],
+                "training_seeds": [_manifest(seeded)["recipe"]["settings"]["seed"]],
             }
             if agent == "ppo-dream":
                 row["collected_steps"] = _collected(read_rounds(run)[-1])

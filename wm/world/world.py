@@ -205,7 +205,7 @@ class World:
         a C, and UsageProblem for fewer than two episodes, or an `obs` that nobody takes. A score of fewer than 100 is
         a preview.
         """
-        if obs != "z" and (policy is None or isinstance(policy, str)):
+        if obs != "z" and (policy is None or (isinstance(policy, str) and policy == "random")):
             raise UsageProblem(
                 f"obs is {obs!r}, but {policy or 'C'} observes by itself; leave it out, or give a policy."
             )
