@@ -120,6 +120,9 @@ def test_a_model_of_many_numbers_is_refused_before_a_page_is_made_of_them(tmp_pa
         game.page()
 
 
+HELD = "ready.then(player => player.hands.held.map(({button}) => player.hands.buttons[button].label))"
+
+
 def test_c_drives_until_a_key_is_pressed_and_again_after(browser: Browser, page: Path) -> None:
     browser.open(page)
     driver = "ready.then(player => { player.draw(); return byId('driver').textContent; })"
@@ -141,17 +144,29 @@ def test_a_finger_on_a_button_drives(browser: Browser, page: Path) -> None:
       const {x, y, width, height} = byId('actions').lastChild.getBoundingClientRect();
       return {x: x + width / 2, y: y + height / 2};
     })""")
-    held = "ready.then(player => player.hands.held.map(i => player.hands.buttons[i].label))"
     browser.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
-    assert browser.evaluate(held) == ["right"]
+    assert browser.evaluate(HELD) == ["right"]
     browser.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-    assert browser.evaluate(held) == []
+    assert browser.evaluate(HELD) == []
+    assert browser.messages == []
+
+
+def test_a_button_is_held_until_the_last_of_its_keys_is_released(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.evaluate(HELD) == []
+    for key in ("ArrowLeft", "a", "A"):
+        browser.key(key, "keyDown")
+    assert set(browser.evaluate(HELD)) == {"left"}
+    browser.key("ArrowLeft", "keyUp")
+    assert browser.evaluate(HELD) == ["left"]
+    assert browser.evaluate("ready.then(player => player.hands.action(0))") == 3
+    browser.key("a", "keyUp")
+    assert browser.evaluate(HELD) == []
     assert browser.messages == []
 
 
 def test_after_a_click_the_keys_are_the_games_again(browser: Browser, page: Path) -> None:
     browser.open(page, prefers_reduced_motion="reduce")
-    held = "ready.then(player => player.hands.held.map(i => player.hands.buttons[i].label))"
     browser.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
     for part in ("#play", "#temperature", "summary", "#sliders input"):
         place = browser.evaluate(f"""(() => {{
@@ -163,12 +178,12 @@ def test_after_a_click_the_keys_are_the_games_again(browser: Browser, page: Path
         for kind in ("mousePressed", "mouseReleased"):
             browser.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
         browser.key(" ", "keyDown")
-        assert browser.evaluate(held) == ["fire"], part
+        assert browser.evaluate(HELD) == ["fire"], part
         browser.key(" ", "keyUp")
     browser.evaluate("byId('start').focus(); byId('start').dispatchEvent(new Event('pointerdown'))")
     browser.evaluate("byId('start').dispatchEvent(new Event('change', {bubbles: true}))")
     browser.key("ArrowLeft", "keyDown")
-    assert browser.evaluate(held) == ["left"]
+    assert browser.evaluate(HELD) == ["left"]
     browser.key("ArrowLeft", "keyUp")
     assert browser.messages == []
 

@@ -13,14 +13,16 @@ class Hands {
     Object.assign(this, {buttons, idle, space, held: [], until: 0});
   }
 
-  press(button) {
-    if (!this.held.includes(button)) this.held.push(button);
+  /** A key, a finger, the mouse or the focus, `by`, presses a button; two of them may hold the same one. */
+  press(button, by) {
+    if (!this.held.some(other => other.by === by)) this.held.push({button, by});
     this.show();
   }
 
-  release(button) {
-    if (this.held.includes(button)) this.until = performance.now() + HANDS_OFF;
-    this.held = this.held.filter(other => other !== button);
+  release(by) {
+    const kept = this.held.filter(other => other.by !== by);
+    if (kept.length < this.held.length) this.until = performance.now() + HANDS_OFF;
+    this.held = kept;
     this.show();
   }
 
@@ -31,9 +33,9 @@ class Hands {
   /** The action of this step. */
   action(step) {
     const idle = this.idle[step % this.idle.length];
-    if (this.space.count) return this.held.length ? this.buttons[this.held.at(-1)].action : idle;
+    if (this.space.count) return this.held.length ? this.buttons[this.held.at(-1).button].action : idle;
     const action = [...idle];
-    for (const button of this.held) {
+    for (const {button} of this.held) {
       for (const [dimension, value] of Object.entries(this.buttons[button].values)) action[dimension] = value;
     }
     return action;
@@ -44,7 +46,8 @@ class Hands {
   }
 
   show() {
-    [...byId("actions").children].forEach((element, i) => element.classList.toggle("held", this.held.includes(i)));
+    const buttons = this.held.map(({button}) => button);
+    [...byId("actions").children].forEach((element, i) => element.classList.toggle("held", buttons.includes(i)));
   }
 
   /** Buttons for a finger, a mouse, or Enter and the space bar. */
@@ -56,15 +59,18 @@ class Hands {
       element.append(symbol, button.label);
       element.addEventListener("pointerdown", event => {
         element.setPointerCapture(event.pointerId);
-        this.press(i);
+        this.press(i, `pointer ${event.pointerId}`);
       });
-      for (const end of ["pointerup", "pointercancel", "blur"]) element.addEventListener(end, () => this.release(i));
+      for (const end of ["pointerup", "pointercancel"]) {
+        element.addEventListener(end, event => this.release(`pointer ${event.pointerId}`));
+      }
       element.addEventListener("keydown", event => {
-        if (event.key === "Enter" || event.key === " ") this.press(i);
+        if (event.key === "Enter" || event.key === " ") this.press(i, "focus");
       });
       element.addEventListener("keyup", event => {
-        if (event.key === "Enter" || event.key === " ") this.release(i);
+        if (event.key === "Enter" || event.key === " ") this.release("focus");
       });
+      element.addEventListener("blur", () => this.release("focus"));
       element.addEventListener("contextmenu", event => event.preventDefault());
       byId("actions").append(element);
     });
@@ -280,13 +286,13 @@ class Player {
       const button = hands.ofKey(event.key);
       if (button >= 0 && !(event.key === " " && event.target.closest("button"))) {
         event.preventDefault();
-        hands.press(button);
+        hands.press(button, event.key.toLowerCase());
       } else if (commands[event.key.toLowerCase()] && !event.repeat) {
         byId(commands[event.key.toLowerCase()]).click();
       }
     });
-    addEventListener("keyup", event => hands.release(hands.ofKey(event.key)));
-    addEventListener("blur", () => [...hands.held].forEach(button => hands.release(button)));
+    addEventListener("keyup", event => hands.release(event.key.toLowerCase()));
+    addEventListener("blur", () => hands.held.forEach(({by}) => hands.release(by)));
   }
 
   /** After a finger or the mouse has used a part of the page, arrows and the space bar are the game's again. */
