@@ -203,7 +203,7 @@ SHARED: dict[str, Any] = {
     ),
     "data": SectionOption(
         ["--data"], WHERE, type=DatasetPath(), multiple=True,
-        help="Dataset, or s3://BUCKET/PREFIX; V and M take several, each with its own --data. [data/<Env>.zarr]",
+        help="Dataset, or s3://BUCKET/PREFIX. [data/<Env>.zarr]",
     ),
     "run": SectionOption(
         ["--run"], WHERE, type=GivenPath(), default=None,
@@ -283,6 +283,13 @@ SHARED: dict[str, Any] = {
 }  # fmt: skip
 _TRAINING_ONLY = ("memory_limit", "snapshot", "track")
 _PLAYING_ONLY = ("executor", "any_cpu")
+_OF_SEVERAL = {  # families that take several datasets, with the help of --data
+    **dict.fromkeys(
+        ("vae", "mdnrnn", "controller"),
+        "Dataset, or s3://BUCKET/PREFIX; several have their own --data each. [data/<Env>.zarr]",
+    ),
+    "dreamer": "Dataset to learn from before it plays; several have their own --data each. [none]",
+}
 
 
 def stage_command(
@@ -308,10 +315,9 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
             ["--preset"], COMMON, type=OneOf(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
-    if family == "dreamer":
+    if family in _OF_SEVERAL:
         shared["data"] = SectionOption(
-            ["--data"], WHERE, type=DatasetPath(), multiple=True,
-            help="Dataset to learn from before it plays; several have their own --data each. [none]",
+            ["--data"], WHERE, type=DatasetPath(), multiple=True, help=_OF_SEVERAL[family]
         )  # fmt: skip
     return list(shared.values())
 
