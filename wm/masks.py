@@ -1,6 +1,6 @@
 """What frames can hide, as a text: `none`, `flicker`, or rows in percent of the height such as `12-88`.
 
-With a mask a frame and its difference no longer tell the state, so that an agent needs memory.
+A mask takes what an agent then has to remember, or rows that look otherwise in random play than in a good player's.
 """
 
 import re

@@ -59,7 +59,7 @@ class Observation:
 
 
 class Mask:
-    """Hides what an agent then has to remember: `flicker` blanks whole frames at random, `12-88` the rows between these
+    """Hides parts of what there is to see: `flicker` blanks whole frames at random, `12-88` the rows between these
     percentages of the height. Blank is black, or no difference where frames show differences."""
 
     def __init__(self, mask: str, observation: str) -> None:

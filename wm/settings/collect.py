@@ -42,8 +42,7 @@ class CollectSettings(Settings):
     )
     mask: str = setting(
         "none",
-        "What frames hide, so that C needs memory. flicker: half of the frames; 12-88: the rows between these "
-        "percentages of the height.",
+        "What frames hide. flicker: half of the frames; 12-88: the rows between these percentages of the height.",
     )
     render: str = setting(
         "exact",
