@@ -112,8 +112,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "## Overview\n",
         summary(trained),
         "![Reconstructions of Breakout](../images/reconstructions-breakout.png)\n",
-        "*Breakout's foreground observations and V's reconstructions, laptop preset. The reconstruction weight is low, "
-        "so the ball is barely visible, but its position can be decoded from z.*\n",
+        "*Breakout below its hidden wall, and V's reconstructions, laptop preset. The tables' rows of Breakout are "
+        "those of the earlier preset, with `--observation foreground`: there the paddle is not seen once it rests.*\n",
         "## V: linear probes of a sampled z\n",
         "R2 on validation episodes; untrained is the same network before training. Labels marked * describe motion, "
         "which a single RGB frame does not show.\n",
@@ -130,8 +130,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         _velocities(trained),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over the labels that a frame shows (a label that cannot be decoded counts 0), and squared "
-        "error per frame. Breakout's rows are of RGB frames and CarRacing's of 32 latents without orientation targets; "
-        "their presets now use `--observation foreground`, and 24 latents with orientation targets.\n",
+        "error per frame. Breakout's rows are of whole RGB frames and CarRacing's of 32 latents without orientation "
+        "targets; their presets now hide wall and score, and use 24 latents with orientation targets.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)
