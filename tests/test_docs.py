@@ -240,7 +240,7 @@ def test_the_readmes_scores_are_those_of_the_results_file() -> None:
     for row in rows:
         assert row["episodes"] >= 100, "a quoted score has at least 100 episodes"
         full_marks = {"Catch": 1.0, "CartPole": 500.0}.get(row["env"]) == row["mean"]
-        one_game = (row["env"], row["agent"]) == ("Breakout", "ppo-foreground-no-sticky")  # as its page says
+        one_game = row["env"] == "Breakout" and row["agent"].endswith("-no-sticky")  # as its page says
         assert row["ci95"] > 0 or full_marks or one_game
 
 
