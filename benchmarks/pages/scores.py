@@ -181,8 +181,8 @@ def page(rows: list[Row]) -> str:
         "- Pong's rows in the dream took V and the first episodes, and with seed 0 the first M, from runs of the same "
         "settings at commit `82fa737`.\n"
         "- Breakout's rows at commit `f9f33dda203c` and Acrobot's by PPO at `639ebf508d20` were given by `--set` what "
-        "has since become the preset: `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality stopped at "
-        "a target of 100, which is 130 now.\n"
+        "has since become the preset: `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality stopped "
+        "at a target of 100, which is 130 now.\n"
         "- CarRacing's C on [z, h], with a trained or an untrained M, uses V and M of seed 0. Compare it with 20 "
         "generations in the final phase.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
