@@ -207,8 +207,9 @@ def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(browser: B
     assert browser.evaluate(step) == 2
     before = browser.evaluate("byId('dream').toDataURL()")
     browser.evaluate("byId('latents').open = true; ready.then(player => player.showLatents())")
-    browser.evaluate("(input => { input.value = input.max; input.dispatchEvent(new Event('input')); })"
-                    "(document.querySelector('#sliders input'))")  # fmt: skip
+    slider = "document.querySelector('#sliders input')"
+    browser.evaluate(f"(one => {{ one.value = one.value === one.max ? one.min : one.max; }})({slider})")
+    browser.evaluate(f"{slider}.dispatchEvent(new Event('input'))")
     assert browser.evaluate("byId('dream').toDataURL()") != before
     browser.evaluate("byId('another').click()")
     assert browser.evaluate(f"[{step}, byId('start').value]") == [0, "1"]
