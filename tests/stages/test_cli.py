@@ -147,7 +147,10 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--set", "episode=3"), 64, "did you mean episodes?"),
         (("collect", "--env", "Pong", "--set", "episodes=many"), 64, "expected a whole number"),
         (("collect", "--env", "Pong", "--action-repeat", "3"), 64, "give --set action_repeat=VALUE (see `wm collect"),
-        (("collect", "--env", "Pong", "--episode", "3"), 64, "Did you mean '--episodes'?"),
+        (("collect", "--env", "Pong", "--epsiodes", "3"), 64, "--epsiodes is no option of wm collect; did you mean --"),
+        (("evaluate", "--env", "Pong", "--data", "x"), 64, "--data is no option of wm evaluate (see `wm evaluate"),
+        (("dream", "--env", "Pong", "--vision", "3"), 64, "--vision is no option of wm dream (see `wm dream --help`)"),
+        (("ls", "--jsn"), 64, "--jsn is no option of wm ls; did you mean --json?"),
         (("collect", "--env", "Pong", "--set", "episodes"), 64, "--set is 'episodes'; expected NAME=VALUE"),
         (("collect", "--env", "Pong", "--set", "train-vae.latent=2"), 64, "is a setting of wm train-vae"),
         (("curriculum", "--set", "train-vea.latent=2"), 64, "there is no stage 'train-vea'; did you mean train-vae?"),
@@ -468,6 +471,8 @@ def test_a_config_file_may_give_common_options_and_a_flag_beats_it(
     [
         ("WM_TRAIN_VAE_STEP", "did you mean WM_TRAIN_VAE_STEPS?"),
         ("WM_SEDE", "did you mean WM_SEED?"),
+        ("WM_DATA", "expected WM_<COMMAND>_<SETTING>"),
+        ("WM_TRAIN_VAE_FOO", "expected WM_<COMMAND>_<SETTING>"),
         ("WM_PROJECT_DIRECTORY", "expected WM_<COMMAND>_<SETTING>"),
     ],
 )
