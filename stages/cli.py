@@ -54,7 +54,7 @@ TABLE = {
     ),
     "train-controller": Entry(
         "Train", "Evolve C, a policy on z and M's h, or train it by PPO.",
-        "--env Pong --max-generations 60", ("device",), True,
+        "--env Pong --max-generations 60", ("data", "device"), True,
     ),
     "train-dreamer": Entry(
         "Train", "Train a Dreamer (world model, actor, critic) as it plays.", "--env Catch --preset nano",

@@ -285,7 +285,7 @@ _TRAINING_ONLY = ("memory_limit", "snapshot", "track")
 _PLAYING_ONLY = ("executor", "any_cpu")
 _OF_SEVERAL = {  # families that take several datasets, with the help of --data
     **dict.fromkeys(
-        ("vae", "mdnrnn", "controller"),
+        ("vae", "mdnrnn"),
         "Dataset, or s3://BUCKET/PREFIX; several have their own --data each. [data/<Env>.zarr]",
     ),
     "dreamer": "Dataset to learn from before it plays; several have their own --data each. [none]",
@@ -315,7 +315,7 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
             ["--preset"], COMMON, type=OneOf(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
-    if family in _OF_SEVERAL:
+    if family in _OF_SEVERAL and "data" not in without:
         shared["data"] = SectionOption(
             ["--data"], WHERE, type=DatasetPath(), multiple=True, help=_OF_SEVERAL[family]
         )  # fmt: skip

@@ -180,10 +180,10 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
         previous = session
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         session = replace(previous, data=tuple(datasets), run=run.with_name(f"{run.name}.round{number}"))
-        collecting = replace(previous, data=(datasets[-1],))
+        others = {"collect": replace(previous, data=(datasets[-1],)), "dream": replace(session, data=(data,))}
         again = _continued(later, previous.run_path)
         steps += [
-            Step(stage, collecting if stage == "collect" else session, again[stage], number)
+            Step(stage, others.get(stage, session), again[stage], number)
             for stage in _stages_of_round(later, number == rounds)
             if stage != "train-vae"
         ]

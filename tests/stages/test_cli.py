@@ -231,6 +231,8 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--set restarts=3 starts several searches from zero, of which one continues; leave out --init-from",
         ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
+        (("dream", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "this command takes one dataset."),
+        (("train-controller", "--env", "Pong", "--data", "a.zarr"), 64, "--data is no option of wm train-controller ("),
         (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
         (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means not"),

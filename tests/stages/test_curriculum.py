@@ -198,6 +198,7 @@ def test_a_later_round_collects_with_the_controller_and_continues_from_the_round
     assert [path.name for path in by_round[3, "train-mdnrnn"].session.data_paths] == [
         "Pong.zarr", "Pong.round2.zarr", "Pong.round3.zarr",
     ]  # fmt: skip
+    assert by_round[3, "dream"].session.data_path.name == "Pong.zarr"  # pictured next to V's episodes
     assert by_round[1, "train-controller"].settings.init_from is None  # type: ignore[attr-defined]
 
 

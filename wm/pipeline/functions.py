@@ -121,7 +121,6 @@ def train_mdnrnn(
 def train_controller(
     env: str,
     *,
-    data: Paths = None,
     run: PathLike | None = None,
     name: str | None = None,
     preset: str | None = None,
@@ -134,10 +133,10 @@ def train_controller(
     """Evolve C, or train it by gradient, as `wm train-controller` does: `wm.train_controller("Pong", algo="ppo",
     in_="dream")`. Then `wm.load(result.run)` is a world whose C acts.
 
-    The arguments and errors are those of `train_vae`; MissingInput without V or M.
+    The arguments, without data and device, and the errors are those of `train_vae`; MissingInput without V or M.
     """
     call = _Call("train-controller", env, preset, settings)
-    session = call.session(data, run, name, seed, "auto", disk_budget, keep_current, runtime)
+    session = call.session(None, run, name, seed, "auto", disk_budget, keep_current, runtime)
     return controller_training.train_controller(session, call.resolve(ControllerSettings))
 
 
