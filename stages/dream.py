@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stages.options import SHARED
 from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
@@ -30,6 +31,7 @@ from wm.settings import DreamSettings
 RECIPE = 6
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
+_OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "any_cpu")  # options without effect on a Dreamer
 
 
 @dataclass(frozen=True)
