@@ -513,6 +513,18 @@ def test_help_lists_the_commands_in_sections_and_wm_alone_prints_it(capsys: pyte
         assert f"\n  {name} " in text
 
 
+def test_what_stands_in_brackets_in_a_help_does_not_wrap(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (("clean",), ("data", "import"), ("options",), ("curriculum",), ("report",)):
+        assert run(["help", *words]) == 0
+        text = capsys.readouterr().out
+        assert "[" in text
+        assert all(line.count("[") == line.count("]") and len(line) <= 80 for line in text.splitlines()), text
+        assert text.isascii()
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_of_a_stage_fits_two_screens_with_its_own_options_on_the_first(
     capsys: pytest.CaptureFixture[str], name: str
