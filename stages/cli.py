@@ -64,7 +64,7 @@ TABLE = {
     "sweep": Entry("Train", "Try settings of a stage, and find the best by validation."),
     "curriculum": Entry(
         "Train", "Run every stage for several environments.", "--preset quick --envs Pong,CarRacing",
-        ("env", "data", "run", "name"), True, "Stages that are up to date are skipped.",
+        ("env", "data", "run", "name"), True, "What is up to date is skipped.",
     ),
     "evaluate": Entry(
         "Measure", "Score an agent on test seeds in the unmodified environment.", "--env Pong --episodes 100",

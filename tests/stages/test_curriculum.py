@@ -104,8 +104,8 @@ def test_the_table_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(console.table(HEADER, rows).splitlines()) == 4
 
 
-def test_strict_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [outcome.env for outcome in play(monkeypatch, tmp_path, fail, strict=True)] == ["Pong"]
+def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [outcome.env for outcome in play(monkeypatch, tmp_path, fail, fail_fast=True)] == ["Pong"]
 
 
 def test_a_full_disk_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
