@@ -164,7 +164,15 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
                 f"--set {each.command}.{each.name.rstrip('_')} means nothing with --agent {settings.agent}, whose "
                 f"stages are {', '.join(stages)}; leave it out."
             )
-    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    pipelines = [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    if any(each.name == "later_weight" for each in sources.assignments) and not any(
+        step.round > 1 for pipeline in pipelines for step in pipeline.steps
+    ):
+        raise UsageProblem(
+            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give "
+            "--rounds 2."
+        )
+    return pipelines
 
 
 def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:

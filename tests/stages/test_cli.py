@@ -180,6 +180,17 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--set train-vae.latent means nothing with --agent dreamer, whose stages are train-dreamer, ",
         ),
         (("curriculum", "--envs", "Pong", "--set", "train-dreamer.steps=8"), 64, "means nothing with --agent vmc, who"),
+        (("curriculum", "--dry-run", "--strict"), 64, "--strict is no option of wm curriculum"),  # of `wm report`
+        (
+            ("train-mdnrnn", "--env", "Pong", "--set", "later_weight=5"),
+            64,
+            "--set later_weight is 5 but there is one dataset; give later ones with --data, or leave it out.",
+        ),
+        (
+            ("curriculum", "--envs", "Catch", "--dry-run", "--set", "train-mdnrnn.later_weight=5"),
+            64,
+            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give",
+        ),
         (("collect", "--env", "Pong", "--executor-any-cpu"), 64, "--executor-any-cpu means nothing without --executor"),
         (("sweep", "--env", "Pong", "--stage", "train-vae", "--workers", "2", "s"), 64, "--workers means nothing to"),
         (

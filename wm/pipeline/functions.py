@@ -115,7 +115,9 @@ def train_mdnrnn(
     """
     call = _Call("train-mdnrnn", env, preset, settings)
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
-    return mdnrnn_training.train_mdnrnn(session, call.resolve(MdnRnnSettings))
+    resolved = call.resolve(MdnRnnSettings)
+    mdnrnn_training.require_used(session, resolved, settings)
+    return mdnrnn_training.train_mdnrnn(session, resolved)
 
 
 def train_controller(
