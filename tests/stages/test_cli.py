@@ -269,6 +269,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("report", ".", "--every", "3"), 64, "--every is 3, which means nothing without --live; add it"),
         (("report", ".", "--out", "all.md"), 64, "--out is all.md; expected the name of a page, such as report.html"),
         (("report", ".", "--out", "all"), 64, "--out is all; expected the name of a page, such as report.html"),
+        (("report", ".", "--env", "Pong"), 64, "of one run is `wm report` with its folder, such as runs/Pong."),
         (("report", ".", "--no-film", "--env", "a:B-v0"), 64, "--env is a:B-v0, which means nothing with --no-film"),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
         (("curriculum", "--envs", ","), 64, "--envs is ','; expected names of environments, such as Pong,CarRacing"),
