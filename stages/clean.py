@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **requested: bool) -> None:
-    """Remove files of killed processes and show the space freed  [default: data runs]; also at an s3:// address.
+    """Remove files of killed processes, also at an s3:// address, and show the space freed  [default: data runs].
 
     Example: wm clean --dry-run
     """

@@ -25,7 +25,7 @@ from wm.errors import (
 )
 from wm.ranks import is_first, is_rank
 from wm.settings import COMMANDS
-from wm.settings.base import suggestion
+from wm.settings.base import nearest, suggestion
 
 
 class Entry(NamedTuple):
@@ -54,7 +54,7 @@ TABLE = {
     ),
     "train-controller": Entry(
         "Train", "Evolve C, a policy on z and M's h, or train it by PPO.",
-        "--env Pong --max-generations 60", ("device",), True,
+        "--env Pong --max-generations 60", ("data", "device"), True,
     ),
     "train-dreamer": Entry(
         "Train", "Train a Dreamer (world model, actor, critic) as it plays.", "--env Catch --preset nano",
@@ -64,7 +64,7 @@ TABLE = {
     "sweep": Entry("Train", "Try settings of a stage, and find the best by validation."),
     "curriculum": Entry(
         "Train", "Run every stage for several environments.", "--preset quick --envs Pong,CarRacing",
-        ("env", "data", "run", "name"), True, "Stages that are up to date are skipped.",
+        ("env", "data", "run", "name"), True, "What is up to date is skipped.",
     ),
     "evaluate": Entry(
         "Measure", "Score an agent on test seeds in the unmodified environment.", "--env Pong --episodes 100",
@@ -267,6 +267,15 @@ def _say_missing(error: click.MissingParameter) -> str:
     return f"{name} is missing; an example is `{' '.join(example.split())}` (see `{error.ctx.command_path} --help`)"
 
 
+def _say_unknown(error: click.NoSuchOption) -> str:
+    """The sentence about an option that its command does not have, with the one that was meant, if one is near."""
+    assert error.ctx is not None
+    shown = [param for param in error.ctx.command.get_params(error.ctx) if not getattr(param, "hidden", False)]
+    near = nearest(error.option_name, [name for param in shown for name in (*param.opts, *param.secondary_opts)])
+    path, hint = error.ctx.command_path, f"; did you mean {near}?" if near else ""
+    return f"{error.option_name} is no option of {path}{hint} (see `{path} --help`)"
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
     console.be_silent(not is_first(os.environ))
@@ -277,6 +286,8 @@ def run(arguments: list[str] | None = None) -> int:
         return int(finished.exit_code)
     except click.MissingParameter as error:
         return _fail(_say_missing(error), UsageProblem.exit_code)
+    except click.NoSuchOption as error:
+        return _fail(_say_unknown(error), UsageProblem.exit_code)
     except click.UsageError as error:
         where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
         return _fail(f"{_given_by(error)}{error.format_message()}{where}", UsageProblem.exit_code)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stages.options import SHARED
 from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
@@ -30,6 +31,7 @@ from wm.settings import DreamSettings
 RECIPE = 6
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
+_OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "any_cpu")  # options without effect on a Dreamer
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,23 @@ def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
 
 
 def require_used_by_dreamer(settings: DreamSettings, typed: Collection[str]) -> None:
-    """Raise UsageProblem for a setting that the dream of a Dreamer would ignore. `typed` are those of the command line:
+    """Raise UsageProblem for an option that the dream of a Dreamer would ignore. `typed` are those of the command line:
     a preset has dreams for controllers."""
     problem = ""
-    if settings.temperature != DreamSettings.temperature:
+    if unused := [SHARED[name].opts[0] for name in _OF_CONTROLLERS if name in typed]:
+        problem = f"{unused[0]} means nothing to the dream of a Dreamer, whose few episodes this process plays"
+    elif settings.temperature != DreamSettings.temperature or "temperature" in typed:
         problem = f"--temperature is {settings.temperature:g} but the dream of a Dreamer has none"
-    elif settings.dreams != DreamSettings.dreams and "dreams" in typed:
+    elif "dreams" in typed:
         problem = f"--dreams is {settings.dreams} but a Dreamer is compared in {WINDOWS} windows of {EPISODES} episodes"
     if problem:
         raise UsageProblem(f"{problem}; leave it out, or name a controller with --agent.")
 
 
 def _open(session: Session, settings: DreamSettings) -> _Models:
+    path = session.data_path
     vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
-    return _Models(vae, mdnrnn, controller, vae.open_episodes(session.data_paths[0]))
+    return _Models(vae, mdnrnn, controller, vae.open_episodes(path))
 
 
 def _limited(settings: DreamSettings, env: EnvConfig) -> DreamSettings:

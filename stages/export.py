@@ -17,7 +17,9 @@ EXTRA = {"minari": "minari", "mp4": "mp4", "onnx": "onnx"}  # that a format need
 @click.command(name="export")
 @click.argument("path", type=DatasetPath())
 @click.option("--to", "kind", type=OneOf(["npz", "minari", "mp4", "onnx"]), required=True, help="The format.")
-@click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
+@click.option(
+    "--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.  [default: all]"
+)
 @click.option("--agent", default=None, metavar="NAME", help="The C of a run, for onnx.  [default: controller]")
 @click.option("--out", type=GivenPath(), default=None, help="The folder  [default: exports/ beside it].")
 def command(path: Path, kind: str, episodes: str | None, agent: str | None, out: Path | None) -> None:

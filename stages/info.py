@@ -46,17 +46,16 @@ def _artifact(facts: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value in words; of nested values the outermost level, of long lists the length."""
+    """A value in words; of nested values the outermost level, of long or nested lists the length."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_inner(item)}" for name, item in value.items())
     return _inner(value)
 
 
 def _inner(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"({len(value)} values)"
-    if isinstance(value, list) and len(value) > 8:
-        return f"({len(value)} values)"
+    nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
+    if nested or (isinstance(value, list) and len(value) > 8):
+        return f"({len(value)} value{'' if len(value) == 1 else 's'})"
     if isinstance(value, float):
         return f"{value:.6g}"
     return "none" if value is None or value == "" else str(value)

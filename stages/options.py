@@ -6,6 +6,7 @@ things are (--env, --data, --run, --name), and the common ones, which the help o
 
 import dataclasses
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,30 @@ from wm.settings.sources import (
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
 INTERNAL = ("WM_LEADER", "WM_BIN")
 WHERE, COMMON = "Where", "Common options"
+_NO_BREAK, _BRACKETS = "\xa0", re.compile(r"\[[^\[\]]{,40}\]")
+
+
+class UnbrokenBrackets(click.HelpFormatter):
+    """Help in which what stands in brackets, such as a default, is on one line."""
+
+    def write_text(self, text: str) -> None:
+        """A paragraph."""
+        super().write_text(_unbroken(text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """A definition list."""
+        super().write_dl([(term, _unbroken(text)) for term, text in rows], col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        """Lines that are wrapped."""
+        super().write(string.replace(_NO_BREAK, " "))
+
+
+def _unbroken(text: str) -> str:
+    return _BRACKETS.sub(lambda found: re.sub(r"\s", _NO_BREAK, found[0]), text)
+
+
+click.Context.formatter_class = UnbrokenBrackets  # of every command: each makes its own context
 
 
 class SectionOption(click.Option):
@@ -70,7 +95,7 @@ class SectionCommand(click.Command):
                 sections.setdefault(section, []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
-                formatter.write_dl(records, col_max=24)
+                formatter.write_dl(records, col_max=25)
         formatter.write_paragraph()
         line = f"{COMMON}: {' '.join(common)}; see `wm help options`. " if common else ""
         line += "Words are explained in docs/glossary.md."
@@ -285,7 +310,7 @@ _TRAINING_ONLY = ("memory_limit", "snapshot", "track")
 _PLAYING_ONLY = ("executor", "any_cpu")
 _OF_SEVERAL = {  # families that take several datasets, with the help of --data
     **dict.fromkeys(
-        ("vae", "mdnrnn", "controller"),
+        ("vae", "mdnrnn"),
         "Dataset, or s3://BUCKET/PREFIX; several have their own --data each. [data/<Env>.zarr]",
     ),
     "dreamer": "Dataset to learn from before it plays; several have their own --data each. [none]",
@@ -315,7 +340,7 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
             ["--preset"], COMMON, type=OneOf(preset_names(family)), default=None, envvar="WM_PRESET",
             metavar="NAME", help=SHARED["preset"].help,
         )  # fmt: skip
-    if family in _OF_SEVERAL:
+    if family in _OF_SEVERAL and "data" not in without:
         shared["data"] = SectionOption(
             ["--data"], WHERE, type=DatasetPath(), multiple=True, help=_OF_SEVERAL[family]
         )  # fmt: skip

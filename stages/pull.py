@@ -69,9 +69,12 @@ def _text(received: "Received") -> str:
         lines.append(console.wrap(contents.episodes_along))
     if ":" in contents.env:
         lines.append(console.wrap(f"its environment is {contents.env}: Python must be able to import the module"))
-    usual = received.run == Path("runs") / env_slug(contents.env)
-    where = "" if usual else f" --run {shlex.quote(str(received.run))}"
+    slug = env_slug(contents.env)
+    where = "" if received.run == Path("runs") / slug else f" --run {shlex.quote(str(received.run))}"
+    data = received.data if received.data != Path("data") / f"{slug}.zarr" else None
+    played = f" --data {shlex.quote(str(data))}" if data else ""  # evaluate needs no episodes
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
     for command in ("play", "evaluate") if contents.can_dream else ("evaluate",):
-        lines.append(console.wrap(f"next: wm {command} --env {shlex.quote(contents.env)}{agent}{where}"))
+        given = f"{agent}{where}{played if command == 'play' else ''}"
+        lines.append(console.wrap(f"next: wm {command} --env {shlex.quote(contents.env)}{given}"))
     return "\n".join(lines)

@@ -45,6 +45,11 @@ def command(
         raise UsageProblem(f"--out is {out}; expected the name of a page, such as report.html.")
     if envs and not film:
         raise UsageProblem(f"--env is {envs[0]}, which means nothing with --no-film; leave one of them out.")
+    if named := [env for env in envs if ":" not in env]:
+        raise UsageProblem(
+            f"--env is {named[0]}; expected module:id, an environment whose module is imported for its film. The page "
+            "of one run is `wm report` with its folder, such as runs/Pong."
+        )
     if live:
         _follow(paths, out, every or EVERY)
     elif every is not None:

@@ -48,7 +48,7 @@ def _typed() -> str:
 class Session(LibrarySession):
     """The library's Session with a Runtime that writes to the console. `track` names trackers; without, TensorBoard has
     the metrics where it is installed. `watched` returns the Runtime of a training that is watched, as a sweep watches
-    its trials. `typed` are the names of the settings that the command line gave."""
+    its trials. `typed` are the names of the settings and shared options that the command line gave."""
 
     workers: int = 0
     worker_timeout: float = WORKER_TIMEOUT
@@ -149,7 +149,8 @@ def call_stage(name: str, options: dict[str, Any]) -> None:
     session, group = session_of(options), COMMANDS[name]
     flags = {key: value for key, value in options.items() if key in group.__dataclass_fields__}
     settings, origin = sources.resolve(name, group, session.env, flags)
-    session = replace(session, typed=typed_settings(origin))
+    shared = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    session = replace(session, typed=typed_settings(origin) | shared)
     if is_rank(os.environ) and isinstance(settings, GradientSettings) and settings.pieces == 1:
         settings, origin = replace(settings, pieces=PIECES), origin | {"pieces": "torchrun"}
     if options["print_config"]:

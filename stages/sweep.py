@@ -134,7 +134,8 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
     counts = {state: sum(one.state == state for one in outcomes) for state in ("complete", "pruned", "failed")}
     if not best:
         raise BadData(f"{sweep.folder}: no trial is complete, and {counts['failed']} failed; narrow the space.")
-    again = {"data": options["data"], "run": options["run"], "preset": preset, "config": options["config"]}
+    data = () if stage == "train-controller" else options["data"]  # which has it only from a config file
+    again = {"data": data, "run": options["run"], "preset": preset, "config": options["config"]}
     again |= {"seed": options["seed"] or None, "set": (*options["set"], *assignments(best[0].values, stage))}
     words = ["wm", stage, "--env", options["env"]]
     for name, value in again.items():

@@ -14,7 +14,12 @@ MOST = 500  # episodes of a page
 
 @click.command(name="view")
 @click.argument("path", type=DatasetPath())
-@click.option("--episodes", default=None, metavar="LIST", help="Which episodes, such as 0,7,20-25, or all.")
+@click.option(
+    "--episodes",
+    default=None,
+    metavar="LIST",
+    help="Which episodes, such as 0,7,20-25, or all.  [default: a few of different returns]",
+)
 @click.option("--out", type=FilePath(), default=None, help="The page  [default: beside the dataset].")
 def command(path: Path, episodes: str | None, out: Path | None) -> None:
     """Write one HTML page that plays episodes, with their actions, rewards and labels.

@@ -103,7 +103,7 @@ def _environments(clock: Callable[[], float]) -> Iterator[Check]:
             env.step(env.action_space.sample())
             env.close()
             took = clock() - began
-            yield Check(f"environment {name}", "ok", f"{spec.env_id}: built, and one step made, in {took:.2f} s")
+            yield Check(f"environment {name}", "ok", f"{spec.env_id}: built and stepped in {took:.2f} s")
         except WmError as error:
             yield Check(f"environment {name}", "missing", str(error), f"pip install {spec.pip}")
         except Exception as error:  # packages in versions that were not written for each other may raise anything

@@ -72,11 +72,11 @@ def curriculum(
     words: Sequence[str] = (),
     order: Sequence[str] = (),
 ) -> list[Outcome]:
-    """Run every stage of every environment. Where one fails, the next one still runs, unless `strict`; a full disk and
-    a signal stop everything. `words` is the command line that `jobs` processes run, those of `order` first."""
+    """Run every stage of every environment. Where one fails, the next one still runs, unless `fail_fast`; a full disk
+    and a signal stop everything. `words` is the command line that `jobs` processes run, those of `order` first."""
     pipelines = pipelines_of(session, settings, sources)
     if (jobs := min(settings.jobs, len(pipelines))) > 1:
-        return run_in_parallel(session, jobs, settings.strict, words, pipelines, order)
+        return run_in_parallel(session, jobs, settings.fail_fast, words, pipelines, order)
     total, number, outcomes = sum(len(pipeline.steps) for pipeline in pipelines), 1, list[Outcome]()
     recorded = [None if pipeline.has_inputs else recorded_outcome(pipeline) for pipeline in pipelines]
     for pipeline, outcome in zip(pipelines, recorded, strict=True):
@@ -89,7 +89,7 @@ def curriculum(
         outcome.record()
         if outcome.failure is None:
             delete_intermediate(pipeline, settings.keep)
-        elif settings.strict:
+        elif settings.fail_fast:
             break
     return outcomes
 

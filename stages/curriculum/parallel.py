@@ -61,7 +61,7 @@ def cores_each(session: Session, jobs: int) -> int:
 def run_in_parallel(
     session: Session,
     jobs: int,
-    strict: bool,
+    fail_fast: bool,
     words: Sequence[str],
     pipelines: Sequence[Pipeline],
     order: Sequence[str],
@@ -85,7 +85,7 @@ def run_in_parallel(
         code = process.wait()
         if code == 0:
             return recorded_outcome(pipeline) or Outcome(pipeline, failure=WmError("its curriculum.json is missing"))
-        if strict or code == DiskProblem.exit_code:
+        if fail_fast or code == DiskProblem.exit_code:
             ending.set()
         failure = WmError(last.removeprefix("wm: "))
         failure.exit_code = code

@@ -164,7 +164,15 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
                 f"--set {each.command}.{each.name.rstrip('_')} means nothing with --agent {settings.agent}, whose "
                 f"stages are {', '.join(stages)}; leave it out."
             )
-    return [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    pipelines = [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
+    if any(each.name == "later_weight" for each in sources.assignments) and not any(
+        step.round > 1 for pipeline in pipelines for step in pipeline.steps
+    ):
+        raise UsageProblem(
+            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give "
+            "--rounds 2."
+        )
+    return pipelines
 
 
 def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
@@ -180,10 +188,10 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
         previous = session
         datasets.append(data.with_name(f"{data.stem}.round{number}.zarr"))
         session = replace(previous, data=tuple(datasets), run=run.with_name(f"{run.name}.round{number}"))
-        collecting = replace(previous, data=(datasets[-1],))
+        others = {"collect": replace(previous, data=(datasets[-1],)), "dream": replace(session, data=(data,))}
         again = _continued(later, previous.run_path)
         steps += [
-            Step(stage, collecting if stage == "collect" else session, again[stage], number)
+            Step(stage, others.get(stage, session), again[stage], number)
             for stage in _stages_of_round(later, number == rounds)
             if stage != "train-vae"
         ]

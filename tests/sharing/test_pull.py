@@ -100,7 +100,9 @@ def test_episodes_of_another_recipe_are_not_replaced(shared: Path, answer: Answe
     assert "has episodes of another recipe" in answer("pull", "shared", code=64)
     assert files_of(shared.parent / DATA) == before
     assert not (shared.parent / RUN).exists()
-    answer("pull", "shared", "--data", "data/other.zarr", code=0)
+    text = answer("pull", "shared", "--data", "data/other.zarr", code=0)
+    assert f"next: wm play --env {TINY} --data data/other.zarr" in text
+    assert f"next: wm evaluate --env {TINY}\n" in text  # it reads no episodes
 
 
 def test_another_run_is_not_replaced(shared: Path, answer: Answer) -> None:

@@ -147,7 +147,10 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("collect", "--env", "Pong", "--set", "episode=3"), 64, "did you mean episodes?"),
         (("collect", "--env", "Pong", "--set", "episodes=many"), 64, "expected a whole number"),
         (("collect", "--env", "Pong", "--action-repeat", "3"), 64, "give --set action_repeat=VALUE (see `wm collect"),
-        (("collect", "--env", "Pong", "--episode", "3"), 64, "Did you mean '--episodes'?"),
+        (("collect", "--env", "Pong", "--epsiodes", "3"), 64, "--epsiodes is no option of wm collect; did you mean --"),
+        (("evaluate", "--env", "Pong", "--data", "x"), 64, "--data is no option of wm evaluate (see `wm evaluate"),
+        (("dream", "--env", "Pong", "--vision", "3"), 64, "--vision is no option of wm dream (see `wm dream --help`)"),
+        (("ls", "--jsn"), 64, "--jsn is no option of wm ls; did you mean --json?"),
         (("collect", "--env", "Pong", "--set", "episodes"), 64, "--set is 'episodes'; expected NAME=VALUE"),
         (("collect", "--env", "Pong", "--set", "train-vae.latent=2"), 64, "is a setting of wm train-vae"),
         (("curriculum", "--set", "train-vea.latent=2"), 64, "there is no stage 'train-vea'; did you mean train-vae?"),
@@ -177,6 +180,17 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--set train-vae.latent means nothing with --agent dreamer, whose stages are train-dreamer, ",
         ),
         (("curriculum", "--envs", "Pong", "--set", "train-dreamer.steps=8"), 64, "means nothing with --agent vmc, who"),
+        (("curriculum", "--dry-run", "--strict"), 64, "--strict is no option of wm curriculum"),  # of `wm report`
+        (
+            ("train-mdnrnn", "--env", "Pong", "--set", "later_weight=5"),
+            64,
+            "--set later_weight is 5 but there is one dataset; give later ones with --data, or leave it out.",
+        ),
+        (
+            ("curriculum", "--envs", "Catch", "--dry-run", "--set", "train-mdnrnn.later_weight=5"),
+            64,
+            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give",
+        ),
         (("collect", "--env", "Pong", "--executor-any-cpu"), 64, "--executor-any-cpu means nothing without --executor"),
         (("sweep", "--env", "Pong", "--stage", "train-vae", "--workers", "2", "s"), 64, "--workers means nothing to"),
         (
@@ -228,6 +242,8 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--set restarts=3 starts several searches from zero, of which one continues; leave out --init-from",
         ),
         (("collect", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "--data is given 2 times"),
+        (("dream", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "this command takes one dataset."),
+        (("train-controller", "--env", "Pong", "--data", "a.zarr"), 64, "--data is no option of wm train-controller ("),
         (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
         (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means not"),
@@ -253,6 +269,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("report", ".", "--every", "3"), 64, "--every is 3, which means nothing without --live; add it"),
         (("report", ".", "--out", "all.md"), 64, "--out is all.md; expected the name of a page, such as report.html"),
         (("report", ".", "--out", "all"), 64, "--out is all; expected the name of a page, such as report.html"),
+        (("report", ".", "--env", "Pong"), 64, "of one run is `wm report` with its folder, such as runs/Pong."),
         (("report", ".", "--no-film", "--env", "a:B-v0"), 64, "--env is a:B-v0, which means nothing with --no-film"),
         (("collect", "--env", "Pong", "--data", "."), 64, "exists and is not a dataset"),
         (("curriculum", "--envs", ","), 64, "--envs is ','; expected names of environments, such as Pong,CarRacing"),
@@ -468,6 +485,8 @@ def test_a_config_file_may_give_common_options_and_a_flag_beats_it(
     [
         ("WM_TRAIN_VAE_STEP", "did you mean WM_TRAIN_VAE_STEPS?"),
         ("WM_SEDE", "did you mean WM_SEED?"),
+        ("WM_DATA", "expected WM_<COMMAND>_<SETTING>"),
+        ("WM_TRAIN_VAE_FOO", "expected WM_<COMMAND>_<SETTING>"),
         ("WM_PROJECT_DIRECTORY", "expected WM_<COMMAND>_<SETTING>"),
     ],
 )
@@ -504,6 +523,18 @@ def test_help_lists_the_commands_in_sections_and_wm_alone_prints_it(capsys: pyte
     assert max(map(len, text.splitlines())) <= 80
     for name in TABLE:
         assert f"\n  {name} " in text
+
+
+def test_what_stands_in_brackets_in_a_help_does_not_wrap(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (("clean",), ("data", "import"), ("options",), ("curriculum",), ("report",)):
+        assert run(["help", *words]) == 0
+        text = capsys.readouterr().out
+        assert "[" in text
+        assert all(line.count("[") == line.count("]") and len(line) <= 80 for line in text.splitlines()), text
+        assert text.isascii()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -104,8 +104,8 @@ def test_the_table_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(console.table(HEADER, rows).splitlines()) == 4
 
 
-def test_strict_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [outcome.env for outcome in play(monkeypatch, tmp_path, fail, strict=True)] == ["Pong"]
+def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [outcome.env for outcome in play(monkeypatch, tmp_path, fail, fail_fast=True)] == ["Pong"]
 
 
 def test_a_full_disk_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +198,7 @@ def test_a_later_round_collects_with_the_controller_and_continues_from_the_round
     assert [path.name for path in by_round[3, "train-mdnrnn"].session.data_paths] == [
         "Pong.zarr", "Pong.round2.zarr", "Pong.round3.zarr",
     ]  # fmt: skip
+    assert by_round[3, "dream"].session.data_path.name == "Pong.zarr"  # pictured next to V's episodes
     assert by_round[1, "train-controller"].settings.init_from is None  # type: ignore[attr-defined]
 
 

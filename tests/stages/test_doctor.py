@@ -19,7 +19,7 @@ def test_every_environment_is_stepped_and_the_json_is_one_object(capsys: pytest.
     assert run(["doctor", "--json"]) == 0
     checks = {check["what"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {f"environment {name}" for name in KNOWN_ENVS} <= checks.keys()
-    assert "built, and one step made, in" in checks["environment Pong"]["finding"]
+    assert "ALE/Pong-v5: built and stepped in" in checks["environment Pong"]["finding"]
     assert {"Python", "device", "memory", "disk"} <= checks.keys()
 
 

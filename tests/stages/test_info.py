@@ -20,6 +20,8 @@ def test_info_of_an_artifact_has_its_settings_and_provenance(
     assert max(map(len, text.splitlines())) <= 80
     assert "setting latent" in text
     assert "provenance command" in text
+    assert "calibration (" in (text := output("info", f"runs/{SLUG}/mdnrnn"))
+    assert "{" not in text
     body = json.loads(output("info", f"runs/{SLUG}/vae", "--json"))
     assert body["recipe"]["settings"]["latent"] == 4
 

@@ -94,6 +94,17 @@ def test_its_dream_compares_a_fixed_number_of_windows(trained: Path) -> None:
     assert "--dreams is 5" in said
 
 
+@pytest.mark.parametrize(
+    "words", [("--workers", "2"), ("--worker-timeout", "9"), ("--executor", "local"), ("--data", "d.zarr")]
+)
+def test_its_dream_refuses_what_it_would_ignore(trained: Path, words: tuple[str, ...]) -> None:
+    said = refused(trained, 64, "dream", "--env", TINY, "--agent", "dreamer", *words)
+    assert said == (
+        f"wm: {words[0]} means nothing to the dream of a Dreamer, whose few episodes this process plays; leave it out, "
+        "or name a controller with --agent."
+    )
+
+
 def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     folder = trained / "runs" / SLUG / "dreamer"
     for name in ("returns.png", "open-loop.png"):

@@ -115,13 +115,14 @@ def train_mdnrnn(
     """
     call = _Call("train-mdnrnn", env, preset, settings)
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
-    return mdnrnn_training.train_mdnrnn(session, call.resolve(MdnRnnSettings))
+    resolved = call.resolve(MdnRnnSettings)
+    mdnrnn_training.require_used(session, resolved, settings)
+    return mdnrnn_training.train_mdnrnn(session, resolved)
 
 
 def train_controller(
     env: str,
     *,
-    data: Paths = None,
     run: PathLike | None = None,
     name: str | None = None,
     preset: str | None = None,
@@ -134,10 +135,10 @@ def train_controller(
     """Evolve C, or train it by gradient, as `wm train-controller` does: `wm.train_controller("Pong", algo="ppo",
     in_="dream")`. Then `wm.load(result.run)` is a world whose C acts.
 
-    The arguments and errors are those of `train_vae`; MissingInput without V or M.
+    The arguments, without data and device, and the errors are those of `train_vae`; MissingInput without V or M.
     """
     call = _Call("train-controller", env, preset, settings)
-    session = call.session(data, run, name, seed, "auto", disk_budget, keep_current, runtime)
+    session = call.session(None, run, name, seed, "auto", disk_budget, keep_current, runtime)
     return controller_training.train_controller(session, call.resolve(ControllerSettings))
 
 

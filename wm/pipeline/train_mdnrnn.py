@@ -1,6 +1,6 @@
 """Latents -> M."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,16 @@ def _require_names(paths: Sequence[Path]) -> None:
                 f"--data has {other} and {path}, whose latents would have the same folder; rename one of them, or "
                 "write both to one dataset with wm data merge."
             )
+
+
+def require_used(session: Session, settings: MdnRnnSettings, given: Collection[str]) -> None:
+    """Raise UsageProblem for a weight of later datasets where there are none. `given` are the settings of this call:
+    those of presets and files hold for curricula of several rounds, too."""
+    if "later_weight" in given and len(set(session.data_paths)) == 1:
+        raise UsageProblem(
+            f"--set later_weight is {settings.later_weight:g} but there is one dataset; give later ones with --data, "
+            "or leave it out."
+        )
 
 
 def mdnrnn_run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:

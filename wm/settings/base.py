@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, TypeVar, get_args
 
 from wm.errors import UsageProblem
@@ -22,6 +24,7 @@ MOST_IN_BATCH = 10**5  # frames, windows or dreams that are in memory together; 
 LARGEST_SEED = 2**53  # the largest integer that is read from files (wm/artifacts/json_reader.py)
 LONGEST = 10**4  # steps of a window or a dream, for each of which memory is allocated before the first
 _MOST_DIGITS = 30  # of a number in a sentence
+_NEAR = 0.65  # likeness of two names: that of vea and vae, a swap in three letters, is 0.67
 _OF_ZERO = re.compile(r"\b0: (.+?)(?:[.;](?: |$)| \()")  # what 0 means, in the sentence of a setting
 T = TypeVar("T")
 
@@ -156,8 +159,24 @@ def _bound(value: float) -> str:
 def suggestion(name: str, names: Iterable[str]) -> str:
     """What a mistyped name is answered with: the nearest of `names`, else all of them."""
     names = list(names)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}."
+    near = nearest(name, names)
+    return f"did you mean {near}?" if near else f"expected one of {', '.join(names)}."
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The one of `names` that a mistyped name was meant to be; empty if none is near."""
+    likeness, near = max(((_likeness(name, other), other) for other in names), key=itemgetter(0), default=(0.0, ""))
+    return near if likeness >= _NEAR else ""
+
+
+def _likeness(name: str, other: str) -> float:
+    """From 0 to 1, of what follows the words with which both names begin: `--` or `WM_TRAIN_VAE_` makes none like
+    another. The beginning of a name is like it."""
+    if name and other.startswith(name):
+        return 1.0
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))))
+    begin = max(name.rfind(separator, 0, same) for separator in "-_ ") + 1
+    return difflib.SequenceMatcher(None, name[begin:], other[begin:]).ratio()
 
 
 def find_setting(group: type[Settings], name: str, command: str) -> Field:

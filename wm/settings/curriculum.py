@@ -49,10 +49,16 @@ class CurriculumSettings(Settings):
         section="Curriculum",
         result=False,
     )
-    strict: bool = setting(False, "Stop at the first environment that fails.", section="Curriculum", result=False)
-    max_generations: int = setting(0, "Iterations of a search; 0: the preset's.", low=0, section="Limits", result=False)
+    fail_fast: bool = setting(False, "Stop at the first environment that fails.", section="Curriculum", result=False)
+    max_generations: int = setting(0, "Most iterations; 0: the preset's.", low=0, section="Limits", result=False)
     max_hours: float = setting(0.0, "Hours of a search; 0: the preset's.", low=0, section="Limits", result=False)
-    max_env_steps: int = setting(0, "Real steps of a search; 0: the preset's.", low=0, section="Limits", result=False)
+    max_env_steps: int = setting(
+        0,
+        "Real steps of a Dreamer, or of a search before its last validation; 0: the preset's.",
+        low=0,
+        section="Limits",
+        result=False,
+    )
 
     @property
     def names(self) -> list[str]:
