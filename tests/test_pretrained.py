@@ -61,7 +61,7 @@ def test_damaged_weights_are_refused(chain: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_names_its_command(tmp_path: Path) -> None:
-    with pytest.raises(MissingInput, match="run `wm train-vae --env Pong` first"):
+    with pytest.raises(MissingInput, match="run `wm train-vae --env Pong --run "):
         load_all(Session("Pong", run=tmp_path).workspace)
 
 

@@ -25,9 +25,9 @@ def test_a_controller_is_scored_in_the_unmodified_environment(chain: Path) -> No
 def test_an_agent_is_opened_by_its_name(tmp_path: Path) -> None:
     workspace = Session("Pong", run=tmp_path).workspace
     assert open_agent(workspace, "random").spec == RandomSpec(EnvConfig("Pong"))
-    with pytest.raises(MissingInput, match="run `wm train-dreamer --env Pong` first"):
+    with pytest.raises(MissingInput, match="run `wm train-dreamer --env Pong --run "):
         open_agent(workspace, "dreamer")
-    with pytest.raises(MissingInput, match="run `wm train-vae --env Pong` first"):
+    with pytest.raises(MissingInput, match="run `wm train-vae --env Pong --run "):
         open_agent(workspace, "controller")
 
 

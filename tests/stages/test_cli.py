@@ -248,6 +248,8 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
         (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means not"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
+        (("dream", "--env", "Pong", "--run", "a b"), 66, "run `wm train-vae --env Pong --run 'a b'` first"),
+        (("train-vae", "--env", "Pong", "--run", "other"), 66, "run `wm collect --env Pong` first"),
         (("evaluate", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),
         *(
             ((name, "nowhere"), 66, "nowhere does not exist; `wm ls` shows what there is")

@@ -57,7 +57,7 @@ def test_a_run_without_c_is_a_world_that_cannot_act(run: Path, tmp_path: Path, w
     frame = world.episode(0).frames[0]
     assert (loaded.encode(frame) == world.encode(frame)).all()
     for use in (lambda: loaded.act(frame), loaded.evaluate):
-        with pytest.raises(MissingInput, match=r"has no C; run `wm train-controller --env tests.tiny:Tiny-v0` first"):
+        with pytest.raises(MissingInput, match=r"has no C; run `wm train-controller --env tests.tiny:Tiny-v0 --run "):
             use()
 
 
@@ -66,9 +66,9 @@ def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> Non
         wm.load("runs/Pnog")
     with pytest.raises(MissingInput, match="run `wm train-vae` first"):
         wm.load(tmp_path)
-    with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn --env tests.tiny:Tiny-v0` first"):
+    with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn --env tests.tiny:Tiny-v0 --run "):
         wm.load(copied(run, tmp_path, "mdnrnn"))
-    with pytest.raises(MissingInput, match=r"train-controller --env tests.tiny:Tiny-v0 --name other` first"):
+    with pytest.raises(MissingInput, match=r"train-controller --env tests.tiny:Tiny-v0 --run .* --name other` first"):
         wm.load(run, agent="other")
     with pytest.raises(UsageProblem, match="agent is 'dreamer', a Dreamer, which has no V, M and C"):
         wm.load(run, agent="dreamer")

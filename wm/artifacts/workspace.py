@@ -26,6 +26,11 @@ def env_slug(env: str) -> str:
     return env.replace("/", "-").replace(":", "-")
 
 
+def usual_run(env: str) -> Path:
+    """The folder of an environment's artifacts where none is given."""
+    return Path("runs") / env_slug(env)
+
+
 @dataclass(frozen=True)
 class Workspace:
     """`run` is the folder of the environment's artifacts. `datasets` are those of a training; V is trained on the first
@@ -36,5 +41,6 @@ class Workspace:
     datasets: tuple[Path, ...]
 
     def command(self, name: str) -> str:
-        """The command line of a stage for this environment, for error messages."""
-        return f"wm {name} --env {shlex.quote(self.env)}"
+        """The command line of a stage for this environment and run, for error messages. Episodes are of no run."""
+        usual = name == "collect" or self.run == usual_run(self.env)
+        return f"wm {name} --env {shlex.quote(self.env)}" + ("" if usual else f" --run {shlex.quote(str(self.run))}")

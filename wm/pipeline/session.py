@@ -8,7 +8,7 @@ from wm.artifacts.disk import DiskBudget
 from wm.artifacts.provenance import describe_program
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
-from wm.artifacts.workspace import Workspace, env_slug, is_reserved
+from wm.artifacts.workspace import Workspace, env_slug, is_reserved, usual_run
 from wm.errors import UsageProblem
 from wm.runtime import LOCAL, Runtime
 
@@ -57,7 +57,7 @@ class Session:
     @property
     def run_path(self) -> Path:
         """The folder of the environment's artifacts."""
-        return self.run or Path("runs") / env_slug(self.env)
+        return self.run or usual_run(self.env)
 
     @property
     def processes(self) -> int:
