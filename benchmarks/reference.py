@@ -101,7 +101,7 @@ class PlainRollout(nn.Module):
     def __init__(self, action: int) -> None:
         super().__init__()
         self.change = _mlp(3 * LATENT + 2 * action, 384, LATENT)
-        self.reward = _mlp(3 * LATENT + action, 128, REWARD_BINS)
+        self.reward = _mlp(3 * LATENT + action, 128, 2 * REWARD_BINS)  # of a step that goes on, and of an end
         self.end = _mlp(3 * LATENT + action, 128, 1)
 
 
@@ -150,9 +150,12 @@ def plain_rollout_step(latents: Latents, warm_up: int, steps: int, batch: int) -
                 )
                 dreamt = torch.cat([before, difference, action, (z - before) / moved], 1).detach()
                 shown = torch.where(torch.arange(batch)[:, None] % 2 == 0, real, dreamt)
-                loss = loss + functional.cross_entropy(model.reward(real), two_hot(rewards[rows + number]))
+                going_on, last = model.reward(real).chunk(2, 1)
+                ended = ends[rows + number]
+                reward = torch.where(ended[:, None] > 0, last, going_on)
+                loss = loss + functional.cross_entropy(reward, two_hot(rewards[rows + number]))
                 end = model.end(shown).squeeze(1)
-                loss = loss + functional.binary_cross_entropy_with_logits(end, ends[rows + number])
+                loss = loss + functional.binary_cross_entropy_with_logits(end, ended)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

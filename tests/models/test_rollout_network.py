@@ -104,6 +104,25 @@ def test_every_second_window_trains_the_end_on_dreams_and_rewards_stay_real() ->
         assert not torch.equal(before.reward, after.reward)
 
 
+def test_a_step_that_ends_the_episode_has_a_reward_of_its_own() -> None:
+    model, batch = make(0), windows(4, 1, 3)
+    last_rows = [layer for layer in model.reward.layers if isinstance(layer, torch.nn.Linear)][-1].bias
+    for ends, trained in ((0.0, slice(0, 49)), (1.0, slice(49, 98))):
+        batch["ends"][:] = ends
+        (gradient,) = torch.autograd.grad(model.loss(**batch).reward, last_rows)
+        assert gradient[trained].abs().sum() > 0
+        assert gradient.abs().sum() == gradient[trained].abs().sum()
+
+
+def test_a_reward_is_the_mean_over_going_on_and_ending() -> None:
+    model = make(0).requires_grad_(False)
+    log_probs = model.reward(torch.randn(6, 3 * LATENT + ACTIONS))
+    alive, dead, half = (model.mean_reward(log_probs, torch.full((6,), end)) for end in (0.0, 1.0, 0.5))
+    assert torch.allclose(alive, model.reward.mean(log_probs[:, 0]) * model.reward_unit)
+    assert torch.allclose(dead, model.reward.mean(log_probs[:, 1]) * model.reward_unit)
+    assert torch.allclose(half, (alive + dead) / 2)
+
+
 def test_a_dreams_latents_and_reward_are_those_of_the_bounded_transition() -> None:
     model = make(16).requires_grad_(False)
     z, action, state = torch.randn(5, LATENT), torch.randn(5, ACTIONS), model.initial_state(5)
@@ -113,8 +132,9 @@ def test_a_dreams_latents_and_reward_are_those_of_the_bounded_transition() -> No
     free, _ = cell.advance(z, action, state, 1.0, torch.Generator().manual_seed(0), None)
     assert torch.equal(bounded.z, free.z.clamp(-0.1, 0.1))
     inputs, _, _ = model.remember(model.standardise(z), action, state)
-    log_probs, _ = model.outcome(inputs, model.standardise(bounded.z))
-    assert torch.allclose(bounded.reward, model.reward.mean(log_probs) * model.reward_unit, atol=1e-5)
+    reward, end = model.outcome(inputs, model.standardise(bounded.z))
+    assert torch.allclose(bounded.reward, reward, atol=1e-5)
+    assert torch.allclose(bounded.end, end, atol=1e-5)
     assert not torch.allclose(bounded.reward, free.reward, atol=1e-3)
 
 

@@ -94,9 +94,8 @@ class _RolloutStep(nn.Module):
         before = state.split(self.widths, 1)
         inputs, context, after = model.remember(model.standardise(z), action, before)
         following = model.predict(inputs, context)
-        log_probs, end = model.outcome(inputs, following)
-        reward = model.reward.mean(log_probs) * model.reward_unit
-        return torch.cat(after, 1), following * model.z_std + model.z_mean, reward, 1 - torch.sigmoid(end)
+        reward, end = model.outcome(inputs, following)
+        return torch.cat(after, 1), following * model.z_std + model.z_mean, reward, 1 - end
 
 
 class _Policy(nn.Module):

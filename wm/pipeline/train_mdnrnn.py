@@ -39,7 +39,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
-RECIPE = 7
+RECIPE = 8
 
 
 def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:

@@ -84,8 +84,7 @@ class RolloutCell:
         ) * model.z_std + model.z_mean
         if bounds:
             shown = torch.clamp(shown, *bounds)
-        transition = torch.cat(
-            [inputs, (model.standardise(shown) - inputs[:, : model.latent]) / model.difference_std], 1
-        )
-        reward = model.reward.mean(functional.log_softmax(self._reward(transition), -1)) * model.reward_unit
-        return Sample(shown, reward, torch.sigmoid(self._end(transition)[:, 0])), state
+        transition = model.transition(inputs, model.standardise(shown))
+        end = torch.sigmoid(self._end(transition)[:, 0])
+        log_probs = functional.log_softmax(self._reward(transition).unflatten(1, (2, -1)), -1)
+        return Sample(shown, model.mean_reward(log_probs, end), end), state

@@ -117,14 +117,22 @@ class RolloutNetwork {
     }
     const moved = this.standardise(shown).map((value, i) => (value - inputs[i]) / this.differenceStd[i]);
     const transition = concatenated(inputs, moved);
-    return {z: shown, reward: this.meanReward(transition), end: sigmoid(this.end(transition)[0]), state: next};
+    const end = sigmoid(this.end(transition)[0]);
+    return {z: shown, reward: this.meanReward(transition, end), end, state: next};
   }
 
-  meanReward(transition) {
-    const probabilities = softmax(this.reward(transition)), half = (this.bins.length - 1) / 2;
+  /** The head has a distribution for a step after which the episode goes on, and one for a step that ends it. */
+  meanReward(transition, end) {
+    const logits = this.reward(transition), bins = this.bins.length;
+    const goingOn = this.meanOfBins(logits.slice(0, bins)), last = this.meanOfBins(logits.slice(bins));
+    return (goingOn + end * (last - goingOn)) * this.rewardUnit;
+  }
+
+  meanOfBins(logits) {
+    const probabilities = softmax(logits), half = (this.bins.length - 1) / 2;
     let mean = 0;
     for (let k = 1; k <= half; k++) mean += (probabilities[half + k] - probabilities[half - k]) * this.bins[half + k];
-    return mean * this.rewardUnit;
+    return mean;
   }
 }
 
