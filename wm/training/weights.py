@@ -86,8 +86,13 @@ def require_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], s
     for name in sorted({*expected, *tensors}):
         if name not in tensors or name not in expected:
             present, absent = ("the model", source) if name in expected else (source, "the model")
-            raise BadData(f"{name} is in {present} but not in {absent}; they are of different versions.")
+            raise BadData(
+                f"{name} is in {present} but not in {absent}; another version of wm wrote it, so train it again."
+            )
         if tensors[name].shape != expected[name].shape:
             shapes = list(tensors[name].shape), list(expected[name].shape)
-            raise BadData(f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}.")
+            raise BadData(
+                f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}. If another version of wm wrote it, train "
+                "it again."
+            )
     require_types(tensors, {name: value.dtype for name, value in expected.items()}, source)
