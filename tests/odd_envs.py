@@ -251,6 +251,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **_observed(gym.spaces.Box(0, 255, (3, 32, 48), _BYTES), lambda p: p.transpose(2, 0, 1)),
         "metadata": {},
     },
+    "FourFrames": {
+        **_observed(gym.spaces.Box(0, 255, (4, 32, 48), _BYTES), lambda p: np.full((4, 32, 48), 255, _BYTES)),
+        "metadata": {},
+        "__init__": lambda self: None,
+    },
+    "Undrawn": {"metadata": {}, "render": gym.Env.render},
     "Rgba": _rendered(_alpha),
     "SameMemory": {"render": _picture_in_place},
     "Flat": _rendered(lambda p: p[..., 0]),

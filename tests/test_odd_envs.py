@@ -38,6 +38,8 @@ REFUSED = {
     "ListOfPictures": (70, "the result of render() is of type list"),
     "NoPicture": (70, "the result of render() is None"),
     "Blind": (64, "has no pictures"),
+    "FourFrames": (64, "has no pictures: its observations are stacks of gray frames, and it does not render"),
+    "Undrawn": (70, "has no pictures: its render() is not implemented; let it return an array"),
     "NoActions": (64, "the action space is an empty Box"),
     "WideIntegers": (64, "the action space is a Box of int64 with a bound beyond 8388608"),
     "Unbounded": (64, "the action space is an unbounded Box"),
@@ -263,7 +265,8 @@ def test_a_choice_of_frames_that_cannot_be_is_one_sentence() -> None:
         (EnvConfig("tests.odd_envs:Plain-v0", frames="observation"), "are a Box of shape (4,), no picture; use"),
         (EnvConfig("tests.odd_envs:NoNumbers-v0", frames="observation"), "are a Box of shape (0,), no picture; use"),
         (EnvConfig("tests.odd_envs:Dict-v0", frames="observation"), "are a Dict, no picture; use --frames render"),
-        (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render"),
+        (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render; add"),
+        (EnvConfig("tests.odd_envs:FourFrames-v0", frames="observation"), "(4, 32, 48), a stack of 4 gray frames; let"),
         (EnvConfig("Pong", frames="observation"), "--render exact draws Pong itself; add --render gymnasium"),
     ):
         with pytest.raises(UsageProblem, match=re.escape(sentence)):
