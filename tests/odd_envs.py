@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 import weakref
 from typing import Any
 
@@ -102,6 +103,18 @@ def _late_exit(self: Any, action: Any) -> Any:
 def _prints(self: Any, action: Any) -> Any:
     sys.stdout.write("noise of the simulator\n")
     os.write(1, b"noise of its library\n")
+    return Odd.step(self, action)
+
+
+def _warns(self: Any, action: Any) -> Any:
+    warnings.simplefilter("always")
+    warnings.warn("the physics is old", stacklevel=1)
+    return Odd.step(self, action)
+
+
+def _warns_of_time(self: Any, action: Any) -> Any:
+    warnings.simplefilter("always")
+    warnings.warn(f"the physics is old at step {self.t}", stacklevel=1)
     return Odd.step(self, action)
 
 
@@ -333,6 +346,9 @@ FATAL: dict[str, dict[str, Any]] = {
     "Hangs": {"reset": _hangs},
 }
 
-for _name, _parts in (VARIANTS | FATAL).items():
+# They are stored as Plain is, with warnings at every step.
+LOUD: dict[str, dict[str, Any]] = {"Warns": {"step": _warns}, "WarnsOfTime": {"step": _warns_of_time}}
+
+for _name, _parts in (VARIANTS | FATAL | LOUD).items():
     if f"{_name}-v0" not in gym.registry:
         gym.register(f"{_name}-v0", type(_name, (Odd,), _parts))

@@ -4,6 +4,7 @@ Each has a pipe of its own, so it is known which task was whose when a worker is
 `concurrent.futures` breaks its whole pool instead.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any, TypeVar
@@ -29,7 +30,8 @@ class ProcessWorkers:
 
     `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
     worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes. `log`
-    is told once of an episode that does not seem to end. `preload` is as for Worker.
+    is told once of an episode that does not seem to end. What workers warn of is warned of here, once. `preload` is as
+    for Worker.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class ProcessWorkers:
         self._count, self._check, self._clock = count, check, clock
         self._timeout, self._max_growth = timeout, max_growth
         self._log, self._warned, self._preload = log, False, preload
+        self._warnings: dict[Any, Any] = {}  # of all workers, for Python to show each once
         self._workers: list[Worker] = []
 
     @property
@@ -140,6 +143,10 @@ class ProcessWorkers:
                 worker.last_message = self._clock()
                 if kind == "alive":
                     self._watch_length(value)
+                    continue
+                if kind == "warned":
+                    text, category, file, line = value
+                    warnings.warn_explicit(text, category, file, line, registry=self._warnings)
                     continue
                 worker.memory = worker.memory or memory
                 worker.grown = memory - worker.memory

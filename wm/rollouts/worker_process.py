@@ -10,12 +10,14 @@ import pickle
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import psutil
 
 from wm.envs.registration import one_line
+from wm.envs.shown_warnings import ShownOnce
 from wm.errors import WmError
 from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
@@ -28,6 +30,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
+_sending = threading.RLock()  # threads of an environment may warn, and so may what a garbage collection here ends
 _clock = Runtime().clock
 _heartbeats, _sent = 0, 0.0  # their number, and when the latest was sent
 
@@ -41,13 +44,19 @@ def heartbeat(length: int = 0) -> None:
     _heartbeats, now = _heartbeats + 1, _clock()
     if _heartbeats % _HEARTBEAT_EVERY == 0 or now >= _sent + 1.0:
         _sent = now
-        _pipe.send(("alive", length, 0))
+        _send("alive", length)
+
+
+def _send(kind: str, value: Any, memory: int = 0) -> None:
+    with _sending:
+        _pipe.send((kind, value, memory))
 
 
 def _serve(pipe: Any) -> None:
     """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
+    warnings.showwarning = ShownOnce(lambda *warned: _send("warned", warned))  # the parent hears all workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -71,7 +80,7 @@ def _serve(pipe: Any) -> None:
         memory = process.memory_info().rss
         if memory > trimmed + TRIM_ABOVE and trim():
             memory = trimmed = process.memory_info().rss
-        pipe.send((*reply, memory))
+        _send(*reply, memory)
 
 
 def _exit_with_parent() -> None:
