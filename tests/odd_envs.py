@@ -90,6 +90,10 @@ def _crashes(self: Any, **_: Any) -> Any:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def _crashes_later(self: Any, action: Any) -> Any:
+    return _crashes(self) if self.t == 3 else Odd.step(self, action)
+
+
 def _hangs(self: Any, **_: Any) -> Any:
     time.sleep(3600)
 
@@ -343,6 +347,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 FATAL: dict[str, dict[str, Any]] = {
     "Quits": {"step": _quits},
     "Crashes": {"reset": _crashes},
+    "CrashesLater": {"step": _crashes_later},
     "Hangs": {"reset": _hangs},
 }
 

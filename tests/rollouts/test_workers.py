@@ -111,6 +111,14 @@ def be_slow(steps: int) -> int:
     return steps
 
 
+def crash_with_simulator(pids: str) -> None:
+    """The simulator has a session of its own, as those of ML-Agents and CARLA."""
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with Path(pids).open("a") as file:
+        print(subprocess.Popen(words, start_new_session=True).pid, file=file)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def start_simulator(number: int) -> int:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
@@ -266,6 +274,19 @@ def test_what_an_environment_has_started_ends_with_its_worker() -> None:
         simulator = psutil.Process(pid)
         assert simulator.is_running()
     assert not still_running([simulator], seconds=5.0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of signals")
+def test_the_simulator_of_a_worker_that_crashes_ends_too(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids = tmp_path / "pids"
+    with processes(1) as workers, pytest.raises(WorkerFailed, match="ended with signal SIGSEGV"):
+        list(workers.map(crash_with_simulator, [(str(pids),)]))
+    simulators = [psutil.Process(int(pid)) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))]
+    assert not still_running(simulators, seconds=5.0)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
 
 
 def test_a_program_from_the_standard_input_has_workers(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ _HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
+_MARK = "WORLD_MODELS_WORKER"  # a variable that the processes inherit which an environment starts
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
 _sending = threading.RLock()  # threads of an environment may warn, and so may what a garbage collection here ends
@@ -56,6 +57,7 @@ def _serve(pipe: Any) -> None:
     """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
+    os.environ[_MARK] = str(os.getpid())
     warnings.showwarning = ShownOnce(lambda *warned: _send("warned", warned))  # the parent hears all workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     if hasattr(signal, "SIGHUP"):
@@ -97,6 +99,14 @@ def _kill_children(pid: int) -> None:
         for child in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
+
+
+def _kill_orphans(pid: int) -> None:
+    """The same for a worker that has died: what it started has another parent by now, often in a session of its own."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(_MARK) == str(pid):
+                process.kill()
 
 
 def slow_imports() -> list[str]:
@@ -176,8 +186,8 @@ class Worker:
 
     def end(self) -> None:
         """Kill the process, and those that it has started."""
-        if self.process.pid is not None and self.process.is_alive():
-            _kill_children(self.process.pid)
+        if self.process.pid is not None:
+            (_kill_children if self.process.is_alive() else _kill_orphans)(self.process.pid)
         self.process.kill()
         self.process.join(timeout=5)
         self.pipe.close()
