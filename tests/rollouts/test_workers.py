@@ -289,6 +289,13 @@ def test_the_simulator_of_a_worker_that_crashes_ends_too(tmp_path: Path) -> None
     other.wait()
 
 
+WORK = """
+from wm.rollouts.process_workers import ProcessWorkers
+with ProcessWorkers(2, lambda: None, time.monotonic) as workers:
+    print(list(workers.map(abs, [(-1,), (-2,)])))
+"""
+
+
 def test_a_program_from_the_standard_input_has_workers(tmp_path: Path) -> None:
     program = """
 import time
@@ -300,6 +307,18 @@ with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
     words, here = [sys.executable, "-"], environment()
     done = subprocess.run(words, input=program, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[(0, 1)]\n", "")
+
+
+@pytest.mark.parametrize("begin", ["wm.collect('CartPole', episodes=2, size=32, runtime=wm.Runtime(workers=1))", WORK])
+def test_a_program_that_a_worker_would_begin_again_is_told_what_it_lacks(begin: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"import time, wm\n{begin}\n")
+    words = [sys.executable, "program.py"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.stderr.count("Traceback") == 1
+    sentence = (
+        "UsageProblem: a worker runs this program again as it starts; let the program's work stand under `if __name__"
+    )
+    assert sentence in done.stderr.splitlines()[-1]
 
 
 def test_it_ends_with_a_command_that_is_killed_too(tmp_path: Path) -> None:

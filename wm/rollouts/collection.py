@@ -18,7 +18,7 @@ from wm.episodes.archive import Claim
 from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
-from wm.errors import DiskProblem, EnvironmentFault, WmError
+from wm.errors import DiskProblem, EnvironmentFault, UsageProblem, WmError
 from wm.rollouts.loop import Agent, EpisodeJob, play_one
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
@@ -121,7 +121,14 @@ def _try_once(env: PixelEnv, name: str) -> None:
 
 
 def _build_and_try(env: EnvConfig) -> Instances:
-    """In a worker: build the environment, try it once, and compare instances."""
+    """In a worker: build the environment, try it once, and compare instances. The parent knows its name."""
+    try:
+        env.spec()
+    except UsageProblem:
+        raise UsageProblem(
+            f"{env.name} is registered in this process alone, which workers do not share; register it in a module, and "
+            f"give module:{env.name}, or leave out workers."
+        ) from None
     built = env.make(labelled=True)
     _try_once(built, env.name)
     found = compare_instances(built, env.make, heartbeat)

@@ -18,7 +18,7 @@ import psutil
 
 from wm.envs.registration import one_line
 from wm.envs.shown_warnings import ShownOnce
-from wm.errors import WmError
+from wm.errors import UsageProblem, WmError
 from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
@@ -29,6 +29,8 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
 _MARK = "WORLD_MODELS_WORKER"  # a variable that the processes inherit which an environment starts
+_NAME = "wm worker"
+_RUNS_PROGRAM = 113  # the exit code of a worker that would begin its parent's work; environments hardly take it
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
 _sending = threading.RLock()  # threads of an environment may warn, and so may what a garbage collection here ends
@@ -109,6 +111,14 @@ def _kill_orphans(pid: int) -> None:
                 process.kill()
 
 
+def end_if_starting() -> None:
+    """End this process if it is a worker that runs its parent's program again, as each does before its first task. A
+    program without `if __name__ == "__main__":` would begin its work in every one."""
+    process = multiprocessing.current_process()
+    if process.name == _NAME and getattr(process, "_inheriting", False):
+        os._exit(_RUNS_PROGRAM)
+
+
 def slow_imports() -> list[str]:
     """The slow packages that this process has imported, which its workers will import too."""
     return [name for name in _SLOW_TO_IMPORT if name in sys.modules]
@@ -150,9 +160,10 @@ class Worker:
     packages `preload` (None: those that are slow and imported here)."""
 
     def __init__(self, preload: list[str] | None = None) -> None:
+        end_if_starting()
         context = _context(slow_imports() if preload is None else preload)
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name=_NAME)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
         previous = {name: os.environ.get(name) for name in _THREADS}
         os.environ.update(dict.fromkeys(_THREADS, "1"))
@@ -172,7 +183,8 @@ class Worker:
         self.grown = 0
 
     def messages(self) -> list[tuple[str, Any, int]]:
-        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended."""
+        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended, or
+        ("refused", a WmError) if the program cannot have workers."""
         messages: list[tuple[str, Any, int]] = []
         try:
             while self.pipe.poll():
@@ -180,6 +192,11 @@ class Worker:
         except (EOFError, OSError):
             self.process.join(timeout=5)
             code = self.process.exitcode
+            if code == _RUNS_PROGRAM:
+                problem = (
+                    "a worker runs this program again as it starts; let the program's work stand under `if __name__"
+                )
+                return [*messages, ("refused", UsageProblem(f'{problem} == "__main__":`, or leave out workers.'), 0)]
             cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
             messages.append(("failed", f"its worker ended with {cause}", 0))
         return messages
