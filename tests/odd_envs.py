@@ -104,6 +104,17 @@ def _late_exit(self: Any, action: Any) -> Any:
     return Odd.step(self, action)
 
 
+def _late(error: Exception) -> dict[str, Any]:
+    """The parts of an environment that raises this in its fourth step."""
+
+    def step(self: Any, action: Any) -> Any:
+        if self.t == 3:
+            raise error
+        return Odd.step(self, action)
+
+    return {"step": step}
+
+
 def _prints(self: Any, action: Any) -> Any:
     sys.stdout.write("noise of the simulator\n")
     os.write(1, b"noise of its library\n")
@@ -324,6 +335,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "BrokenClose": {"close": _raises},
     "PanicClose": {"close": _panics},
     "LateExit": {"step": _late_exit},
+    "LateError": _late(RuntimeError("out of fuel")),
+    "LateFile": _late(FileNotFoundError(2, "No such file", "map.xml")),
+    "LatePipe": _late(BrokenPipeError("the simulator is gone")),
+    "LateStop": _late(StopIteration()),
     "Prints": {"step": _prints},
     "Wanders": {"reset": _reset_elsewhere},
     "StepsElsewhere": {"step": _steps_elsewhere},

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from wm.envs.registration import one_line
+from wm.errors import WmError, WorkerFailed, ran_out_of_memory
 from wm.rollouts.task_order import TaskOrder
 from wm.rollouts.worker_process import Worker
 from wm.runtime import WORKER_TIMEOUT
@@ -67,7 +69,7 @@ class ProcessWorkers:
         if not self._count:
             for position, arguments in enumerate(tasks):
                 self._check()
-                yield position, function(*arguments)
+                yield position, self._run_here(position, function, arguments)
             return
         order = TaskOrder(len(tasks), ahead or 8 * self._count)
         try:
@@ -91,6 +93,17 @@ class ProcessWorkers:
             for worker in [worker for worker in self._workers if worker.task is not None]:
                 self._replace(worker)
         order.raise_failed()
+
+    def _run_here(self, position: int, function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+        """Run a task in this process. What an environment raises is a WorkerFailed, as it is of a worker."""
+        try:
+            return function(*arguments)
+        except (WmError, OSError):
+            raise
+        except (Exception, SystemExit) as error:
+            if isinstance(error, Exception) and ran_out_of_memory(error):
+                raise
+            raise WorkerFailed(position, f"raised {one_line(error)}.") from error
 
     def run_once(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
         """Run one task in a worker, and say what came of it: ("done", result), ("refused", a WmError) or ("failed",
