@@ -327,6 +327,7 @@ def main() -> None:
     # another busy process M trained at a third of the speed, and alone no faster (docs/research/LOG.md, 2026-11-26).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     console.open_closed_streams()
+    console.show_warnings_once()
     console.raise_on_signals()
     code = run()
     console.end_on_signals()

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import Any, TextIO
 
 import click
 
+from wm.envs.shown_warnings import ShownOnce
 from wm.errors import Stopped
 
 THREAD_SECONDS = 5.0  # that threads of others have to end, such as those that send metrics
@@ -96,6 +98,13 @@ def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
     else:
         echo(text, err=True)
+
+
+def show_warnings_once() -> None:
+    """Show Python's warnings, of environments and packages, as lines of ours: above a bar, and each once."""
+    warnings.showwarning = ShownOnce(
+        lambda text, category, file, line: say(f"warning: {category.__name__}: {text} ({file}, line {line})")
+    )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Mapping[str, str] | None = None) -> str:

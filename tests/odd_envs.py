@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 import weakref
 from typing import Any
 
@@ -89,6 +90,10 @@ def _crashes(self: Any, **_: Any) -> Any:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def _crashes_later(self: Any, action: Any) -> Any:
+    return _crashes(self) if self.t == 3 else Odd.step(self, action)
+
+
 def _hangs(self: Any, **_: Any) -> Any:
     time.sleep(3600)
 
@@ -99,9 +104,32 @@ def _late_exit(self: Any, action: Any) -> Any:
     return Odd.step(self, action)
 
 
+def _late(error: Exception) -> dict[str, Any]:
+    """The parts of an environment that raises this in its fourth step."""
+
+    def step(self: Any, action: Any) -> Any:
+        if self.t == 3:
+            raise error
+        return Odd.step(self, action)
+
+    return {"step": step}
+
+
 def _prints(self: Any, action: Any) -> Any:
     sys.stdout.write("noise of the simulator\n")
     os.write(1, b"noise of its library\n")
+    return Odd.step(self, action)
+
+
+def _warns(self: Any, action: Any) -> Any:
+    warnings.simplefilter("always")
+    warnings.warn("the physics is old", stacklevel=1)
+    return Odd.step(self, action)
+
+
+def _warns_of_time(self: Any, action: Any) -> Any:
+    warnings.simplefilter("always")
+    warnings.warn(f"the physics is old at step {self.t}", stacklevel=1)
     return Odd.step(self, action)
 
 
@@ -251,6 +279,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **_observed(gym.spaces.Box(0, 255, (3, 32, 48), _BYTES), lambda p: p.transpose(2, 0, 1)),
         "metadata": {},
     },
+    "FourFrames": {
+        **_observed(gym.spaces.Box(0, 255, (4, 32, 48), _BYTES), lambda p: np.full((4, 32, 48), 255, _BYTES)),
+        "metadata": {},
+        "__init__": lambda self: None,
+    },
+    "Undrawn": {"metadata": {}, "render": gym.Env.render},
     "Rgba": _rendered(_alpha),
     "SameMemory": {"render": _picture_in_place},
     "Flat": _rendered(lambda p: p[..., 0]),
@@ -301,6 +335,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "BrokenClose": {"close": _raises},
     "PanicClose": {"close": _panics},
     "LateExit": {"step": _late_exit},
+    "LateError": _late(RuntimeError("out of fuel")),
+    "LateFile": _late(FileNotFoundError(2, "No such file", "map.xml")),
+    "LatePipe": _late(BrokenPipeError("the simulator is gone")),
+    "LateStop": _late(StopIteration()),
     "Prints": {"step": _prints},
     "Wanders": {"reset": _reset_elsewhere},
     "StepsElsewhere": {"step": _steps_elsewhere},
@@ -324,9 +362,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 FATAL: dict[str, dict[str, Any]] = {
     "Quits": {"step": _quits},
     "Crashes": {"reset": _crashes},
+    "CrashesLater": {"step": _crashes_later},
     "Hangs": {"reset": _hangs},
 }
 
-for _name, _parts in (VARIANTS | FATAL).items():
+# They are stored as Plain is, with warnings at every step.
+LOUD: dict[str, dict[str, Any]] = {"Warns": {"step": _warns}, "WarnsOfTime": {"step": _warns_of_time}}
+
+for _name, _parts in (VARIANTS | FATAL | LOUD).items():
     if f"{_name}-v0" not in gym.registry:
         gym.register(f"{_name}-v0", type(_name, (Odd,), _parts))

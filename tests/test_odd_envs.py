@@ -38,6 +38,8 @@ REFUSED = {
     "ListOfPictures": (70, "the result of render() is of type list"),
     "NoPicture": (70, "the result of render() is None"),
     "Blind": (64, "has no pictures"),
+    "FourFrames": (64, "has no pictures: its observations are stacks of gray frames, and it does not render"),
+    "Undrawn": (70, "has no pictures: its render() is not implemented; let it return an array"),
     "NoActions": (64, "the action space is an empty Box"),
     "WideIntegers": (64, "the action space is a Box of int64 with a bound beyond 8388608"),
     "Unbounded": (64, "the action space is an unbounded Box"),
@@ -49,7 +51,11 @@ REFUSED = {
     "TextEnd": (70, "returned terminated of type str at step 0"),
     "NoInfo": (70, "returned info None at step 0"),
     "Exit": (70, "raised SystemExit: no licence at its first step()"),
-    "LateExit": (70, "SystemExit: 0"),
+    "LateExit": (70, "raised SystemExit: 0."),
+    "LateError": (70, "raised RuntimeError: out of fuel."),
+    "LateFile": (70, "raised FileNotFoundError: [Errno 2] No such file: 'map.xml'."),
+    "LatePipe": (70, "raised BrokenPipeError: the simulator is gone."),
+    "LateStop": (70, "raised StopIteration."),
     "Nameless": (70, "raised _Nameless at its first step()"),
     "NoResetInfo": (70, "returned info None from reset() of the episode with seed 0; expected a dict"),
     "ManyActions": (64, "the action space is a Discrete of 1000000000 actions"),
@@ -99,10 +105,10 @@ def test_what_would_take_the_command_with_it_is_tried_in_another_process(
     patience = "3" if name == "Hangs" else "100"  # seconds, those of the worker's start among them
     words = (*stage, "--env", f"tests.odd_envs:{name}-v0", "--worker-timeout", patience)
     done = outcome(tmp_path, *words, WM_WORKERS="1")
-    happened = {"Quits": "ended with exit code 0", "Crashes": "ended with signal SIGSEGV", "Hangs": "sent no heartbeat"}
+    happened = {"Quits": "ended with exit code 0", "Hangs": "sent no heartbeat"}
     assert done.returncode == 70
     (sentence,) = done.stderr.splitlines()
-    assert f"cannot take its first step (its worker {happened[name]}" in sentence
+    assert f"cannot take its first steps (its worker {happened.get(name, 'ended with signal SIGSEGV')}" in sentence
     assert not (tmp_path / "data").exists()
 
 
@@ -263,7 +269,8 @@ def test_a_choice_of_frames_that_cannot_be_is_one_sentence() -> None:
         (EnvConfig("tests.odd_envs:Plain-v0", frames="observation"), "are a Box of shape (4,), no picture; use"),
         (EnvConfig("tests.odd_envs:NoNumbers-v0", frames="observation"), "are a Box of shape (0,), no picture; use"),
         (EnvConfig("tests.odd_envs:Dict-v0", frames="observation"), "are a Dict, no picture; use --frames render"),
-        (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render"),
+        (EnvConfig("tests.odd_envs:Blind-v0", frames="render"), "it does not render, and --frames is render; add"),
+        (EnvConfig("tests.odd_envs:FourFrames-v0", frames="observation"), "(4, 32, 48), a stack of 4 gray frames; let"),
         (EnvConfig("Pong", frames="observation"), "--render exact draws Pong itself; add --render gymnasium"),
     ):
         with pytest.raises(UsageProblem, match=re.escape(sentence)):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from wm.envs import frame_source
 from wm.envs.rgb import is_image_space, to_rgb
-from wm.errors import EnvironmentFault
+from wm.errors import EnvironmentFault, UsageProblem
 
 RGB = np.random.default_rng(0).integers(0, 256, (20, 24, 3), np.uint8)
 OPAQUE = np.full((20, 24, 1), 255, np.uint8)
@@ -52,7 +53,8 @@ def test_a_uint8_picture_is_not_copied() -> None:
         (RGB[..., :2], r"has the shape \(20, 24, 2\)"),
         (RGB[:3], r"has the shape \(3, 24, 3\)"),  # channels first or last?
         (RGB[None], r"has the shape \(1, 20, 24, 3\)"),
-        (np.concatenate([RGB, OPAQUE // 2], axis=2), "has transparent pixels"),
+        (np.concatenate([RGB, OPAQUE // 2], axis=2), "has transparent pixels, or is a stack of 4 gray frames; "),
+        (np.full((4, 20, 24), 255, np.uint8), r"has the shape \(4, 20, 24\); .* so return the newest frame alone"),
     ],
 )
 def test_other_pictures_are_refused_with_what_they_are(picture: Any, message: str) -> None:
@@ -75,6 +77,25 @@ def test_other_pictures_are_refused_with_what_they_are(picture: Any, message: st
 )
 def test_an_observation_is_an_image_from_16_pixels_a_side(shape: Any, dtype: Any, is_image: bool) -> None:
     assert is_image_space(gym.spaces.Box(0, 255, shape, dtype)) == is_image
+
+
+class Gray(gym.Env[Any, Any]):
+    observation_space, action_space = gym.spaces.Box(0, 255, (40, 48), np.uint8), gym.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_stacked_gray_frames_are_not_taken_for_the_colours_of_one(number: int) -> None:
+    env: Any = gym.wrappers.FrameStackObservation(Gray(), number)
+    assert not frame_source.are_observations("it", "auto", env, renders=False)
+    with pytest.raises(
+        UsageProblem, match=rf"\({number}, 40, 48\), a stack of {number} gray frames; let it return one"
+    ):
+        frame_source.are_observations("it", "observation", env, renders=False)
+    newest = gym.wrappers.TransformObservation(
+        env, lambda stack: stack[-1:], gym.spaces.Box(0, 255, (1, 40, 48), np.uint8)
+    )
+    assert frame_source.are_observations("it", "auto", newest, renders=False)
+    assert frame_source.are_observations("it", "observation", Gray(), renders=False)
 
 
 @pytest.mark.parametrize("high", [1, 10, 254])

@@ -5,9 +5,11 @@ import json
 import textwrap
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -195,3 +197,12 @@ def test_the_sentences_of_a_table_hang_and_its_columns_stay() -> None:
         "m: up to date", "  of the next z: M", "    0.42, linear", "    0.52", "  a column  another column", "  short",
     ]  # fmt: skip
     assert result.text() == f"m: up to date\n{table}"
+
+
+def test_an_environment_that_the_program_alone_has_registered_needs_a_module_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gym.registry, "Here-v0", replace(gym.spec("CartPole-v1"), id="Here-v0"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageProblem, match=r"^Here-v0 is registered in this process alone, .* give module:Here-v0, or"):
+        wm.collect("Here-v0", episodes=2, size=32, runtime=wm.Runtime(workers=1))

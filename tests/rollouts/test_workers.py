@@ -111,6 +111,14 @@ def be_slow(steps: int) -> int:
     return steps
 
 
+def crash_with_simulator(pids: str) -> None:
+    """The simulator has a session of its own, as those of ML-Agents and CARLA."""
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with Path(pids).open("a") as file:
+        print(subprocess.Popen(words, start_new_session=True).pid, file=file)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def start_simulator(number: int) -> int:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
@@ -268,6 +276,26 @@ def test_what_an_environment_has_started_ends_with_its_worker() -> None:
     assert not still_running([simulator], seconds=5.0)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names of signals")
+def test_the_simulator_of_a_worker_that_crashes_ends_too(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids = tmp_path / "pids"
+    with processes(1) as workers, pytest.raises(WorkerFailed, match="ended with signal SIGSEGV"):
+        list(workers.map(crash_with_simulator, [(str(pids),)]))
+    simulators = [psutil.Process(int(pid)) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))]
+    assert not still_running(simulators, seconds=5.0)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+WORK = """
+from wm.rollouts.process_workers import ProcessWorkers
+with ProcessWorkers(2, lambda: None, time.monotonic) as workers:
+    print(list(workers.map(abs, [(-1,), (-2,)])))
+"""
+
+
 def test_a_program_from_the_standard_input_has_workers(tmp_path: Path) -> None:
     program = """
 import time
@@ -279,6 +307,18 @@ with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
     words, here = [sys.executable, "-"], environment()
     done = subprocess.run(words, input=program, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[(0, 1)]\n", "")
+
+
+@pytest.mark.parametrize("begin", ["wm.collect('CartPole', episodes=2, size=32, runtime=wm.Runtime(workers=1))", WORK])
+def test_a_program_that_a_worker_would_begin_again_is_told_what_it_lacks(begin: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"import time, wm\n{begin}\n")
+    words = [sys.executable, "program.py"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.stderr.count("Traceback") == 1
+    sentence = (
+        "UsageProblem: a worker runs this program again as it starts; let the program's work stand under `if __name__"
+    )
+    assert sentence in done.stderr.splitlines()[-1]
 
 
 def test_it_ends_with_a_command_that_is_killed_too(tmp_path: Path) -> None:

@@ -1,5 +1,10 @@
 """The dream and the real game as environments: gymnasium's checkers, bounds, pictures, ids."""
 
+import copy
+import json
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import wm
+from tests.conftest import environment
 from tests.world.test_loading import python
 from wm.actions import ActionSpace
 from wm.dreams.env import DreamConfig, DreamEnv, InitialStates
@@ -68,6 +74,23 @@ def test_latents_and_h_of_the_real_game_are_those_of_v_and_m(world: wm.World) ->
     low, high = both.observation_space.low[:4], both.observation_space.high[:4]
     assert np.allclose(observation[:4], np.clip(z[-1], low, high), atol=1e-4)
     assert np.allclose(observation[4:], hidden[0, -1].numpy(), atol=1e-4)
+
+
+def test_the_real_game_goes_to_another_process_before_it_begins(world: wm.World, tmp_path: Path) -> None:
+    env = world.real_env("zh", "rgb_array")
+    (tmp_path / "env").write_bytes(pickle.dumps(env))
+    look = "import pickle; print(pickle.load(open('env', 'rb')).reset(seed=3)[0][:4].tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", look], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    expected = copy.deepcopy(env).reset(seed=3)[0]
+    assert np.allclose(json.loads(done.stdout), expected[:4], atol=1e-5)
+    assert (env.reset(seed=3)[0] == expected).all()
+    for take in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(
+            UsageProblem, match=r"cannot be pickled or copied after reset\(\), .* or let World.real_env"
+        ):
+            take(env)
 
 
 def test_the_picture_of_a_dream_is_vs_and_that_of_the_game_its_frame(world: wm.World) -> None:

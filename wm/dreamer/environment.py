@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wm.actions import ActionSpace
-from wm.envs.instances import compare_instances
+from wm.envs.instances import Instances, compare_instances
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig, require_choice_of_frames
 from wm.episodes.dataset import read_root
@@ -24,6 +24,7 @@ def playing_env(
     for one that ends its process."""
     config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
     require_choice_of_frames(config)
+    found = None
     if data:
         collected = EnvConfig.of_recipe(read_root(data[0], name))
         frames = collected.frames if config.frames == "auto" else config.frames
@@ -34,18 +35,18 @@ def playing_env(
             envs_per_process=collected.envs_per_process,
         )
     else:
-        require_survival(config, runtime)
+        found = require_survival(config, runtime)
     with closing(config.make()) as env:
         instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
         if instances > 1 and not config.spec().is_known:
-            _require_instances(config, env, instances)
+            _require_instances(config, env, found, instances)
         return config, ActionSpace.of(env.action_space)
 
 
-def _require_instances(config: EnvConfig, env: PixelEnv, instances: int) -> None:
+def _require_instances(config: EnvConfig, env: PixelEnv, found: Instances | None, instances: int) -> None:
     """Raise UsageProblem if so many instances of the environment cannot be played in one process."""
     allowed, why = config.envs_per_process, "as its dataset says"
-    if not allowed and (why := compare_instances(env, config.make).entangled):
+    if not allowed and (why := (found or compare_instances(env, config.make)).entangled):
         allowed = 1
     if 0 < allowed < instances:
         raise UsageProblem(

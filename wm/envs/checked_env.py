@@ -86,6 +86,11 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             with process_state.torch_of_environments():
                 return self.env.render()
+        except NotImplementedError:
+            raise EnvironmentFault(
+                f"{self._name} has no pictures: its render() is not implemented; let it return an array in the mode "
+                "rgb_array, or observe one uint8 image of 16 pixels a side or more."
+            ) from None
         except BaseException as error:
             raise_contained(error)
 

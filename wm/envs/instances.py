@@ -24,14 +24,18 @@ class Instances:
     repeats: bool = True
 
 
-def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv]) -> Instances:
-    """Play the first steps of episodes with `first` and with another instance from `make`, alone and in turn. An
-    environment that raises alone is not judged: playing it says what is wrong."""
+def _nothing() -> None:
+    pass
+
+
+def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv], alive: Callable[[], None] = _nothing) -> Instances:
+    """Play the first steps of episodes with `first` and with another instance from `make`, alone and in turn, and call
+    `alive` at each. An environment that raises alone is not judged: playing it says what is wrong."""
     first.action_space.seed(0)
     actions = [first.action_space.sample() for _ in range(STEPS)]
 
     def play(*envs: PixelEnv, seed: int = 0) -> list[_Returned]:
-        return _play_in_turn(envs, actions, seed)
+        return _play_in_turn(envs, actions, seed, alive)
 
     try:
         alone = play(first)
@@ -57,7 +61,9 @@ def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv]) -> Instance
 _Returned = list[tuple[bytes, float, bool, bool]]
 
 
-def _play_in_turn(envs: Sequence[PixelEnv], actions: Sequence[Any], seed: int) -> list[_Returned]:
+def _play_in_turn(
+    envs: Sequence[PixelEnv], actions: Sequence[Any], seed: int, alive: Callable[[], None]
+) -> list[_Returned]:
     """What each environment returns for these actions, in episodes with rising seeds."""
     returned: list[_Returned] = []
     for number, env in enumerate(envs):
@@ -68,5 +74,6 @@ def _play_in_turn(envs: Sequence[PixelEnv], actions: Sequence[Any], seed: int) -
             _, _, terminated, truncated = so_far[-1]
             if not (terminated or truncated):
                 frame, reward, terminated, truncated, _ = env.step(action)
+                alive()
                 so_far.append((frame.tobytes(), reward, bool(terminated), bool(truncated)))
     return returned

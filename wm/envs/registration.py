@@ -168,8 +168,10 @@ class Panic(Exception):
 
 
 def raise_contained(error: BaseException) -> NoReturn:
-    """Raise what an environment raised: itself, or a Panic where it is neither an Exception nor a wish to end."""
-    if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
+    """Raise what an environment raised: itself, or a Panic where it is neither an Exception nor a wish to end, or would
+    be taken for a fault of the disk or the end of a loop of ours."""
+    misread = isinstance(error, OSError | StopIteration)
+    if isinstance(error, Exception | KeyboardInterrupt | SystemExit) and not misread:
         raise error
     raise Panic(one_line(error)) from error
 

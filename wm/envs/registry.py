@@ -186,8 +186,7 @@ class EnvConfig:
     def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()
         renders = frame_source.renders_pictures(env)
-        space = getattr(env, "observation_space", None)
-        observed = frame_source.are_observations(self.name, self.frames, space, renders)
+        observed = frame_source.are_observations(self.name, self.frames, env, renders)
         if not observed or (filmed and renders):
             env.close()
             try:
@@ -195,7 +194,7 @@ class EnvConfig:
             except UsageProblem:
                 if renders:
                     raise
-                raise frame_source.no_pictures(self.name, self.frames, space) from None
+                raise frame_source.no_pictures(self.name, self.frames, env) from None
         return env, GymnasiumRenderer(env, self.name, self.size, observed)
 
     def _make_renderer(self, spec: EnvSpec) -> tuple[CheckedEnv, Renderer]:
@@ -302,8 +301,8 @@ def _inspect(name: str, action_space: str) -> tuple[ActionSpace, EnvCode, int]:
 def _renders_frames(config: EnvConfig) -> bool:
     """Whether an environment without a renderer of ours renders its frames, as its observations are no pictures."""
     with closing(config._build()) as env:
-        renders, space = frame_source.renders_pictures(env), getattr(env, "observation_space", None)
-        return renders and not frame_source.are_observations(config.name, config.frames, space, renders)
+        renders = frame_source.renders_pictures(env)
+        return renders and not frame_source.are_observations(config.name, config.frames, env, renders)
 
 
 def _quiet_atari() -> None:

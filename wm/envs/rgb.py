@@ -11,6 +11,7 @@ from wm.errors import EnvironmentFault
 SMALLEST = 16  # pixels a side: a smaller uint8 observation, such as (7, 7, 3), holds the numbers of a grid's objects
 BRIGHTEST = 255  # the upper bound of bytes of a picture: a smaller one is that of a grid's numbers, at any size
 ROUNDING = 1e-3  # by which floats may leave 0 to 1: filters overshoot by the last digit, and a byte is four times this
+STACKED = 4  # gray frames in an observation, as DQN's of Atari
 _CHANNELS = (1, 3, 4)
 _EXPECTED = "expected one (height, width, 3) uint8 picture"
 
@@ -25,8 +26,17 @@ def is_image_space(space: gym.Space[Any], channels_first: bool = False) -> bool:
     return channels in (1, 3) and min(sides) >= SMALLEST
 
 
+def is_picture_shape(shape: tuple[int, ...]) -> bool:
+    """Whether a picture can have this shape: (H, W), (H, W, C) with 1, 3 or 4 channels, or (C, H, W) with 1 or 3. Four
+    channels that come first are a stack of gray frames."""
+    if len(shape) != 3:
+        return len(shape) == 2
+    first, last = shape[0] in _CHANNELS, shape[2] in _CHANNELS
+    return first != last and shape[0] != STACKED
+
+
 def to_rgb(image: Any, what: str) -> NDArray[np.uint8]:
-    """(H, W, 3) uint8 of an (H, W), (H, W, C) or (C, H, W) picture with 1, 3 or 4 channels; floats are from 0 to 1.
+    """(H, W, 3) uint8 of a picture whose shape can be one's (`is_picture_shape`); floats are from 0 to 1.
 
     `what` names the picture. Raises EnvironmentFault where its meaning is not certain.
     """
@@ -42,7 +52,10 @@ def to_rgb(image: Any, what: str) -> NDArray[np.uint8]:
         return np.repeat(picture, 3, axis=2)
     if channels == 4:
         if (picture[..., 3] != 255).any():
-            raise EnvironmentFault(f"{what} has transparent pixels; {_EXPECTED}, so paint it on a background.")
+            raise EnvironmentFault(
+                f"{what} has transparent pixels, or is a stack of {STACKED} gray frames; {_EXPECTED}, so paint it on a "
+                "background, or return the newest frame alone."
+            )
         return np.ascontiguousarray(picture[..., :3])
     return picture
 
@@ -50,11 +63,10 @@ def to_rgb(image: Any, what: str) -> NDArray[np.uint8]:
 def _channels_last(image: NDArray[Any], what: str) -> NDArray[Any]:
     if image.ndim == 2:
         image = image[..., None]
-    if image.ndim == 3 and image.size:
-        first, last = image.shape[0] in _CHANNELS, image.shape[2] in _CHANNELS
-        if first != last:
-            return image if last else np.ascontiguousarray(image.transpose(1, 2, 0))
-    raise EnvironmentFault(f"{what} has the shape {image.shape}; {_EXPECTED}.")
+    if image.size and is_picture_shape(image.shape):
+        return image if image.shape[2] in _CHANNELS else np.ascontiguousarray(image.transpose(1, 2, 0))
+    advice = ", so return the newest frame alone" if image.shape[:1] == (STACKED,) else ""
+    raise EnvironmentFault(f"{what} has the shape {image.shape}; {_EXPECTED}{advice}.")
 
 
 def _to_bytes(image: NDArray[Any], what: str) -> NDArray[np.uint8]:

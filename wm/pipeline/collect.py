@@ -40,9 +40,8 @@ def describe_collection(session: Session, settings: CollectSettings) -> tuple[Co
     if settings.by_controller:
         controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
     config, runtime = env_config(session.env, settings), session.runtime
-    if not session.data_path.exists():
-        require_survival(config, runtime)
-    return describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log)
+    instances = None if session.data_path.exists() else require_survival(config, runtime)
+    return describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log, instances)
 
 
 def collect(session: Session, settings: CollectSettings) -> Result:

@@ -23,6 +23,7 @@ from wm.pipeline import train_mdnrnn as mdnrnn_training
 from wm.pipeline import train_vae as vae_training
 from wm.pipeline.session import Session
 from wm.pipeline.stage import Result
+from wm.rollouts.worker_process import end_if_starting
 from wm.runtime import Runtime
 from wm.settings import CollectSettings, ControllerSettings, MdnRnnSettings, Settings, VaeSettings
 from wm.settings.base import LARGEST_SEED, convert, find_setting
@@ -177,6 +178,7 @@ class _Call:
         runtime: Runtime | None,
     ) -> Session:
         """What the stage is given. Raises UsageProblem for a value that the command's option would refuse."""
+        end_if_starting()
         extras.require_versions()
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= LARGEST_SEED:
             raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 to 2^53.")

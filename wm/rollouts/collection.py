@@ -8,7 +8,7 @@ from typing import Any
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
-from wm.envs.instances import compare_instances
+from wm.envs.instances import Instances, compare_instances
 from wm.envs.known_envs import EnvSpec
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registration import one_line
@@ -18,7 +18,7 @@ from wm.episodes.archive import Claim
 from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
-from wm.errors import DiskProblem, EnvironmentFault, WmError
+from wm.errors import DiskProblem, EnvironmentFault, UsageProblem, WmError
 from wm.rollouts.loop import Agent, EpisodeJob, play_one
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
 from wm.rollouts.policies import observation_free_policy, pick_policy
@@ -58,8 +58,9 @@ def describe(
     max_steps: int,
     controller: PolicySpec | None = None,
     log: Callable[[str], None] = _ignore,
+    instances: Instances | None = None,
 ) -> tuple[Collection, dict[str, Any]]:
-    """The collection and its dataset's recipe. `policy` may be `auto`.
+    """The collection and its dataset's recipe. `policy` may be `auto`. `instances` is what `require_survival` found.
 
     Builds the environment and takes one step. Raises WmError if that fails, and RecipeMismatch where the controller
     was trained on other observations. `log` is told what later stages must know of an environment that is not ours.
@@ -77,7 +78,7 @@ def describe(
     policy = pick_policy(policy, space)
     _try_once(built, env.name)
     if not spec.is_known:
-        env = _with_instances(env, built, log)
+        env = _with_instances(env, built, instances, log)
     recipe = env.as_recipe(space, built.label_names) | {
         "policy": _policy_recipe(policy, space, spec, controller),
         "max_steps": max_steps,
@@ -87,11 +88,11 @@ def describe(
     return Collection(env, policy, seed, max_steps, controller), recipe
 
 
-def _with_instances(env: EnvConfig, built: PixelEnv, log: Callable[[str], None]) -> EnvConfig:
+def _with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log: Callable[[str], None]) -> EnvConfig:
     """With the number of instances that a process may play in turn, if it is fewer than usual."""
     if env.envs_per_process:
         return replace(env, envs_per_process=env.envs_per_process % NUM_ENVS)
-    found = compare_instances(built, env.make)
+    found = found or compare_instances(built, env.make)
     if not found.repeats:
         log(f"{env.name} does not repeat an episode with the same seed, so its results cannot be repeated either")
     if not found.entangled:
@@ -119,25 +120,36 @@ def _try_once(env: PixelEnv, name: str) -> None:
         ) from error
 
 
-def _build_and_try(env: EnvConfig) -> None:
-    """In a worker: build the environment, and try it once."""
+def _build_and_try(env: EnvConfig) -> Instances:
+    """In a worker: build the environment, try it once, and compare instances. The parent knows its name."""
+    try:
+        env.spec()
+    except UsageProblem:
+        raise UsageProblem(
+            f"{env.name} is registered in this process alone, which workers do not share; register it in a module, and "
+            f"give module:{env.name}, or leave out workers."
+        ) from None
     built = env.make(labelled=True)
     _try_once(built, env.name)
+    found = compare_instances(built, env.make, heartbeat)
     built.close()
+    return found
 
 
-def require_survival(env: EnvConfig, runtime: Runtime) -> None:
+def require_survival(env: EnvConfig, runtime: Runtime) -> Instances | None:
     """Try an environment that is not ours in a process of its own first: what crashes or never returns would take this
     one with it, without a word. Raises EnvironmentFault for it, and whatever else `describe` would. Without workers
-    all is played in this process, as was asked for."""
+    all is played in this process, as was asked for, and None returned."""
     if not runtime.workers or env.spec().is_known:
-        return
+        return None
     with ProcessWorkers(1, runtime.raise_if_stopped, runtime.clock, runtime.worker_timeout) as workers:
         kind, value = workers.run_once(_build_and_try, (env,))
     if kind == "refused":
         raise value
     if kind != "done":
-        raise EnvironmentFault(f"{env.name} cannot take its first step ({value}); fix the environment.")
+        raise EnvironmentFault(f"{env.name} cannot take its first steps ({value}); fix the environment.")
+    found: Instances = value
+    return found
 
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:

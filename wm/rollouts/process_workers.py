@@ -4,10 +4,13 @@ Each has a pipe of its own, so it is known which task was whose when a worker is
 `concurrent.futures` breaks its whole pool instead.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from wm.envs.registration import one_line
+from wm.errors import WmError, WorkerFailed, ran_out_of_memory
 from wm.rollouts.task_order import TaskOrder
 from wm.rollouts.worker_process import Worker
 from wm.runtime import WORKER_TIMEOUT
@@ -29,7 +32,8 @@ class ProcessWorkers:
 
     `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
     worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes. `log`
-    is told once of an episode that does not seem to end. `preload` is as for Worker.
+    is told once of an episode that does not seem to end. What workers warn of is warned of here, once. `preload` is as
+    for Worker.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class ProcessWorkers:
         self._count, self._check, self._clock = count, check, clock
         self._timeout, self._max_growth = timeout, max_growth
         self._log, self._warned, self._preload = log, False, preload
+        self._warnings: dict[Any, Any] = {}  # of all workers, for Python to show each once
         self._workers: list[Worker] = []
 
     @property
@@ -64,7 +69,7 @@ class ProcessWorkers:
         if not self._count:
             for position, arguments in enumerate(tasks):
                 self._check()
-                yield position, function(*arguments)
+                yield position, self._run_here(position, function, arguments)
             return
         order = TaskOrder(len(tasks), ahead or 8 * self._count)
         try:
@@ -88,6 +93,17 @@ class ProcessWorkers:
             for worker in [worker for worker in self._workers if worker.task is not None]:
                 self._replace(worker)
         order.raise_failed()
+
+    def _run_here(self, position: int, function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+        """Run a task in this process. What an environment raises is a WorkerFailed, as it is of a worker."""
+        try:
+            return function(*arguments)
+        except (WmError, OSError):
+            raise
+        except (Exception, SystemExit) as error:
+            if isinstance(error, Exception) and ran_out_of_memory(error):
+                raise
+            raise WorkerFailed(position, f"raised {one_line(error)}.") from error
 
     def run_once(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
         """Run one task in a worker, and say what came of it: ("done", result), ("refused", a WmError) or ("failed",
@@ -140,6 +156,10 @@ class ProcessWorkers:
                 worker.last_message = self._clock()
                 if kind == "alive":
                     self._watch_length(value)
+                    continue
+                if kind == "warned":
+                    text, category, file, line = value
+                    warnings.warn_explicit(text, category, file, line, registry=self._warnings)
                     continue
                 worker.memory = worker.memory or memory
                 worker.grown = memory - worker.memory

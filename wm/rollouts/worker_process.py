@@ -10,13 +10,15 @@ import pickle
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import psutil
 
 from wm.envs.registration import one_line
-from wm.errors import WmError
+from wm.envs.shown_warnings import ShownOnce
+from wm.errors import UsageProblem, WmError
 from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
@@ -26,8 +28,12 @@ _HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
+_MARK = "WORLD_MODELS_WORKER"  # a variable that the processes inherit which an environment starts
+_NAME = "wm worker"
+_RUNS_PROGRAM = 113  # the exit code of a worker that would begin its parent's work; environments hardly take it
 _SLOW_TO_IMPORT = ("numpy", "torch", "wm.rollouts.agents")
 _pipe: Any = None  # a worker's end of its pipe
+_sending = threading.RLock()  # threads of an environment may warn, and so may what a garbage collection here ends
 _clock = Runtime().clock
 _heartbeats, _sent = 0, 0.0  # their number, and when the latest was sent
 
@@ -41,13 +47,20 @@ def heartbeat(length: int = 0) -> None:
     _heartbeats, now = _heartbeats + 1, _clock()
     if _heartbeats % _HEARTBEAT_EVERY == 0 or now >= _sent + 1.0:
         _sent = now
-        _pipe.send(("alive", length, 0))
+        _send("alive", length)
+
+
+def _send(kind: str, value: Any, memory: int = 0) -> None:
+    with _sending:
+        _pipe.send((kind, value, memory))
 
 
 def _serve(pipe: Any) -> None:
     """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
+    os.environ[_MARK] = str(os.getpid())
+    warnings.showwarning = ShownOnce(lambda *warned: _send("warned", warned))  # the parent hears all workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -71,7 +84,7 @@ def _serve(pipe: Any) -> None:
         memory = process.memory_info().rss
         if memory > trimmed + TRIM_ABOVE and trim():
             memory = trimmed = process.memory_info().rss
-        pipe.send((*reply, memory))
+        _send(*reply, memory)
 
 
 def _exit_with_parent() -> None:
@@ -88,6 +101,22 @@ def _kill_children(pid: int) -> None:
         for child in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
+
+
+def _kill_orphans(pid: int) -> None:
+    """The same for a worker that has died: what it started has another parent by now, often in a session of its own."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(_MARK) == str(pid):
+                process.kill()
+
+
+def end_if_starting() -> None:
+    """End this process if it is a worker that runs its parent's program again, as each does before its first task. A
+    program without `if __name__ == "__main__":` would begin its work in every one."""
+    process = multiprocessing.current_process()
+    if process.name == _NAME and getattr(process, "_inheriting", False):
+        os._exit(_RUNS_PROGRAM)
 
 
 def slow_imports() -> list[str]:
@@ -131,9 +160,10 @@ class Worker:
     packages `preload` (None: those that are slow and imported here)."""
 
     def __init__(self, preload: list[str] | None = None) -> None:
+        end_if_starting()
         context = _context(slow_imports() if preload is None else preload)
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name=_NAME)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
         previous = {name: os.environ.get(name) for name in _THREADS}
         os.environ.update(dict.fromkeys(_THREADS, "1"))
@@ -153,7 +183,8 @@ class Worker:
         self.grown = 0
 
     def messages(self) -> list[tuple[str, Any, int]]:
-        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended."""
+        """(kind, value, memory) of its new messages; the last is ("failed", reason) if its process has ended, or
+        ("refused", a WmError) if the program cannot have workers."""
         messages: list[tuple[str, Any, int]] = []
         try:
             while self.pipe.poll():
@@ -161,14 +192,19 @@ class Worker:
         except (EOFError, OSError):
             self.process.join(timeout=5)
             code = self.process.exitcode
+            if code == _RUNS_PROGRAM:
+                problem = (
+                    "a worker runs this program again as it starts; let the program's work stand under `if __name__"
+                )
+                return [*messages, ("refused", UsageProblem(f'{problem} == "__main__":`, or leave out workers.'), 0)]
             cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
             messages.append(("failed", f"its worker ended with {cause}", 0))
         return messages
 
     def end(self) -> None:
         """Kill the process, and those that it has started."""
-        if self.process.pid is not None and self.process.is_alive():
-            _kill_children(self.process.pid)
+        if self.process.pid is not None:
+            (_kill_children if self.process.is_alive() else _kill_orphans)(self.process.pid)
         self.process.kill()
         self.process.join(timeout=5)
         self.pipe.close()

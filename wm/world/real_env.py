@@ -1,15 +1,18 @@
 """The real environment, observed as a dream is."""
 
+import importlib
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.envs.registration import load_env_creator
 from numpy.typing import NDArray
 
 from wm.dreams.env import RENDER, require_render_mode
 from wm.dreams.view import Frames, View, to_picture
 from wm.envs.pixel_env import PixelEnv
+from wm.errors import UsageProblem
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import TrainedMdnRnn, TrainedVae
@@ -24,7 +27,8 @@ class RealEnv(gym.Env[Observation, Any]):
 
     Latents and h are clipped to the bounds they have in a dream. Where the player serves (Pong, Breakout), the first
     actions of an episode and those after a lost life are replaced by the serve, and `info["served"]` says so.
-    `render()` returns the frame that V sees, as RGB (S, S, 3).
+    `render()` returns the frame that V sees, as RGB (S, S, 3). Before its first `reset` it can be pickled and copied;
+    later that raises UsageProblem.
     """
 
     metadata = RENDER
@@ -39,8 +43,21 @@ class RealEnv(gym.Env[Observation, Any]):
         self._encoder, self._cell = InferenceEncoder(vae.model, 1), make_cell(mdnrnn.model, 1)
         self._initial = mdnrnn.model.initial_state(1)
         self._auto_fire = auto_fire_for(vae.env.spec().fire_action, 1)
+        self._module = vae.env.name.rpartition(":")[0]
         self._frame: Frames | None = None
         self._state, self._z, self._info = self._initial, torch.zeros(1, vae.model.latent), Info()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """How it is made again. Copies of a simulator may lose its state without a word, as gymnasium's EzPickle."""
+        if self._frame is not None:
+            raise UsageProblem(
+                "the real environment cannot be pickled or copied after reset(), as its simulator's state cannot; do "
+                "so before, or let World.real_env make another."
+            )
+        if self.spec is None:
+            return super().__reduce_ex__(protocol)
+        options = {**self.spec.kwargs, "render_mode": self.render_mode}
+        return _make_again, (self._module, self.spec.entry_point, options)
 
     @property
     def steps(self) -> int:
@@ -83,3 +100,10 @@ class RealEnv(gym.Env[Observation, Any]):
         self._frame = frame
         self._z = self._encoder.encode(torch.from_numpy(frame[None]))
         return frame.copy() if self._view.kind == "pixels" else self._view.observe(self._z, self._state[0])[0]
+
+
+def _make_again(module: str, entry_point: str, options: Info) -> Any:
+    """What was pickled, where the module that registers its environment had been imported."""
+    if module:
+        importlib.import_module(module)
+    return load_env_creator(entry_point)(**options)
