@@ -20,7 +20,7 @@ def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
 def test_a_mismatch_is_reported_by_name() -> None:
     with pytest.raises(BadData, match=r"w: weight has shape \[4, 4\]; expected \[2, 3\]\. .*train it again"):
         weights.load_into(nn.Linear(3, 2), {"weight": torch.zeros(4, 4), "bias": torch.zeros(2)}, "w")
-    with pytest.raises(BadData, match="bias is in the model but not in w; .* train it again"):
+    with pytest.raises(BadData, match=r"bias is in the model but not in w; .* train it again"):
         weights.load_into(nn.Linear(3, 2), {"weight": torch.zeros(2, 3)}, "w")
     with pytest.raises(BadData, match="not a safetensors file"):
         weights.load_tensors(b"nonsense", "w")

@@ -92,7 +92,7 @@ def require_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], s
         if tensors[name].shape != expected[name].shape:
             shapes = list(tensors[name].shape), list(expected[name].shape)
             raise BadData(
-                f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}. If another version of wm wrote it, train "
-                "it again."
+                f"{source}: {name} has shape {shapes[0]}; expected {shapes[1]}. If another version of wm wrote it, "
+                "train it again."
             )
     require_types(tensors, {name: value.dtype for name, value in expected.items()}, source)
