@@ -75,6 +75,7 @@ def _dataset(facts: dict[str, Any]) -> str:
     rows += [
         [made, f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
         for line in facts["provenance"]
+        if line["episodes"]  # a replay tells its training alone
     ]
     text = f"{console.visible(summary.path, keep='')}\n" + console.table(["what", "value"], rows)
     return f"{text}\nreturns\n{_histogram(facts['returns'])}" if summary.episodes else text

@@ -22,7 +22,7 @@ from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
-from wm.pipeline.stage import Result, run_stage
+from wm.pipeline.stage import RESTORED, Result, run_stage
 from wm.pretrained import save_dreamer
 from wm.settings import DreamerSettings
 from wm.telemetry.malloc import keep_freed
@@ -106,7 +106,11 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     model = updates.new_dreamer(config, session.seed)
     need = (CHECKPOINTS + 1) * updates.weight_bytes(model), "a Dreamer's checkpoints"
     work = partial(_train, session, settings, env, space, model, datasets)
-    return run_stage(session, "train-dreamer", run, need, _summary, work, env)
+    result = run_stage(session, "train-dreamer", run, need, _summary, work, env)
+    if result.status == RESTORED:
+        with locks.exclusive(path := replay_path(session)):
+            replay_store.swap_in(path, run.recipe.fingerprint, True, session.runtime.log)
+    return result
 
 
 def _train(
@@ -131,7 +135,7 @@ def _train(
         return replay_store.load_collected(datasets, settings.capacity, model.config, space, runtime.log)
 
     with locks.exclusive(path):
-        writer = _writer(session, settings, env, buffer, resumed=builder.resumed)
+        writer = _writer(session, settings, env, buffer, builder)
         training = OnlineTraining(
             trainer, settings, env, writer, folder, session.seed, device, runtime.raise_if_stopped
         )
@@ -145,12 +149,13 @@ def _train(
 
 
 def _writer(
-    session: Session, settings: DreamerSettings, env: EnvConfig, buffer: ReplayBuffer, resumed: bool
+    session: Session, settings: DreamerSettings, env: EnvConfig, buffer: ReplayBuffer, builder: Builder
 ) -> ReplayWriter:
     path, part_rows = replay_path(session), settings.part_rows
     recipe = replay_store.replay_recipe(env, buffer.space, session.seed)
     if settings.steps:
-        replay_store.open_replay(path, recipe, resumed, session.runtime.log)
+        training = builder.run.recipe.fingerprint
+        replay_store.open_replay(path, recipe, training, builder.resumed, session.runtime.log)
 
     def allow(size: int) -> None:
         session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)

@@ -33,7 +33,7 @@ def test_memory_and_disk_of_a_replay_stay_within_their_estimates_even_for_noise(
     random, buffer = np.random.default_rng(0), replay_buffer(2, 64, SMALL, SPACE)
     assert buffer.nbytes <= replay_bytes(64, SMALL)
     recipe = replay_recipe(ENV, SPACE, 0)
-    open_replay(tmp_path / "r.zarr", recipe, resumed=False, log=str)
+    open_replay(tmp_path / "r.zarr", recipe, "a" * 64, resumed=False, log=str)
     writer = ReplayWriter(tmp_path / "r.zarr", recipe, buffer, 16, 64 + 16)
     for number in range(200):
         for env_index in range(2):
@@ -55,16 +55,31 @@ def test_a_replay_that_does_not_fit_into_memory_is_refused() -> None:
         require_memory(2_000_000_000, SMALL)
 
 
-def test_a_replay_is_kept_by_its_own_training_and_replaced_by_another(tmp_path: Path) -> None:
-    path, logged = tmp_path / "r.zarr", list[str]()
-    open_replay(path, replay_recipe(ENV, SPACE, 0), False, logged.append)
+def test_a_replay_is_kept_by_its_own_training_while_it_is_resumed(tmp_path: Path) -> None:
+    path, recipe, logged = tmp_path / "r.zarr", replay_recipe(ENV, SPACE, 0), list[str]()
+    open_replay(path, recipe, "a" * 64, False, logged.append)
     (path / "mark").touch()
-    open_replay(path, replay_recipe(ENV, SPACE, 0), True, logged.append)
+    open_replay(path, recipe, "a" * 64, True, logged.append)
     assert (path / "mark").exists()
     assert not logged
-    open_replay(path, replay_recipe(ENV, SPACE, 1), True, logged.append)
+    open_replay(path, recipe, "a" * 64, False, logged.append)
     assert not (path / "mark").exists()
-    assert "the replay of another training is replaced" in logged[0]
+    assert logged == [f"{path}: the replay is begun anew"]
+
+
+def test_a_replay_of_an_earlier_version_is_its_training_s_that_is_resumed_and_is_archived_by_another(
+    tmp_path: Path,
+) -> None:
+    path, recipe, logged = tmp_path / "r.zarr", replay_recipe(ENV, SPACE, 0), list[str]()
+    for number, resumed in enumerate((True, False)):
+        durable.remove(path)
+        create(path, recipe)
+        (path / "mark").touch()
+        open_replay(path, recipe, "a" * 64, resumed, logged.append)
+        assert len(logged) == number
+    (archived,) = (tmp_path / "archive").glob("r-*.zarr/mark")
+    assert str(archived.parent) in logged[0]
+    assert not (path / "mark").exists()
 
 
 def test_a_folder_that_is_not_a_replay_is_never_removed(tmp_path: Path) -> None:
@@ -72,7 +87,7 @@ def test_a_folder_that_is_not_a_replay_is_never_removed(tmp_path: Path) -> None:
     durable.make_folder(tmp_path / "folder")
     for name in ("collected.zarr", "folder"):
         with pytest.raises(UsageProblem, match="is not a replay; move it away"):
-            open_replay(tmp_path / name, replay_recipe(ENV, SPACE, 0), False, str)
+            open_replay(tmp_path / name, replay_recipe(ENV, SPACE, 0), "a" * 64, False, str)
     assert Dataset.open(tmp_path / "collected.zarr").episodes == 1
 
 

@@ -75,3 +75,10 @@ def test_provenance_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     assert read_provenance(path) == []
     claimed(path, RECIPE)[0].record({"episodes": 1})
     assert read_provenance(path) == [{"episodes": 1}]
+
+
+def test_a_record_that_a_full_disk_or_a_kill_has_torn_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+    path = write_dataset(tmp_path / "d.zarr", 1)
+    (path / "provenance.jsonl").write_bytes(b'{"episodes": 1}\n{"episo')
+    claimed(path, RECIPE)[0].record({"episodes": 2})
+    assert read_provenance(path) == [{"episodes": 1}, {"episodes": 2}]

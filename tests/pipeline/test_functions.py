@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Mapping
@@ -91,6 +94,26 @@ def test_a_session_of_collecting_that_was_stopped_counts(tmp_path: Path) -> None
     result = wm.collect(TINY, data=data, episodes=24, size=32)
     assert [one["episodes"] for one in read_provenance(data)] == [stopped["episodes"], 24]
     assert result.seconds >= stopped["wall_seconds"] > 1
+
+
+def test_a_session_of_collecting_that_was_killed_counts_until_its_last_minute(tmp_path: Path) -> None:
+    program = """if True:
+        import itertools, os, signal, sys, wm
+        checks = itertools.count()
+        def kill() -> None:
+            if next(checks) == 140:
+                os.kill(os.getpid(), signal.SIGKILL)
+        clock = map(float, itertools.count(0, 10)).__next__
+        wm.collect("Catch", data=sys.argv[1], episodes=192, size=32, runtime=wm.Runtime(clock, raise_if_stopped=kill))
+    """
+    data = tmp_path / "d.zarr"
+    assert subprocess.run([sys.executable, "-c", program, str(data)]).returncode == -signal.SIGKILL
+    (killed,) = read_provenance(data)  # of its two parts, each of which took more than a minute
+    assert killed["episodes"] == Dataset.open(data).episodes == 128
+    assert killed["wall_seconds"] > 128 * 10
+    result = wm.collect("Catch", data=data, episodes=192, size=32)
+    assert result.seconds > killed["wall_seconds"]
+    assert [one["episodes"] for one in read_provenance(data)] == [128, 192]
 
 
 def test_a_command_resumes_what_python_began_and_its_record_is_a_command(chain: Path, tmp_path: Path) -> None:

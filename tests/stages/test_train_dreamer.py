@@ -261,6 +261,30 @@ def test_interrupted_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     assert not (tmp_path / REPLAY / ".staging" / "torn").exists()
 
 
+def test_trainings_of_one_name_and_other_settings_keep_their_replays(tmp_path: Path) -> None:
+    first, second = words(steps=160), words("--set", "world_learning_rate=0.0003", steps=160)
+    run_path = tmp_path / "runs" / SLUG
+
+    def parts(folder: Path) -> dict[str, str]:
+        return {path.parent.name: path.read_text() for path in folder.glob("part-*/manifest.json")}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", stop_after(Checkpoints.save, 2))
+        assert outcome(tmp_path, *first).returncode == 130
+    reached = max(int(path.stem.removeprefix("step-")) for path in run_path.glob("dreamer.partial/*/step-*.json"))
+    of_first = parts(tmp_path / REPLAY)
+    said = run(tmp_path, *second).stderr
+    assert f"{REPLAY}: the replay of another training moves to data/archive/{SLUG}.dreamer-" in said
+    (archived,) = (tmp_path / "data" / "archive").iterdir()
+    assert parts(archived) == of_first
+    of_second = parts(tmp_path / REPLAY)
+    said = run(tmp_path, *first).stderr
+    assert f"{REPLAY}: restored from data/archive/" in said
+    assert f"resumes at step {reached} of 160" in said
+    assert "restored from the archive" in run(tmp_path, *second).stderr
+    assert parts(tmp_path / REPLAY) == of_second
+
+
 @pytest.mark.slow
 def test_a_resumed_training_neither_doubles_its_replay_nor_catches_up_on_updates(tmp_path: Path) -> None:
     """I12: a resumed training has the steps and the number of updates of its checkpoint."""

@@ -141,15 +141,23 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append one line, with its line feed, and sync it. A kill can tear only the last line, which readers drop. A file
-    with other names, as in a snapshot by `cp -al`, is replaced: what they name stays as it was."""
-    if path.exists() and path.stat().st_nlink > 1:
-        write_bytes(path, read_log(path) + line)
+    """Append one line, with its line feed, and sync it. A kill can tear only the last line, which readers drop, and so
+    does this. A file with other names, as in a snapshot by `cp -al`, is replaced: what they name stays as it was."""
+    if path.exists() and (path.stat().st_nlink > 1 or _is_torn(path)):
+        whole, feed, _ = read_log(path).rpartition(b"\n")
+        write_bytes(path, whole + feed + line)
         return
     with _naming(path), open_file(path, "ab") as file:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the last line of a log has no line feed."""
+    with open_file(path, "rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - 1, 0))
+        return file.read() not in (b"", b"\n")
 
 
 @contextmanager

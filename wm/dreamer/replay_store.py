@@ -1,5 +1,6 @@
 """A Dreamer's replay: its size in memory and on disk, its dataset, and a replay of collected episodes."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import psutil
 
 from wm.actions import ActionSpace
-from wm.artifacts import durable
+from wm.artifacts import durable, links
+from wm.artifacts.runs import ARCHIVE, free_name
 from wm.envs.registry import EnvConfig
-from wm.episodes.dataset import Dataset, read_root
+from wm.episodes.archive import read_provenance, record
+from wm.episodes.dataset import Dataset, fingerprint_of, read_root
 from wm.episodes.mixture import require_env
 from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
@@ -17,6 +20,7 @@ from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
 from wm.models.dreamer.config import DreamerConfig
 from wm.units import format_size
 
+TRAINING = "dreamer"  # in a replay's provenance: the fingerprint of its training
 ROW_BYTES = 64  # at most, of a step on disk without its frame
 
 
@@ -64,21 +68,48 @@ def replay_recipe(env: EnvConfig, space: ActionSpace, seed: int) -> dict[str, An
     }
 
 
-def open_replay(path: Path, recipe: dict[str, Any], resumed: bool, log: Callable[[str], None]) -> None:
-    """Create the dataset of a replay; another training's replay is replaced. Raises UsageProblem if `path` is not a
-    replay."""
-    if path.exists():
-        try:
-            existing = read_root(path)
-        except WmError:
-            existing = {}
-        if not existing.get("evicts"):
-            raise UsageProblem(f"{path} is not a replay; move it away, or give --name.")
-        if resumed and existing == recipe:
-            return
-        log(f"{path}: the replay of another training is replaced")
+def open_replay(path: Path, recipe: dict[str, Any], training: str, resumed: bool, log: Callable[[str], None]) -> None:
+    """The dataset of a training's replay, new unless the training is resumed. `training` is its fingerprint; the replay
+    of another one moves to the archive. Raises UsageProblem if `path` is not a replay."""
+    swap_in(path, training, resumed, log)
+    if path.exists() and not (resumed and read_root(path) == recipe):
+        log(f"{path}: the replay is begun anew")
         durable.remove(path)
-    create(path, recipe)
+    if not path.exists():
+        create(path, recipe)
+    if not _training_of(path):
+        record(path, {"episodes": 0, TRAINING: training})
+
+
+def swap_in(path: Path, training: str, resumed: bool, log: Callable[[str], None]) -> None:
+    """Bring the replay of a training to `path`, if it has one elsewhere; that of another one moves to the archive. Of a
+    replay that does not tell, which earlier versions wrote, the training is the one that is resumed."""
+    if path.exists():
+        owner = _training_of(path)
+        if owner == training or (resumed and not owner):
+            return
+        target = free_name(_archived(path, owner or fingerprint_of(read_root(path))))
+        log(f"{path}: the replay of another training moves to {target}")
+        durable.make_folder(target.parent)
+        os.rename(path, target)
+    if (archived := _archived(path, training)).exists():
+        log(f"{path}: restored from {archived}")
+        os.rename(archived, path)
+
+
+def _archived(path: Path, fingerprint: str) -> Path:
+    return links.refuse(links.refuse(path.parent / ARCHIVE) / f"{path.stem}-{fingerprint[:8]}.zarr")
+
+
+def _training_of(path: Path) -> str:
+    """The fingerprint of the Dreamer that a replay is of; empty if it does not tell."""
+    try:
+        recipe = read_root(path)
+    except WmError:
+        recipe = {}
+    if not recipe.get("evicts"):
+        raise UsageProblem(f"{path} is not a replay; move it away, or give --name.")
+    return next((str(line[TRAINING]) for line in read_provenance(path) if TRAINING in line), "")
 
 
 def open_collected(paths: Sequence[Path], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> list[Dataset]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, json_reader, links, locks, manifest
-from wm.artifacts.json_reader import ANYTHING, COUNT, NUMBER, TEXT, table
+from wm.artifacts.json_reader import ANYTHING, COUNT, FLAG, NUMBER, TEXT, table
 from wm.artifacts.recipe import differences
 from wm.artifacts.runs import ARCHIVE, free_name
 from wm.episodes import mirror as mirrors
@@ -20,12 +20,16 @@ from wm.episodes.schema import describe_origin
 from wm.episodes.writer import Writer, create
 from wm.errors import RecipeMismatch, UsageProblem
 
-RECORD = table({"episodes": COUNT}, {"finished": TEXT, "command": TEXT, "wall_seconds": NUMBER}, others=ANYTHING)
+RECORD = table(
+    {"episodes": COUNT},
+    {"finished": TEXT, "command": TEXT, "wall_seconds": NUMBER, "continues": FLAG},
+    others=ANYTHING,
+)
 
 
 def read_provenance(path: Path) -> list[dict[str, Any]]:
-    """A record for every session of collecting that was not killed: command, seed, versions, time. Empty without a
-    file.
+    """A record for every session of collecting: command, seed, versions, time. Empty without a file. A session's last
+    line counts: the others tell what it had taken before.
 
     Raises BadData for a link, and with the number of a damaged line."""
     file = path / PROVENANCE
@@ -35,11 +39,17 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
         return []
     way_out = f"restore it, or remove {file} to go without"
     lines = data.split(b"\n")[:-1]  # what follows the last line feed was torn by a kill
-    return [json_reader.parse(line, f"{file}, line {k}", RECORD, way_out) for k, line in enumerate(lines, 1)]
+    records: list[dict[str, Any]] = []
+    for k, line in enumerate(lines, 1):
+        one = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
+        if one.pop("continues", False):
+            del records[-1:]
+        records.append(one)
+    return records
 
 
 def collecting_seconds(path: Path) -> float:
-    """The time of all sessions of collecting that were not killed."""
+    """The time of all sessions of collecting, of those that were killed until their last record."""
     return sum(float(record.get("wall_seconds", 0.0)) for record in read_provenance(path))
 
 
@@ -57,12 +67,14 @@ def find_dataset(path: Path, recipe: dict[str, Any]) -> Dataset | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """A locked path for the dataset of one recipe. `dataset` is None before the first episode is collected."""
+    """A locked path for the dataset of one recipe. `dataset` is None before the first episode is collected. After every
+    part that is committed, `committed` is told how many episodes there are."""
 
     path: Path
     recipe: dict[str, Any]
     dataset: Dataset | None
     log: Callable[[str], None]
+    committed: Callable[[int], None] | None = None
 
     def missing(self, episodes: int) -> list[int]:
         """Indices of the episodes below `episodes` that are still to be collected."""
@@ -74,7 +86,7 @@ class Claim:
         if dataset is None:
             _archive(self.path, self.recipe, self.log)
             dataset = create(self.path, self.recipe)
-        return Writer(dataset, allow)
+        return Writer(dataset, allow, self.committed)
 
     def record(self, provenance: dict[str, Any]) -> None:
         """Append to the dataset's provenance."""

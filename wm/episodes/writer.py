@@ -54,12 +54,17 @@ class Writer:
     rest as a short part. `dataset` has the parts committed so far.
 
     The caller holds the lock under which the dataset was opened. `allow` takes the bytes of every part before it is
-    written, and may raise DiskProblem.
+    written, and may raise DiskProblem; `committed` takes the number of episodes after every part.
     """
 
-    def __init__(self, dataset: Dataset, allow: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        allow: Callable[[int], None] | None = None,
+        committed: Callable[[int], None] | None = None,
+    ) -> None:
         self.dataset = dataset.first(0)
-        self.path, self.recipe, self._allow = dataset.path, dataset.recipe, allow
+        self.path, self.recipe, self._allow, self._committed = dataset.path, dataset.recipe, allow, committed
         self._block = frame_block(self.recipe)
         durable.remove(self.path / STAGING)
         durable.sweep(self.path)
@@ -139,6 +144,8 @@ class Writer:
         others = [other for other in self.dataset.parts if other.first != part.first]
         parts = sorted([*others, part], key=lambda part: part.first)
         self.dataset = Dataset(self.path, self.recipe, parts)
+        if self._committed is not None:
+            self._committed(self.dataset.collected)
 
     def __enter__(self) -> "Writer":
         return self

@@ -1,6 +1,7 @@
 """An environment and a policy -> episodes."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from wm.envs.registry import EnvConfig
@@ -15,6 +16,7 @@ from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size
 
+RECORD_EVERY = 60.0  # seconds of a session that a kill leaves uncounted
 FRAME_SOURCES = {"observation": "the environment's observations", "render": "what its render() returns"}
 
 
@@ -57,24 +59,44 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(session, claimed.dataset, settings.episodes, UP_TO_DATE)
+        record = _SessionRecord(session, claimed, began)
+        claimed = replace(claimed, committed=record.committed)
         try:
             dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
         except BaseException:
-            _record_interrupted(session, claimed, began)
+            record.interrupted()
             raise
-        claimed.record({"episodes": settings.episodes, **session.provenance(began)})
+        record.write(settings.episodes)
     status = RESUMED if claimed.dataset and claimed.dataset.episodes else CREATED
     return _result(session, dataset, settings.episodes, status)
 
 
-def _record_interrupted(session: Session, claimed: Claim, began: float) -> None:
-    """Record what a session took that was stopped or failed, if it has committed episodes. What ended it is told, and
-    not that the same disk takes no record either."""
-    before = claimed.dataset.collected if claimed.dataset else 0
-    with suppress(OSError, WmError):
-        kept = find_dataset(claimed.path, claimed.recipe)
-        if kept is not None and kept.collected > before:
-            claimed.record({"episodes": kept.collected, **session.provenance(began)})
+class _SessionRecord:
+    """What a session took, in the dataset's provenance: every minute, since it may be killed, and at its end."""
+
+    def __init__(self, session: Session, claimed: Claim, began: float) -> None:
+        self._session, self._claimed, self._began = session, claimed, began
+        self._written = began
+        self._continues: dict[str, bool] = {}
+
+    def write(self, episodes: int) -> None:
+        """The dataset has this many episodes."""
+        self._claimed.record({"episodes": episodes, **self._session.provenance(self._began), **self._continues})
+        self._written, self._continues = self._session.runtime.clock(), {"continues": True}
+
+    def committed(self, episodes: int) -> None:
+        """A part with the last of these episodes was committed."""
+        if self._session.runtime.clock() - self._written >= RECORD_EVERY:
+            self.write(episodes)
+
+    def interrupted(self) -> None:
+        """The session was stopped or failed: it counts if it has committed episodes. What ended it is told, and not
+        that the same disk takes no record either."""
+        before = self._claimed.dataset.collected if self._claimed.dataset else 0
+        with suppress(OSError, WmError):
+            kept = find_dataset(self._claimed.path, self._claimed.recipe)
+            if kept is not None and kept.collected > before:
+                self.write(kept.collected)
 
 
 def _result(session: Session, dataset: Dataset, episodes: int, status: str) -> Result:
