@@ -4,6 +4,7 @@ step without one. Batches and networks are those of the presets, frames and late
 import itertools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,13 +20,18 @@ from wm.dreamer.updates import dreamer_config, new_dreamer, new_trainer
 from wm.models.dreamer.world_model import Batch
 from wm.settings import DreamerSettings, MdnRnnSettings, VaeSettings
 from wm.settings.sources import Sources, find_preset
-from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import make_trainer
-from wm.training.mdnrnn import fit_normalization, loss_arguments, mdnrnn_config, new_mdnrnn, training_windows
+from wm.training.mdnrnn import (
+    accelerated_mdnrnn_loss,
+    fit_normalization,
+    loss_arguments,
+    mdnrnn_config,
+    new_mdnrnn,
+    training_windows,
+)
 from wm.training.precision import pick
-from wm.training.vae import new_vae, new_vae_loss
+from wm.training.vae import accelerated_vae_loss, new_vae, new_vae_loss
 
-DEVICE = torch.device("cuda")
 GOAL = 2.0
 
 
@@ -34,26 +40,25 @@ def steps(
     loss: Callable[..., Any],
     arguments: Callable[[int], Sequence[Tensor]],
     settings: Any,
-    graph: bool,
+    device: torch.device,
 ) -> Callable[[], None]:
-    """A step of training, with a graph or without."""
-    precision = pick("auto", DEVICE)
-    run = graphed_on_cuda(model, loss, settings, precision) if graph else loss
+    """A step of training by a loss of whole batches."""
 
     def of_batch(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return run(*(part.to(DEVICE) for part in arguments(number))).total, {}
+        return loss(*(part.to(device) for part in arguments(number))).total, {}
 
-    trainer, numbers = make_trainer(model, of_batch, precision, settings), itertools.count()
+    trainer, numbers = make_trainer(model, of_batch, pick("auto", device), settings), itertools.count()
 
     def take() -> None:
         trainer.step(next(numbers))
-        torch.cuda.synchronize()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     return take
 
 
-def mdnrnn_steps(settings: MdnRnnSettings, graph: bool) -> Callable[[], None]:
-    """Of M, on windows of latents."""
+def mdnrnn_steps(settings: MdnRnnSettings, stack: ExitStack | None, device: torch.device) -> Callable[[], None]:
+    """Of M, on windows of latents; accelerated until the stack is closed, or plain."""
     latents = random_latents()
     model = new_mdnrnn(mdnrnn_config(settings, LATENT, latents.space), 0)
     fit_normalization(model, latents)
@@ -62,33 +67,35 @@ def mdnrnn_steps(settings: MdnRnnSettings, graph: bool) -> Callable[[], None]:
     def arguments(number: int) -> list[Tensor]:
         return loss_arguments(settings, windows.at(number), 0.5, torch.Generator().manual_seed(number))
 
-    model = model.to(DEVICE)
-    return steps(model, model.loss, arguments, settings, graph)
+    model = model.to(device)
+    fast = accelerated_mdnrnn_loss(model, model.loss, settings, pick("auto", device))
+    return steps(model, stack.enter_context(fast) if stack else model.loss, arguments, settings, device)
 
 
-def vae_steps(settings: VaeSettings, graph: bool) -> Callable[[], None]:
-    """Of V, on frames."""
+def vae_steps(settings: VaeSettings, stack: ExitStack | None, device: torch.device) -> Callable[[], None]:
+    """Of V, on frames; accelerated until the stack is closed, or plain."""
     random = torch.Generator().manual_seed(0)
     frames = torch.randint(0, 256, (16, settings.batch, 64, 64, 3), dtype=torch.uint8, generator=random)
-    model = new_vae(settings, (64, 64, 3), 0).to(DEVICE)
-    objective = new_vae_loss(settings, model, frames[0].to(DEVICE), 0)
+    model = new_vae(settings, (64, 64, 3), 0).to(device)
+    objective = new_vae_loss(settings, model, frames[0].to(device), 0)
 
     def arguments(number: int) -> list[Tensor]:
         return [frames[number % len(frames)], torch.randn(settings.batch, settings.latent, generator=random)]
 
-    return steps(objective, objective, arguments, settings, graph)
+    fast = accelerated_vae_loss(objective, objective, settings, pick("auto", device))
+    return steps(objective, stack.enter_context(fast) if stack else objective, arguments, settings, device)
 
 
-def dreamer_steps(settings: DreamerSettings, graph: bool) -> Callable[[], None]:
-    """Updates of a Dreamer, actor and critic included."""
+def dreamer_steps(settings: DreamerSettings, stack: ExitStack | None, device: torch.device) -> Callable[[], None]:
+    """Updates of a Dreamer, actor and critic included; with a stack, as CUDA graphs."""
     config = dreamer_config(settings, ActionSpace(count=6))
-    trainer = new_trainer(new_dreamer(config, 0).to(DEVICE), settings, pick("auto", DEVICE))
-    update, noise = GraphedUpdate(trainer) if graph else trainer.update, torch.Generator(DEVICE)
+    trainer = new_trainer(new_dreamer(config, 0).to(device), settings, pick("auto", device))
+    update, noise = GraphedUpdate(trainer) if stack else trainer.update, torch.Generator(device)
     random, shape = torch.Generator().manual_seed(0), (settings.batch, settings.seq_len)
     frames = torch.randint(0, 256, (*shape, 64, 64, config.channels), dtype=torch.uint8, generator=random)
     actions = torch.eye(config.action)[torch.randint(config.action, shape, generator=random)]
     batch = Batch(frames, actions, torch.randn(shape, generator=random), torch.zeros(shape), torch.zeros(shape))
-    on_device, numbers = Batch(*(part.to(DEVICE) for part in batch)), itertools.count()
+    on_device, numbers = Batch(*(part.to(device) for part in batch)), itertools.count()
 
     def take() -> None:
         update(on_device, noise.manual_seed(next(numbers)), True)
@@ -108,6 +115,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("no GPU here; the rows of CUDA graphs stay as they are", file=sys.stderr)
         return
+    cuda = torch.device("cuda")
     rollout = MdnRnnSettings(network="rollout", hidden=0, batch=ROLLOUTS)
     for name, build in (
         ("cuda_graph_rollout", partial(mdnrnn_steps, rollout)),
@@ -117,7 +125,8 @@ def main() -> None:
         ("cuda_graph_dreamer_small", partial(dreamer_steps, dreamer_settings("small"))),
         ("cuda_graph_dreamer_base", partial(dreamer_steps, dreamer_settings("base"))),
     ):
-        ours, reference, ratio = rates(build(True), build(False), seconds=1.0, windows=3)
+        with ExitStack() as stack:
+            ours, reference, ratio = rates(build(stack, cuda), build(None, cuda), seconds=1.0, windows=3)
         report(name, ours, reference, GOAL, "steps/s", ratio, gpu=torch.cuda.get_device_name())
 
 

@@ -64,6 +64,24 @@ MEASURED = {
     "train_mdnrnn_bf16": ("train M on latents, bf16", "the same plain loop"),
     "train_rollout_fp32": ("train M on its own rollouts, fp32", "the same network and loss, written plainly"),
     "train_rollout_bf16": ("train M on its own rollouts, bf16", "the same plain loop"),
+    "cpu_threads_vae": ("train V on two cores, a share of the rows a thread", "the same steps by torch's threads"),
+    "cpu_threads_vae_busy": ("train V on two cores, one of them busy", "the same steps by torch's threads"),
+    "cpu_threads_rollout": (
+        "train M on its own rollouts on two cores, a share of the rows a thread",
+        "the same steps by torch's threads",
+    ),
+    "cpu_threads_rollout_busy": (
+        "train M on its own rollouts on two cores, one of them busy",
+        "the same steps by torch's threads",
+    ),
+    "cpu_threads_mdnrnn": (
+        "train the paper's M on two cores, a share of the rows a thread",
+        "the same steps by torch's threads",
+    ),
+    "cpu_threads_mdnrnn_busy": (
+        "train the paper's M on two cores, one of them busy",
+        "the same steps by torch's threads",
+    ),
     "cuda_graph_rollout": ("train M on its own rollouts on an H200, a CUDA graph", "the same steps without a graph"),
     "cuda_graph_mdnrnn": ("train the paper's M on an H200, a CUDA graph", "the same steps without a graph"),
     "cuda_graph_vae": ("train V on an H200, a CUDA graph", "the same steps without a graph"),

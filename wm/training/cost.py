@@ -11,10 +11,9 @@ from wm.actions import ActionSpace
 from wm.episodes.windows import WindowBatch
 from wm.models.mdnrnn.predictor import Predictor
 from wm.settings import MdnRnnSettings, VaeSettings
-from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import pick_precision, seconds_per_step
-from wm.training.mdnrnn import loss_arguments, mdnrnn_config, new_mdnrnn, window_length
-from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, cache_bytes, new_vae, new_vae_loss
+from wm.training.mdnrnn import accelerated_mdnrnn_loss, loss_arguments, mdnrnn_config, new_mdnrnn, window_length
+from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_loss, cache_bytes, new_vae, new_vae_loss
 
 # Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
 CHECKPOINTS = 12
@@ -64,12 +63,12 @@ def vae_cost(
     model = new_vae(settings, shape, seed).to(device)
     objective = new_vae_loss(settings, model, frames, seed)
     noise = torch.zeros(settings.batch, settings.latent, device=device)
-    run = graphed_on_cuda(objective, objective, settings, pick_precision(settings, device))
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
-    seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
+    with accelerated_vae_loss(objective, objective, settings, pick_precision(settings, device)) as run:
+        seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
     size = weight_bytes(model)
     memory = PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
     return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
@@ -103,12 +102,12 @@ def mdnrnn_cost(
     flat = np.zeros((settings.batch, length), np.float32)
     batch = WindowBatch(z, z, np.zeros((settings.batch, length, space.width), np.float32), flat, flat, flat + 1)
     arguments = [part.to(device) for part in loss_arguments(settings, batch, 0.0, torch.Generator())]
-    run = graphed_on_cuda(model, model.loss, settings, pick_precision(settings, device))
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(*arguments).total, {}
 
-    seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
+    with accelerated_mdnrnn_loss(model, model.loss, settings, pick_precision(settings, device)) as run:
+        seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,

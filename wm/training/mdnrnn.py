@@ -1,6 +1,7 @@
 """The training of M: its loss on windows of latents, and the fit to the best validation loss."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from wm.models.mdnrnn.rollout_network import RolloutNetwork
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
+from wm.training.cpu_threads import threaded_on_cpu
 from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.precision import Precision
@@ -34,6 +36,7 @@ MIN_STD = 0.02  # of latents and of their standardised differences, where frames
 # loss.
 MIN_CHANGE = 0.25
 INPUT_NOISE = 0.5  # of V's deviation, in the inputs of the rollout network
+SHARE_ROWS = 48  # of a thread, at least: with fewer, starting the many small operations takes longer than they do
 
 
 def mdnrnn_config(settings: MdnRnnSettings, latent: int, space: ActionSpace) -> MdnRnnConfig:
@@ -140,7 +143,7 @@ def fit_mdnrnn(
     """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
     is over rollouts where M is trained on them."""
     run_loss = compile_if_asked(model.loss, settings)
-    run_whole = graphed_on_cuda(model, run_loss, settings, precision, runtime.ranks is not None)
+    accelerated = accelerated_mdnrnn_loss(model, run_loss, settings, precision, runtime.ranks is not None)
 
     def losses_of(run: Callable[..., Any], arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
         losses = run(*(tensor.to(precision.device) for tensor in arguments), *part)._asdict()
@@ -167,7 +170,22 @@ def fit_mdnrnn(
 
     pieces = pieces_of(loss, settings, runtime)
     trainer = make_trainer(model, loss, precision, settings, model.clipped_apart(), pieces)
-    return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
+    with accelerated as run_whole:
+        return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
+
+
+def accelerated_mdnrnn_loss(
+    model: Predictor, run: Callable[..., Any], settings: MdnRnnSettings, precision: Precision, ranks: bool = False
+) -> AbstractContextManager[Callable[..., Any]]:
+    """`run`, M's loss of a whole batch, as a CUDA graph, or on the threads of a CPU."""
+
+    def share(piece: Piece, *arguments: Tensor) -> Any:
+        *_, mask = arguments
+        first, stop = piece.rows(len(mask))
+        return model.loss(*(argument[first:stop] for argument in arguments), Part(first, mask.sum(0)))
+
+    graphed = graphed_on_cuda(model, run, settings, precision, ranks)
+    return threaded_on_cpu(model, graphed, share, SHARE_ROWS, settings, precision)
 
 
 def input_noise(step: int, settings: MdnRnnSettings) -> float:

@@ -1,6 +1,7 @@
 """The training of V: its data, its loss, and the fit to the best validation loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +17,12 @@ from wm.episodes.mixture import FrameMixture, batch_sizes
 from wm.episodes.pieces import WHOLE, Piece
 from wm.episodes.split import validation_mask
 from wm.models.initialization import seeded_initialization
-from wm.models.vae.loss import VaeLoss
+from wm.models.vae.loss import VaeLoss, VaeLossTerms
 from wm.models.vae.networks import Vae, build, to_frames
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import VaeSettings
+from wm.training.cpu_threads import threaded_on_cpu
 from wm.training.cuda_graph import graphed_on_cuda
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.pinned_buffers import PinnedBuffers
@@ -30,6 +32,7 @@ from wm.units import parse_size
 VALIDATION_FRAMES = 512
 SAMPLE_FRAMES = 4096  # from which the data's mean image, colours and position targets are measured
 FRAMES_PER_BATCH = 64  # without gradients
+SHARE_ROWS = 8  # of a thread, at least: a frame costs half as much again as in a batch of 64
 
 
 class VaeData(NamedTuple):
@@ -55,6 +58,24 @@ def new_vae_loss(settings: VaeSettings, model: Vae, sample: Tensor, seed: int) -
              "kl_tolerance")  # fmt: skip
     with seeded_initialization(seed, "vae", "reader"):
         return VaeLoss(model, sample, **{name: getattr(settings, name) for name in names}).to(sample.device)
+
+
+def accelerated_vae_loss(
+    objective: VaeLoss,
+    run: Callable[..., VaeLossTerms],
+    settings: VaeSettings,
+    precision: Precision,
+    ranks: bool = False,
+) -> AbstractContextManager[Callable[..., VaeLossTerms]]:
+    """`run`, V's loss of a whole batch, as a CUDA graph, or on the threads of a CPU."""
+
+    def share(piece: Piece, frames: Tensor, noise: Tensor) -> VaeLossTerms:
+        first, stop = piece.rows(len(frames))
+        terms = objective(frames[first:stop], noise[first:stop])
+        return VaeLossTerms(*((stop - first) / len(frames) * term for term in terms))  # means over frames
+
+    graphed = graphed_on_cuda(objective, run, settings, precision, ranks)
+    return threaded_on_cpu(objective, graphed, share, SHARE_ROWS, settings, precision)
 
 
 def cache_bytes(settings: VaeSettings) -> int:
@@ -94,7 +115,7 @@ def fit_vae(
     objective = new_vae_loss(settings, model, data.sample, seed)
     buffers = PinnedBuffers((settings.batch, *data.sample.shape[1:]), device)
     run_objective = compile_if_asked(objective, settings)
-    run_whole = graphed_on_cuda(objective, run_objective, settings, precision, runtime.ranks is not None)
+    accelerated = accelerated_vae_loss(objective, run_objective, settings, precision, runtime.ranks is not None)
 
     def noise(*path: int | str, count: int) -> Tensor:
         random = torch.Generator().manual_seed(integer(seed, "vae", *path))
@@ -120,8 +141,10 @@ def fit_vae(
         means = (torch.stack(column).mean().item() for column in zip(*terms, strict=True))
         return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
 
+    describe = data.batches.describe
     trainer = make_trainer(objective, loss, precision, settings, pieces=pieces_of(loss, settings, runtime))
-    return fit(runtime, folder, label, trainer, validate, data.batches.describe, settings, lambda: data.batches.nbytes)
+    with accelerated as run_whole:
+        return fit(runtime, folder, label, trainer, validate, describe, settings, lambda: data.batches.nbytes)
 
 
 @torch.inference_mode()
