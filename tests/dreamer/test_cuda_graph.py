@@ -74,6 +74,12 @@ def test_a_loss_that_is_not_finite_changes_no_weight_in_a_replay() -> None:
     assert torch.equal(before, weights_of(trainer))
 
 
-def test_updates_on_a_cpu_are_not_recorded() -> None:
-    trainer = trainer_of(dreamer())
-    assert fastest_update(trainer, torch.device("cpu")) == trainer.update
+def test_updates_on_a_cpu_are_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, threads = trainer_of(dreamer()), list[int]()
+    monkeypatch.setattr(trainer, "update", lambda *_: threads.append(torch.get_num_threads()) or {})
+    torch.set_num_threads(3)
+    try:
+        fastest_update(trainer, torch.device("cpu"))(batch(), torch.Generator(), True)
+        assert (threads, torch.get_num_threads()) == ([1], 3)
+    finally:
+        torch.set_num_threads(1)

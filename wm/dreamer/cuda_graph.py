@@ -1,4 +1,4 @@
-"""CUDA graphs of a Dreamer's whole update.
+"""A Dreamer's updates as fast as a device allows: on a GPU, as CUDA graphs of a whole one.
 
 An update has many small kernels, which a GPU finishes faster than Python launches them. A graph records the kernels of
 an update once: losses, gradients, clipping and the optimizer. They are started together from then on.
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from wm.models.dreamer.agent import DreamerTrainer
 from wm.models.dreamer.world_model import Batch
+from wm.training.cpu_threads import one_thread
 
 Update = Callable[[Batch, torch.Generator, bool], dict[str, Tensor]]
 
@@ -60,5 +61,7 @@ class GraphedUpdate:
 
 
 def fastest_update(trainer: DreamerTrainer, device: torch.device) -> Update:
-    """The trainer's updates, as CUDA graphs on a device of CUDA."""
-    return GraphedUpdate(trainer) if device.type == "cuda" else trainer.update
+    """The trainer's updates: as CUDA graphs on a device of CUDA, else by one thread of torch. With two, on two idle
+    cores, an update took 1.7 times as long with the preset `small`, 3 times with `nano` (docs/research/LOG.md,
+    2026-11-27)."""
+    return GraphedUpdate(trainer) if device.type == "cuda" else one_thread()(trainer.update)

@@ -44,6 +44,17 @@ def threaded_on_cpu(
         yield ThreadedLoss(model, share, precision, pool, threads)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread inside."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class ThreadedLoss:
     """The loss of a batch, and its gradient for the parameters of `model`, as the sum of those of its shares, in their
     order. So it depends on the number of threads as other sums of floats do, and not on which of them is faster."""
