@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -75,6 +76,19 @@ def test_threads_compute_alone_and_leave_nothing_behind(three_threads: None) -> 
         assert torch.get_num_threads() == 3
     assert counts == [1, 1, 1]
     assert threading.active_count() == before
+
+
+def test_a_step_that_fails_raises_what_it_raised_and_leaves_torch_its_threads(three_threads: None) -> None:
+    model, loss, batch = vae("small", CPU)
+
+    def posterior(images: torch.Tensor) -> Any:
+        raise MemoryError(len(images))
+
+    model.vae.posterior = posterior
+    with pytest.raises(MemoryError), accelerated(vae, model, loss, Precision("fp32", CPU)) as threaded:
+        threaded(*batch(0))
+    with ThreadPoolExecutor(1) as later:
+        assert (torch.get_num_threads(), later.submit(torch.get_num_threads).result()) == (3, 3)
 
 
 def test_one_thread_fp16_and_compiled_losses_stay_as_they_are(three_threads: None) -> None:

@@ -39,9 +39,13 @@ def threaded_on_cpu(
     if precision.device.type != "cpu" or torch.get_num_threads() == 1 or precision.scaled or settings.compile:
         yield loss
         return
-    threads = max(1, min(torch.get_num_threads(), settings.batch // least_rows))
-    with ThreadPoolExecutor(threads, "wm-share", torch.set_num_threads, (1,)) as pool:
-        yield ThreadedLoss(model, share, precision, pool, threads)
+    every = torch.get_num_threads()
+    threads = max(1, min(every, settings.batch // least_rows))
+    try:
+        with ThreadPoolExecutor(threads, "wm-share", torch.set_num_threads, (1,)) as pool:
+            yield ThreadedLoss(model, share, precision, pool, threads)
+    finally:
+        torch.set_num_threads(every)  # a thread of the pool has set it to one, for itself and for all that start later
 
 
 @contextmanager
@@ -64,14 +68,12 @@ class ThreadedLoss:
     ) -> None:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._share, self._precision, self._pool, self._threads = share, precision, pool, threads
-        self._all_threads = torch.get_num_threads()
 
     def __call__(self, *arguments: Tensor) -> Any:
         """The loss of these tensors, all of which have as many rows: a NamedTuple whose first field is the total. The
         other fields have no gradient."""
         count = min(self._threads, len(arguments[0]))
         shares = list(self._pool.map(lambda number: self._compute(arguments, Piece(number, count)), range(count)))
-        torch.set_num_threads(self._all_threads)  # a thread that has begun set it to one, for itself and later ones
         kind = type(shares[0][0])
         total, *others = (torch.stack(values).sum() for values in zip(*(terms for terms, _ in shares), strict=True))
         gradients = [_added(parts) for parts in zip(*(gradients for _, gradients in shares), strict=True)]
