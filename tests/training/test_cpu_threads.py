@@ -91,14 +91,28 @@ def test_a_step_that_fails_raises_what_it_raised_and_leaves_torch_its_threads(th
         assert (torch.get_num_threads(), later.submit(torch.get_num_threads).result()) == (3, 3)
 
 
-def test_one_thread_fp16_and_compiled_losses_stay_as_they_are(three_threads: None) -> None:
-    model = nn.Linear(1, 1)
-    for format_, settings in (
-        (Precision("fp16", CPU), MDNRNN),
-        (Precision("fp32", CPU), replace(MDNRNN, compile=True)),
-    ):
-        with accelerated_mdnrnn_loss(model, model, settings, format_) as run:  # type: ignore[arg-type]
-            assert run is model
-    torch.set_num_threads(1)
-    with accelerated_mdnrnn_loss(model, model, MDNRNN, Precision("fp32", CPU)) as run:  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("settings", "precision", "threads"),
+    [
+        (replace(MDNRNN, pieces=2), "fp32", 1),
+        (MDNRNN, "fp16", 1),
+        (replace(MDNRNN, compile=True), "fp32", 3),
+    ],
+    ids=["pieces", "fp16", "compiled"],
+)
+def test_losses_that_cannot_be_shared_stay_as_they_are(
+    settings: MdnRnnSettings, precision: str, threads: int, three_threads: None
+) -> None:
+    model: Any = nn.Linear(1, 1)
+    format_ = Precision(precision, CPU)
+    with accelerated_mdnrnn_loss(model, model, settings, format_) as run:
+        assert (run, torch.get_num_threads()) == (model, threads)
+    assert torch.get_num_threads() == 3
+    with accelerated_mdnrnn_loss(model, model, settings, format_, ranks=True) as run:
+        assert (run, torch.get_num_threads()) == (model, 3)
+
+
+def test_one_thread_stays_as_it_is() -> None:
+    model: Any = nn.Linear(1, 1)
+    with accelerated_mdnrnn_loss(model, model, MDNRNN, Precision("fp32", CPU)) as run:
         assert run is model

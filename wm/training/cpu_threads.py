@@ -29,15 +29,20 @@ def threaded_on_cpu(
     least_rows: int,
     settings: GradientSettings,
     precision: Precision,
+    ranks: bool = False,
 ) -> Iterator[Callable[..., Any]]:
     """`loss` by as many threads as torch has on a CPU, each with `least_rows` of a batch or more. `share(piece,
     *arguments)` returns the share that a piece of the arguments' rows has of the loss: over all pieces they add up.
 
-    Without effect on other devices, with one thread, for fp16, whose gradients need their scale, and with
-    `compile=true`.
+    A batch in pieces is computed by one thread, and so is fp16, whose gradients need their scale. Without effect on
+    other devices, with one thread, with `compile=true`, and where processes share a batch (`ranks`).
     """
-    if precision.device.type != "cpu" or torch.get_num_threads() == 1 or precision.scaled or settings.compile:
+    if precision.device.type != "cpu" or torch.get_num_threads() == 1 or settings.compile or ranks:
         yield loss
+        return
+    if settings.pieces > 1 or precision.scaled:
+        with one_thread():
+            yield loss
         return
     every = torch.get_num_threads()
     threads = max(1, min(every, settings.batch // least_rows))

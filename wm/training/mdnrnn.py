@@ -185,7 +185,7 @@ def accelerated_mdnrnn_loss(
         return model.loss(*(argument[first:stop] for argument in arguments), Part(first, mask.sum(0)))
 
     graphed = graphed_on_cuda(model, run, settings, precision, ranks)
-    return threaded_on_cpu(model, graphed, share, SHARE_ROWS, settings, precision)
+    return threaded_on_cpu(model, graphed, share, SHARE_ROWS, settings, precision, ranks)
 
 
 def input_noise(step: int, settings: MdnRnnSettings) -> float:

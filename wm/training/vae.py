@@ -75,7 +75,7 @@ def accelerated_vae_loss(
         return VaeLossTerms(*((stop - first) / len(frames) * term for term in terms))  # means over frames
 
     graphed = graphed_on_cuda(objective, run, settings, precision, ranks)
-    return threaded_on_cpu(objective, graphed, share, SHARE_ROWS, settings, precision)
+    return threaded_on_cpu(objective, graphed, share, SHARE_ROWS, settings, precision, ranks)
 
 
 def cache_bytes(settings: VaeSettings) -> int:
