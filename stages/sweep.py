@@ -22,6 +22,7 @@ from stages.options import (
 from stages.parameter_types import GivenPath, Number, OneOf
 from wm.errors import BadData, UsageProblem
 from wm.settings import COMMANDS, ControllerSettings, Settings
+from wm.settings.sources import typed_settings
 from wm.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -53,11 +54,14 @@ def _sweep(**options: Any) -> None:
     _require_used(context, stage)
     preset = chosen_preset(context, options)
     sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
-    base = sources.resolve(stage, COMMANDS[stage], session.env)[0]
+    base, origin = sources.resolve(stage, COMMANDS[stage], session.env)
+    session = replace(session, typed=typed_settings(origin))
     space = read_space(options["space"], stage)
     if given := [each.name for each in sources.assignments if each.name in space]:
         raise UsageProblem(f"{given[0]} is in {options['space']} and in --set; give it in one of them.")
     ends = corners(space, base)
+    if stage == "train-mdnrnn":  # else every trial would fail
+        _module(stage).require_used(session, base, session.typed)
     extras.require("sweep", "wm sweep")
     extras.require_versions()
     from wm.sweeps.inputs import sweep_recipe

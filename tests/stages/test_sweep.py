@@ -57,6 +57,14 @@ def test_a_wrong_space_is_a_usage_error_before_anything_is_written(
     assert not (folder / SWEEP).exists()
 
 
+def test_a_weight_of_later_datasets_without_any_is_refused_before_the_first_trial(folder: Path) -> None:
+    (folder / "space.toml").write_text("learning_rate = [1e-3, 1e-2]")
+    done = outcome(folder, "sweep", "--env", TINY, "--stage", "train-mdnrnn", "--set", "later_weight=2", "space.toml")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith("wm: --set later_weight is 2 but there is one dataset; give later ones with --data")
+    assert not list(folder.glob("runs/*sweep*"))
+
+
 @NEEDS_OPTUNA
 def test_the_best_trial_is_an_ordinary_run_and_its_command_repeats_it(folder: Path) -> None:
     result = json.loads(run(folder, *WORDS, "--trials", "3", "--json").stdout)

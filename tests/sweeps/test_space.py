@@ -80,10 +80,19 @@ def test_a_space_that_does_not_exist_is_a_missing_input(tmp_path: Path) -> None:
         read_space(tmp_path / "none.toml", "train-vae")
 
 
-@pytest.mark.parametrize("stage", ["train-vae", "train-mdnrnn"])
-def test_the_share_that_validates_is_no_part_of_a_space(stage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "line"),
+    [
+        ("train-vae", "validation_share = [0.1, 0.2]"),
+        ("train-vae", 'mixture = ["0.3,0.7", "0.5,0.5"]'),
+        ("train-mdnrnn", "validation_share = [0.1, 0.2]"),
+        ("train-mdnrnn", 'mixture = ["0.3,0.7", "0.5,0.5"]'),
+        ("train-mdnrnn", "later_weight = {low = 1, high = 6}"),
+    ],
+)
+def test_what_chooses_the_frames_that_validate_is_no_part_of_a_space(stage: str, line: str, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=rf"part of what validates wm {stage}.* by validation loss"):
-        read_space(write(tmp_path, "validation_share = [0.1, 0.2]"), stage)
+        read_space(write(tmp_path, line), stage)
 
 
 def test_every_end_is_tried_against_the_other_settings(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Objective:
     """`metric` of the finished artifact, which people call `words`; `logged` is its name in a line of metrics.jsonl.
-    Settings that it is `defined_by` cannot be swept: with other weights a loss is another loss."""
+    Settings that it is `defined_by` cannot be swept: with other weights, or on other frames, a loss is another loss."""
 
     metric: str
     logged: str
@@ -20,12 +20,15 @@ OBJECTIVES = {
         "validation_loss", "validation_loss", "validation loss", False,
         frozenset({
             "reconstruction_nats", "pixel_weighting", "position_targets", "orientation_targets", "position_basis",
-            "kl_tolerance", "validation_share",
+            "kl_tolerance", "validation_share", "mixture",
         }),
     ),
     "train-mdnrnn": Objective(
         "validation_loss", "validation_loss", "validation loss", False,
-        frozenset({"network", "seq_len", "rollout_steps", "warm_up", "end_weight", "validation_share"}),
+        frozenset({
+            "network", "seq_len", "rollout_steps", "warm_up", "end_weight", "validation_share", "mixture",
+            "later_weight",
+        }),
     ),
     "train-controller": Objective(
         "validation_return", "validation_mean", "validation return", True, frozenset({"validation_episodes"})
