@@ -28,16 +28,18 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
     summaries = [RunSummary.of(run) for run in find_runs(paths)]
     damaged = [sentence for summary in summaries for sentence in summary.damaged]
     facts = compare(summaries)
-    durable.make_folder(out.parent)
-    durable.write_bytes(out, plot_searches(summaries))
+    if plot := plot_searches(summaries):
+        durable.make_folder(out.parent)
+        durable.write_bytes(out, plot)
     if as_json:
-        console.print_json({"runs": facts, "plot": str(out), "damaged": damaged})
+        console.print_json({"runs": facts, "plot": str(out) if plot else None, "damaged": damaged})
     else:
+        told = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
         console.echo(_table(facts))
         if rows := different_settings(facts):
             console.echo(console.visible(f"\nsettings, {facts[0]['name']} -> other run"))
             console.echo(console.table(["run and stage", "settings"], rows))
-        console.echo(console.visible(f"\nplot: {out}; terms: docs/glossary.md"))
+        console.echo(console.visible(f"\n{told}; terms: docs/glossary.md"))
     tell_damaged(damaged, strict)
 
 

@@ -154,6 +154,17 @@ def test_where_there_is_no_run_it_says_how_to_make_one(tmp_path: Path, capsys: p
     assert run(["compare", str(tmp_path / "nothing")]) == 66
 
 
+def test_compare_draws_no_empty_plot_of_runs_without_c(chain: Path, tmp_path: Path) -> None:
+    without = shutil.ignore_patterns("dream", "controller*", "evaluation", "film")
+    shutil.copytree(chain / "runs" / SLUG, tmp_path / "a", ignore=without)
+    assert wm(tmp_path, "compare", "a").stdout.splitlines()[-1] == (
+        "no plot: C was not validated in any of them; terms: docs/glossary.md"
+    )
+    assert json.loads(wm(tmp_path, "compare", "a", "--json", "--out", "new/b.png").stdout)["plot"] is None
+    assert not list(tmp_path.rglob("*compare.png"))
+    assert not (tmp_path / "new").exists()
+
+
 def test_compare_shows_figures_side_by_side_and_fits_80_columns(chain: Path, tmp_path: Path) -> None:
     ours, other = chain / "runs" / SLUG, tmp_path / "other"
     shutil.copytree(ours, other)

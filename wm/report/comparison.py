@@ -17,14 +17,16 @@ def compare(summaries: Sequence[RunSummary]) -> list[dict[str, Any]]:
     return [_facts(summary, name) for summary, name in zip(summaries, _names(summaries), strict=True)]
 
 
-def plot_searches(summaries: Sequence[RunSummary]) -> bytes:
-    """A PNG of the validation returns of C along the trainings; those of a search in the dream alone say so."""
+def plot_searches(summaries: Sequence[RunSummary]) -> bytes | None:
+    """A PNG of the validation returns of C along the trainings; those of a search in the dream alone say so. None where
+    no run has any."""
     curves = [
         summary.validations(name + (" (in the dream)" if validated_in(summary.generations) == "dream" else ""))
         for summary, name in zip(summaries, _names(summaries), strict=True)
     ]
     units = dict.fromkeys(time_unit(summary.generations) for summary in summaries if summary.generations)
-    shown = [curve for curve in curves if curve is not None]
+    if not (shown := [curve for curve in curves if curve is not None]):
+        return None
     return draw(shown, "validation of C", " or ".join(units) or "generation", "return")
 
 
