@@ -59,7 +59,7 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     with claim(path, recipe, session.keep_current, runtime.log) as claimed:
         if claimed.dataset and not claimed.missing(settings.episodes):
             return _result(session, claimed.dataset, settings.episodes, UP_TO_DATE)
-        record = _SessionRecord(session, claimed, began)
+        record = SessionRecord(session, claimed, began)
         claimed = replace(claimed, committed=record.committed)
         try:
             dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
@@ -71,7 +71,7 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     return _result(session, dataset, settings.episodes, status)
 
 
-class _SessionRecord:
+class SessionRecord:
     """What a session took, in the dataset's provenance: every minute, since it may be killed, and at its end."""
 
     def __init__(self, session: Session, claimed: Claim, began: float) -> None:

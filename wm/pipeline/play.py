@@ -6,8 +6,9 @@ from wm.actions import ActionSpace
 from wm.artifacts import manifest
 from wm.dreams.initial_states import latents_of
 from wm.envs.registry import EnvConfig
-from wm.episodes.archive import claim
+from wm.episodes.archive import claim, find_dataset
 from wm.errors import UsageProblem
+from wm.pipeline.collect import SessionRecord
 from wm.pipeline.session import Session, check_name
 from wm.pretrained import is_dreamer, load_vae
 from wm.report.play.controls import controls_for, measure_pace
@@ -53,12 +54,18 @@ def play_real(session: Session, episodes: int) -> Path:
     collection, recipe = describe(env, HUMAN, session.seed, 0, log=runtime.log)
     controls, began = controls_for(session.env, ActionSpace.from_json(recipe["action_space"])), runtime.clock()
     for button in controls.buttons:
-        runtime.log(f"{' or '.join(key.strip() or 'space' for key in button.keys)}: {button.label}")
+        keys = " or ".join(key.strip() or "space" for key in button.keys)
+        runtime.log(f"{keys or 'no key'}: {button.label}")
     with claim(path, recipe, session.keep_current, runtime.log) as claimed, Window(session.env) as window:
         budget, pace = session.budget(path), measure_pace(env)[0]
-        done = record_person(collection, claimed, episodes, budget, window, controls, pace, runtime)
-        if done:
-            claimed.record({"episodes": done, **session.provenance(began)})
+        record = SessionRecord(session, claimed, began)
+        try:
+            done = record_person(collection, claimed, episodes, budget, window, controls, pace, runtime)
+        except BaseException:
+            record.interrupted()
+            raise
+        if done and (kept := find_dataset(path, recipe)):
+            record.write(kept.collected)
     if not done:
         raise UsageProblem("no episode was played to its end, so nothing was written; play on until one ends.")
     return path

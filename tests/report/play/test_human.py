@@ -1,5 +1,6 @@
 """A person plays the real game: here a script holds the keys."""
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stages.cli import run
 from tests.conftest import TINY, outcome
 from tests.tiny import TinyEnv
 from wm.actions import ActionSpace
@@ -190,3 +192,56 @@ def test_a_display_that_nobody_sees_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 64
     assert re.search("--real needs a window, but (the display cannot be opened|pygame cannot open one)", done.stderr)
     assert not list(tmp_path.rglob("*.zarr"))
+
+
+class Shown(Script):
+    """A script in place of a window."""
+
+    def __enter__(self) -> "Shown":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing is to be closed."""
+
+
+def play_here(monkeypatch: pytest.MonkeyPatch, script: Shown, *words: str) -> int:
+    """The exit code of `wm play --real`, where the script is the window."""
+    monkeypatch.setattr("wm.pipeline.play.why_no_window", lambda: "")
+    monkeypatch.setattr("wm.pipeline.play.Window", lambda title: script)
+    monkeypatch.setattr("wm.pipeline.play.measure_pace", lambda env: (1000, 24))
+    return run(["play", "--real", "--env", TINY, "--data", "d.human.zarr", *words])
+
+
+def recorded() -> list[int]:
+    """Up to how many episodes there were after each session, as `wm info` tells it."""
+    lines = Path("d.human.zarr/provenance.jsonl").read_text().splitlines()
+    return [json.loads(line)["episodes"] for line in lines]
+
+
+def test_every_session_is_recorded_with_all_episodes_that_there_are_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert play_here(monkeypatch, Shown(["2"], 10_000), "--episodes", "1") == 0
+    assert play_here(monkeypatch, Shown(["2"], 10_000), "--episodes", "2") == 0
+    assert recorded() == [1, 3]
+
+    class Stopping(Shown):
+        def show(self, frame: NDArray[np.uint8]) -> None:
+            super().show(frame)
+            if Dataset.open(Path("d.human.zarr")).collected == 4:
+                raise Stopped(signal.SIGINT)
+
+    assert play_here(monkeypatch, Stopping(["2"], 10_000), "--episodes", "9") == 130
+    assert recorded() == [1, 3, 4]
+
+
+def test_a_person_is_told_which_actions_have_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    eleven = controls_for("other", ActionSpace(count=11))
+    monkeypatch.setattr("wm.pipeline.play.controls_for", lambda env, space: eleven)
+    assert play_here(monkeypatch, Shown(["2"], 0)) == 64
+    told = capsys.readouterr().err.splitlines()
+    assert told[8:11] == ["9: action 8", "no key: action 9", "no key: action 10"]
