@@ -126,9 +126,18 @@ def test_an_older_score_is_not_published_with_a_newer_agent(trained: Path, answe
     assert "--without" in sentence
 
 
+def test_a_run_without_c_or_m_tells_the_command_that_trains_it(trained: Path, answer: Answer) -> None:
+    for name in ("controller", "mdnrnn"):
+        shutil.rmtree(trained / name)
+        sentence = answer("push", RUN, "shared", code=66)
+        assert f"run `wm train-{name} --env {TINY}` first" in sentence
+    assert not (trained.parents[1] / "shared").exists()
+
+
 def test_what_cannot_be_published_is_one_sentence(trained: Path, answer: Answer) -> None:
     assert "runs/none does not exist; `wm ls` shows" in answer("push", "runs/none", "shared", code=66)
-    assert "run `wm train-controller" in answer("push", RUN, "shared", "--agent", "other", code=66)
+    train = f"wm train-controller --env {TINY}"
+    assert f"run `{train} --name other` first" in answer("push", RUN, "shared", "--agent", "other", code=66)
     assert "expected a number or all" in answer("push", RUN, "shared", "--episodes", "few", code=64)
     assert "--without is 'vae'; expected one of latents" in answer("push", RUN, "shared", "--without", "vae", code=64)
     assert "more than --max-size" in answer("push", RUN, "shared", "--max-size", "1kB", code=64)

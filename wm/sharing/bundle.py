@@ -14,6 +14,7 @@ from typing import Any
 from wm import model_json
 from wm.artifacts import links, manifest, runs
 from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
 from wm.episodes import selection
 from wm.episodes.dataset import Dataset
@@ -40,8 +41,9 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
     links.refuse_below(run)
     dreamer = is_dreamer(run / agent)
     needed = {agent: "dreamer"} if dreamer else {"vae": "vae", "mdnrnn": "mdnrnn", agent: "controller"}
-    commands = {name: f"wm train-{kind}" for name, kind in needed.items()}
-    found = {name: runs.load(run / name, kind, commands[name]) for name, kind in needed.items()}
+    found = dict[str, Artifact]()
+    for name, kind in needed.items():
+        found[name] = runs.load(run / name, kind, _command(run, name, kind, found))
     latents = [name for name in found["mdnrnn"].inputs if name.startswith("latents")] if not dreamer else []
     kinds = dict.fromkeys(latents, "latents") | {f"evaluation/{agent}": "evaluation", "evaluation/random": "evaluation"}
     kinds["dream" if agent == "controller" else f"dream-{agent}"] = "dream"
@@ -55,6 +57,14 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
             raise UsageProblem(f"{artifact.folder}: {name!r} is not a name on every system; train it under another.")
     require_related(found, agent)
     return found
+
+
+def _command(run: Path, name: str, kind: str, found: dict[str, Artifact]) -> str:
+    """What trains an artifact of the run, for error messages; V, which is the first, tells the environment."""
+    if not found:
+        return f"wm train-{kind}"
+    command = Workspace(env_of(found, name).name, run, ()).command(f"train-{kind}")
+    return command if name == kind else f"{command} --name {name}"
 
 
 def require_related(artifacts: dict[str, Artifact], agent: str) -> None:
