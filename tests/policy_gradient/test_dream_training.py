@@ -102,6 +102,22 @@ def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, mo
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
 
 
+def test_it_plays_and_learns_by_one_thread(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play, threads = DreamSource.play, set[int]()
+
+    def counted(source: DreamSource, parameters: Any, iteration: int) -> Experience:
+        threads.add(torch.get_num_threads())
+        return play(source, parameters, iteration)
+
+    monkeypatch.setattr(DreamSource, "play", counted)
+    torch.set_num_threads(3)
+    try:
+        run(with_inputs(trained, tmp_path), *SHORT)
+        assert (threads, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_a_c_that_exploits_the_dream_ends_the_training(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
 from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.speed import PlayingSpeed
 from wm.settings import ControllerSettings
+from wm.training.cpu_threads import one_thread
 
 TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5  # after one that is not timed, because it also allocates
 # Episodes cost other than random play: the ball is in play for longer, the car drives; and the machine has other work.
@@ -52,6 +53,7 @@ def training_seconds(
     return least, most
 
 
+@one_thread()
 def _dream_seconds(
     clock: Callable[[], float], settings: ControllerSettings, controller: Controller, memory: Predictor
 ) -> float:
@@ -69,6 +71,7 @@ def _dream_seconds(
     return float(np.median(seconds[1:])) / settings.places
 
 
+@one_thread()
 def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, controller: Controller) -> float:
     """The time of an update on random numbers, the first one left out."""
     network, distribution = ActorCritic(controller, 0), controller.distribution

@@ -43,6 +43,7 @@ from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 from wm.telemetry.usage import optimizer_bytes
 from wm.training.checkpoint import Checkpoints
+from wm.training.cpu_threads import one_thread
 
 CHECKPOINT_EVERY = 10  # iterations, all that a kill loses: ten seconds of Pong
 
@@ -92,7 +93,8 @@ def train_policy(
     `earlier` training's best policy. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
     checkpoints are in `folder`; after a kill it continues from there. `began` is when this session began, by the
     Runtime's clock."""
-    with open_workers(runtime) as workers:
+    # Two threads of torch took up to twice as long for the small steps of dreams (docs/research/LOG.md, 2026-11-27).
+    with one_thread(), open_workers(runtime) as workers:
         source: Source
         if initial is None:
             env = replace(policy.env, render="fast") if settings.render == "fast" else policy.env
