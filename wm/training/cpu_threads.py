@@ -2,7 +2,8 @@
 
 torch's own threads share every operation and wait for each other after each, in oneDNN's convolutions by spinning. On
 two cores, one of them busy, V then trained at an eighth of the speed of one thread, and on two idle cores M at half of
-it. Shares of rows wait for each other once a step (docs/research/LOG.md, 2026-11-27).
+it. Shares of rows wait for each other once a step (docs/research/LOG.md, 2026-11-27). `pieces.py` adds up those of
+several processes, with the same bits for any number of them; here the bits depend on the number of threads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
