@@ -52,7 +52,7 @@ def test_threads_give_the_loss_and_the_gradient_of_the_whole_batch(
 
 
 def test_a_step_by_threads_has_the_same_bits_however_they_take_turns(three_threads: None) -> None:
-    # With autocast's cache, which threads share, one in about three differed.
+    # With autocast's cache, which threads share, some of them differed.
     model, loss, batch = mdnrnn("rollout", CPU)
     format_ = Precision("bf16", CPU)
     with accelerated(mdnrnn, model, loss, format_) as threaded:
