@@ -73,12 +73,16 @@ def _dataset(facts: dict[str, Any]) -> str:
         ["code", ", ".join(f"{name} {number}" for name, number in code.items())],
     ]
     rows += [
-        [made, f"up to {line['episodes']} episodes by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
+        [made, f"{_episodes(line['episodes'])} in all by {line.get('finished', '?')}, `{line.get('command', '?')}`"]
         for line in facts["provenance"]
         if line["episodes"]  # a replay tells its training alone
     ]
     text = f"{console.visible(summary.path, keep='')}\n" + console.table(["what", "value"], rows)
     return f"{text}\nreturns\n{_histogram(facts['returns'])}" if summary.episodes else text
+
+
+def _episodes(count: int) -> str:
+    return f"{count:,} episode{'' if count == 1 else 's'}"
 
 
 def _histogram(returns: dict[str, list[float]]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import METRICS, PROVENANCE, RECIPE, SLUG, make_episode
 from tests.stages.conftest import Output
 from wm.artifacts import manifest
+from wm.episodes.archive import record
 from wm.episodes.writer import Writer, create
 
 
@@ -74,6 +75,21 @@ def test_info_of_a_dataset_whose_returns_no_bins_can_divide_has_one(
             writer.add(replace(make_episode(index), rewards=rewards).pack())
     assert output("info", "d.zarr").splitlines()[-1].split()[:3] == ["1.9e+16", "to", "1.9e+16"]
     assert json.loads(output("info", "d.zarr", "--json"))["returns"]["counts"] == [3]
+
+
+def test_info_of_a_dataset_tells_how_many_episodes_it_had_after_each_command(
+    tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Writer(create(tmp_path / "d.zarr", RECIPE)) as writer:
+        for index, command in enumerate(("first", "second")):
+            writer.add(make_episode(index).pack())
+            record(writer.path, {"episodes": writer.next, "finished": "today", "command": command})
+    lines = output("info", "d.zarr").splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if " in all by " in line] == [
+        "1 episode in all by today, `first`",
+        "2 episodes in all by today, `second`",
+    ]
 
 
 def test_info_of_a_masked_dataset_says_what_frames_hide(
