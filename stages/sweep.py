@@ -60,8 +60,7 @@ def _sweep(**options: Any) -> None:
     if given := [each.name for each in sources.assignments if each.name in space]:
         raise UsageProblem(f"{given[0]} is in {options['space']} and in --set; give it in one of them.")
     ends = corners(space, base)
-    if stage == "train-mdnrnn":  # else every trial would fail
-        _module(stage).require_used(session, base, session.typed)
+    _require_fit(session, stage, ends)
     extras.require("sweep", "wm sweep")
     extras.require_versions()
     from wm.sweeps.inputs import sweep_recipe
@@ -102,6 +101,19 @@ def _require_used(context: click.Context, stage: str) -> None:
         typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
         if typed and option.name not in taken:
             raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
+
+
+def _require_fit(session: "Session", stage: str, ends: list[Settings]) -> None:
+    """Raise the UsageProblem of the stage that all corners of the space have: every trial would fail of it."""
+    problems = []
+    for settings in ends:
+        try:
+            _module(stage).check(session, settings)
+        except UsageProblem as problem:
+            problems.append(problem)
+        else:
+            return
+    raise problems[0]
 
 
 def _module(stage: str) -> Any:

@@ -13,7 +13,13 @@ from wm.rollouts.worker_process import playing_memory
 from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
-__all__ = ["RECIPE", "describe", "plan", "train_controller"]
+__all__ = ["RECIPE", "check", "describe", "plan", "train_controller"]
+
+
+def check(session: Session, settings: ControllerSettings) -> None:
+    """Raise a WmError for settings that do not fit the inputs."""
+    vae, mdnrnn = load_pair(session.workspace)
+    build_controller(mdnrnn, controller_config(session, settings, vae, mdnrnn), vae.env)
 
 
 def describe(settings: ControllerSettings) -> str:

@@ -13,7 +13,13 @@ from wm.training.cost import mdnrnn_cost
 from wm.training.device import pick_device
 from wm.training.mdnrnn import window_length
 
-__all__ = ["RECIPE", "estimate", "plan", "train_mdnrnn"]
+__all__ = ["RECIPE", "check", "estimate", "plan", "train_mdnrnn"]
+
+
+def check(session: Session, settings: MdnRnnSettings) -> None:
+    """Raise a WmError for settings that do not fit the inputs."""
+    require_used(session, settings, session.typed)
+    open_inputs(session, settings)
 
 
 def plan(session: Session, settings: MdnRnnSettings) -> Plan:

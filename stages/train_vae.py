@@ -1,20 +1,25 @@
 """`wm train-vae`: episodes -> V."""
 
 from stages.session import Session
-from wm.episodes.mixture import open_datasets
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import stage_name
-from wm.pipeline.train_vae import RECIPE, train_vae, vae_run
+from wm.pipeline.train_vae import RECIPE, open_inputs, train_vae, vae_run
 from wm.settings import VaeSettings
 from wm.training.cost import vae_cost
 from wm.training.device import pick_device
+from wm.training.vae import new_vae
 
-__all__ = ["RECIPE", "estimate", "plan", "train_vae"]
+__all__ = ["RECIPE", "check", "estimate", "plan", "train_vae"]
+
+
+def check(session: Session, settings: VaeSettings) -> None:
+    """Raise a WmError for settings that do not fit the inputs."""
+    new_vae(settings, open_inputs(session, settings)[0].frame_shape, session.seed)
 
 
 def plan(session: Session, settings: VaeSettings) -> Plan:
     """What `train_vae` would do, with the time of a few real steps."""
-    datasets = open_datasets(session.env, session.data_paths, settings.episodes)
+    datasets = open_inputs(session, settings)
     rows = sum(dataset.rows for dataset in datasets)
     run = vae_run(session, settings, datasets)
     return plan_stage("train-vae", run, lambda: estimate(session, settings, datasets[0].frame_shape, rows))

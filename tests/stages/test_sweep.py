@@ -57,12 +57,35 @@ def test_a_wrong_space_is_a_usage_error_before_anything_is_written(
     assert not (folder / SWEEP).exists()
 
 
-def test_a_weight_of_later_datasets_without_any_is_refused_before_the_first_trial(folder: Path) -> None:
-    (folder / "space.toml").write_text("learning_rate = [1e-3, 1e-2]")
-    done = outcome(folder, "sweep", "--env", TINY, "--stage", "train-mdnrnn", "--set", "later_weight=2", "space.toml")
+@pytest.mark.parametrize(
+    ("stage", "space", "fixed", "sentence"),
+    [
+        ("train-mdnrnn", "learning_rate = [1e-3, 1e-2]", "later_weight=2",
+         "--set later_weight is 2 but there is one dataset; give later ones with --data"),
+        ("train-mdnrnn", "hidden = [8, 16]", "mixture=1,1", "mixture is '1,1'; expected a number above 0 for each"),
+        ("train-vae", "latent = [4, 8]", "mixture=1,1", "mixture is '1,1'; expected a number above 0 for each"),
+        ("train-controller", "sigma = [0.1, 0.5]", "head=tanh",
+         "--set head=tanh does not fit this environment's discrete actions; use head=auto."),
+        ("train-controller", 'head = ["tanh"]', "popsize=4",
+         "--set head=tanh does not fit this environment's discrete actions; use head=auto."),
+    ],
+)  # fmt: skip
+def test_what_every_trial_would_fail_of_is_refused_before_the_first(
+    stage: str, space: str, fixed: str, sentence: str, folder: Path
+) -> None:
+    (folder / "space.toml").write_text(space)
+    done = outcome(folder, "sweep", "--env", TINY, "--stage", stage, "--set", fixed, "space.toml")
     assert (done.returncode, done.stdout) == (64, "")
-    assert done.stderr.startswith("wm: --set later_weight is 2 but there is one dataset; give later ones with --data")
+    assert done.stderr.startswith(f"wm: {sentence}"), done.stderr
     assert not list(folder.glob("runs/*sweep*"))
+
+
+@NEEDS_OPTUNA
+def test_a_choice_that_does_not_fit_costs_its_own_trials_alone(folder: Path) -> None:
+    (folder / "space.toml").write_text('head = ["tanh", "argmax"]')
+    result = json.loads(run(folder, *WORDS, "--trials", "4", "--json").stdout)
+    assert result["failed"] > 0
+    assert {each["head"] for each in result["best"]} == {"argmax"}
 
 
 @NEEDS_OPTUNA

@@ -44,7 +44,7 @@ RECIPE = 8
 
 def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
     """The datasets, of the first the episodes that V was trained on, and V: this run's, or else that of
-    `--init-from`."""
+    `--init-from`. Raises UsageProblem for a mixture or a batch that does not fit them."""
     folder = session.run_path / "vae"
     if settings.init_from and not folder.exists():
         folder = Path(settings.init_from) / "vae"
@@ -56,6 +56,7 @@ def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Datase
     for dataset in datasets:
         vae.require_dataset(dataset)
     _require_names([dataset.path for dataset in datasets[1:]])
+    batch_sizes(settings.batch, settings.mixture, datasets, settings.later_weight)
     return datasets, vae
 
 

@@ -6,7 +6,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
-from wm.episodes.mixture import fingerprints, open_datasets
+from wm.episodes.mixture import batch_sizes, fingerprints, open_datasets
 from wm.evaluation.linear_probe import ProbeResult, probe_vae, summarize_probe
 from wm.models.vae.config import VaeConfig
 from wm.pipeline.session import Session, stage_name
@@ -23,6 +23,13 @@ from wm.training.warm_start import load_initial_weights, source_fingerprint
 RECIPE = 3
 
 
+def open_inputs(session: Session, settings: VaeSettings) -> list[Dataset]:
+    """The datasets. Raises UsageProblem for a mixture or a batch that does not fit them."""
+    datasets = open_datasets(session.env, session.data_paths, settings.episodes)
+    batch_sizes(settings.batch, settings.mixture, datasets)
+    return datasets
+
+
 def vae_run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     """The place of V in a run, for these datasets."""
     inputs = fingerprints(datasets) | source_fingerprint(settings, "vae")
@@ -31,7 +38,7 @@ def vae_run(session: Session, settings: VaeSettings, datasets: list[Dataset]) ->
 
 def train_vae(session: Session, settings: VaeSettings) -> Result:
     """Train V on the episodes and publish the best weights by validation loss, with a strip of reconstructions."""
-    datasets = open_datasets(session.env, session.data_paths, settings.episodes)
+    datasets = open_inputs(session, settings)
     env, shape = EnvConfig.of_recipe(datasets[0].recipe), datasets[0].frame_shape
 
     def work(builder: Builder) -> dict[str, Any]:
