@@ -20,7 +20,7 @@ from wm.dreamer.environment import playing_env
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, WorkerFailed
 from wm.evaluation.score import random_agent, score_agent
 from wm.model_json import read_env
 from wm.rollouts.collection import _open, describe
@@ -298,6 +298,12 @@ def test_the_length_of_an_episode_counts_the_environments_steps(tmp_path: Path) 
     assert (result.length, result.env_steps, result.episode_return) == (3, STEPS, STEPS)
     score = score_agent(Runtime(lambda: 0.0), random_agent(config), "Plain", 3, "Plain")
     assert score["mean_length"] == score["mean"] == STEPS
+
+
+def test_what_an_environment_raises_while_it_is_scored_names_it() -> None:
+    config = EnvConfig("tests.odd_envs:LateError-v0", 32)
+    with pytest.raises(WorkerFailed, match=r"^playing tests.odd_envs:LateError-v0 raised RuntimeError: out of fuel\.$"):
+        score_agent(Runtime(lambda: 0.0), random_agent(config), "LateError", 3, "LateError")
 
 
 def test_the_random_policy_plays_what_steps_in_its_render_mode_alone() -> None:

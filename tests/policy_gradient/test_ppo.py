@@ -140,3 +140,9 @@ def test_an_input_that_never_varies_is_not_blown_up() -> None:
     network.standardise(torch.zeros(10, F))
     assert torch.isfinite(torch.from_numpy(network.parameter_vector())).all()
     assert float(network(torch.full((1, F), 0.05))[0].detach().abs().max()) < 1
+
+
+def test_inputs_that_were_seen_once_leave_the_network_finite() -> None:
+    network = ActorCritic(CONTROLLER, 0)
+    network.standardise(torch.ones(1, network.mean.numel()))
+    assert np.isfinite(network.parameter_vector()).all()

@@ -62,6 +62,8 @@ class WalkEnv(gym.Env[Any, Any]):
         (np.array([3, 3]), np.array([2, 3]), False),
         ("two", "one", False),
         ([3], [2], False),
+        pytest.param(10**400, 2, False, id="of 401 digits"),
+        (np.complex64(3), np.complex64(2), False),
     ],
 )
 def test_a_life_is_lost_where_a_number_falls_and_nothing_else_is_a_number(before: Any, after: Any, lost: bool) -> None:

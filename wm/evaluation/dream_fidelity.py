@@ -25,7 +25,15 @@ from wm.evaluation.prediction import fit_baselines
 from wm.models.controller import ControllerConfig, pick_head
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae, build_controller
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
-from wm.rollouts.players import LatentTrajectory, PolicySpec, encode_rollouts, play_jobs, play_tasks, policy_spec
+from wm.rollouts.players import (
+    LatentTrajectory,
+    PolicySpec,
+    encode_rollouts,
+    map_playing,
+    play_jobs,
+    play_tasks,
+    policy_spec,
+)
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
@@ -166,7 +174,7 @@ def _play(
     tasks = play_tasks(workers, policy, parameters, jobs, 4, settings.max_steps)
     results: dict[int, EpisodeResult] = {}
     with runtime.progress(f"{label}: real episodes", len(jobs), "episodes") as progress:
-        for _, portion in workers.map(play_jobs, tasks):
+        for _, portion in map_playing(workers, play_jobs, tasks):
             results |= {result.key: result for result in portion}
             progress.update(len(results))
     bounds = np.cumsum([0, *counts])
@@ -177,7 +185,7 @@ def _encode(settings: DreamSettings, seed: int, workers: Workers, policy: Policy
     """Real episodes with the policy's own parameters, encoded."""
     jobs = [EpisodeJob(number, episode_seed("validation", seed, "seen", number)) for number in range(ENCODED_EPISODES)]
     tasks = [(policy, [job], settings.max_steps) for job in jobs]
-    results = sorted(workers.map(encode_rollouts, tasks), key=lambda result: result[0])
+    results = sorted(map_playing(workers, encode_rollouts, tasks), key=lambda result: result[0])
     return [trajectory for _, trajectories in results for trajectory in trajectories]
 
 

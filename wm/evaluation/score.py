@@ -17,7 +17,16 @@ from wm.evaluation.episode_log import EpisodeLog
 from wm.masks import describe_mask
 from wm.pretrained import is_dreamer
 from wm.rollouts.loop import EpisodeJob, EpisodeResult
-from wm.rollouts.players import DreamerSpec, RandomSpec, Spec, evaluation_jobs, play_jobs, policy_spec, split_jobs
+from wm.rollouts.players import (
+    DreamerSpec,
+    RandomSpec,
+    Spec,
+    evaluation_jobs,
+    map_playing,
+    play_jobs,
+    policy_spec,
+    split_jobs,
+)
 from wm.rollouts.workers import open_workers
 from wm.run_models import find_dreamer, load_all
 from wm.runtime import Runtime
@@ -147,7 +156,7 @@ def _play(runtime: Runtime, spec: Spec, jobs: list[EpisodeJob], label: str, log:
         runtime.log(f"{label}: resumes after {done} episodes")
     with open_workers(runtime) as workers, runtime.progress(label, len(jobs), "episodes", done) as progress:
         tasks = [(spec, None, portion) for portion in _portions(missing, workers.count)]
-        for _, portion in workers.map(play_jobs, tasks):
+        for _, portion in map_playing(workers, play_jobs, tasks):
             log.add(portion)
             done += len(portion)
             progress.update(done)

@@ -13,7 +13,7 @@ from wm.evolution.whitening import Matrix, whitener_of
 from wm.models.controller import controller_inputs
 from wm.pretrained import TrainedMdnRnn, build_controller, controller_memory
 from wm.rollouts.loop import EpisodeJob
-from wm.rollouts.players import PolicySpec, encode_rollouts, play_jobs, play_tasks
+from wm.rollouts.players import PolicySpec, encode_rollouts, map_playing, play_jobs, play_tasks
 from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
@@ -146,7 +146,7 @@ class Fitness:
         ]
         tasks = [(policy, [job], self.settings.max_steps) for job in jobs]
         inputs, steps = [], 0
-        for _, (episode,) in sorted(self._workers.map(encode_rollouts, tasks), key=lambda result: result[0]):
+        for _, (episode,) in sorted(map_playing(self._workers, encode_rollouts, tasks), key=lambda result: result[0]):
             inputs.append(self._inputs(episode.means, episode.actions))
             steps += episode.env_steps
         return inputs, steps
@@ -166,7 +166,7 @@ class Fitness:
     ) -> tuple[NDArray[np.float64], int]:
         tasks = play_tasks(self._workers, policy, candidates, jobs, 1, max_steps, max_idle)
         returns, steps = np.zeros(len(jobs)), 0
-        for _, results in self._workers.map(play_jobs, tasks):
+        for _, results in map_playing(self._workers, play_jobs, tasks):
             for result in results:
                 returns[result.key] = result.episode_return
                 steps += result.env_steps

@@ -82,7 +82,8 @@ class ActorCritic(nn.Module):
     def standardise(self, features: Tensor) -> None:
         """Standardise from now on by the mean and deviation of these inputs (B, F)."""
         self.mean.copy_(features.mean(0))
-        self.std.copy_(features.std(0).clamp(min=LEAST_STD))
+        spread = features.std(0) if len(features) > 1 else torch.zeros_like(self.std)
+        self.std.copy_(spread.clamp(min=LEAST_STD))
 
     @torch.no_grad()
     def parameter_vector(self) -> NDArray[np.float32]:

@@ -24,7 +24,7 @@ from wm.policy_gradient.ppo import Passes, Rollout
 from wm.policy_gradient.sources import Experience
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob
-from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent
+from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent, map_playing
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed, generator
@@ -177,9 +177,12 @@ class Place:
 
 def _lives(info: dict[str, Any]) -> float:
     """The lives that an environment reports. NaN, which is less than nothing, where it reports no number: what others
-    call lives may be a table of players."""
+    call lives may be a table of players, or have a thousand digits."""
     lives = info.get("lives")
-    return float(lives) if isinstance(lives, int | float | np.number) else math.nan
+    try:
+        return float(lives) if isinstance(lives, int | float | np.integer | np.floating) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def require_instances(config: EnvConfig) -> None:
@@ -316,7 +319,7 @@ def play_iteration(
     groups = [slots[first : first + NUM_ENVS] for first in range(0, len(slots), NUM_ENVS)]
     shares = [share.tolist() for share in np.array_split(np.arange(len(groups)), min(workers.count, len(groups)))]
     tasks = [(spec, parameters, [groups[i] for i in share], steps, (seed, iteration)) for share in shares]
-    results = sorted(workers.map(play_slots, tasks), key=lambda result: result[0])
+    results = sorted(map_playing(workers, play_slots, tasks), key=lambda result: result[0])
     return _joined([played for _, share in results for played in share])
 
 

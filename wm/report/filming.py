@@ -17,7 +17,7 @@ from wm.report.agent_film import Film
 from wm.report.page.player import encode, sheet
 from wm.report.play.controls import action_names, measure_pace
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play
-from wm.rollouts.players import NUM_ENVS, DreamerSpec, PolicySpec, build_vae, make_agent
+from wm.rollouts.players import NUM_ENVS, DreamerSpec, PolicySpec, build_vae, make_agent, map_playing
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
@@ -157,5 +157,5 @@ def film_episodes(
         [(spec, names, jobs)] if together else [(spec, [name], [job]) for name, job in zip(names, jobs, strict=True)]
     )
     with open_workers(runtime) as workers:
-        films = dict(workers.map(film_jobs, tasks))
+        films = dict(map_playing(workers, film_jobs, tasks))
     return [film for number in sorted(films) for film in films[number]]

@@ -1,18 +1,18 @@
 """Policies and environments as plain values, so that any process can build them and play."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wm.artifacts.workspace import Workspace
 from wm.envs.registry import EnvConfig
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, WorkerFailed
 from wm.rollouts.loop import EpisodeJob, EpisodeResult, play, record
 from wm.rollouts.policies import RandomPolicy
 from wm.rollouts.worker_process import heartbeat
@@ -58,6 +58,7 @@ class RandomSpec:
 
 
 Spec = PolicySpec | DreamerSpec | RandomSpec
+Result = TypeVar("Result")
 
 
 def policy_spec(
@@ -196,6 +197,16 @@ def encode_rollouts(spec: PolicySpec, jobs: Sequence[EpisodeJob], max_steps: int
             LatentTrajectory(means, episode.actions, episode.rewards, episode.env_steps, episode.terminated)
         )
     return trajectories
+
+
+def map_playing(
+    workers: Workers, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[int, Result]]:
+    """`workers.map` of tasks that play, whose first argument is the policy. A WorkerFailed names the environment."""
+    try:
+        yield from workers.map(function, tasks)
+    except WorkerFailed as failed:
+        raise WorkerFailed(failed.task, failed.why, f"playing {tasks[0][0].env.name}") from None
 
 
 def play_tasks(
