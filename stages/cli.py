@@ -18,6 +18,7 @@ from wm.errors import (
     EnvironmentFault,
     MemoryProblem,
     MissingInput,
+    MissingPackage,
     NotPermitted,
     UsageProblem,
     WmError,
@@ -308,6 +309,12 @@ def run(arguments: list[str] | None = None) -> int:
         if misplaced := explain_misplaced(error):
             return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
+    except ImportError as error:
+        if (error.name or "wm").partition(".")[0] in ("wm", "stages"):
+            raise
+        problem = " ".join(str(error).split())
+        message = f"a package cannot be imported ({problem}); install it again, or see what `wm doctor` says of it."
+        return _fail(message, MissingPackage.exit_code)
     except (MemoryError, RuntimeError) as error:
         if not ran_out_of_memory(error):
             raise

@@ -80,6 +80,29 @@ def test_an_installed_package_has_the_bounds_of_its_metadata(tmp_path: Path, mon
     assert [one.requirement for one in extras.outdated()] == ["cma>=99"]
 
 
+@pytest.mark.parametrize("in_a_source_tree", [True, False])
+def test_an_extra_in_another_version_is_an_error_with_the_command(
+    in_a_source_tree: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_a_source_tree:
+        monkeypatch.setattr(extras, "__file__", str(tmp_path / "wm" / "extras.py"))
+        monkeypatch.setattr(metadata, "requires", lambda name: ["cma>=99", 'optuna>=4.0; extra == "sweep"'])
+    install(tmp_path, "optuna", "3.6.1")
+    (tmp_path / "optuna.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MissingPackage, match=r"^wm sweep needs optuna, and optuna is 3.6.1 but wm needs optuna>=4.0; "):
+        extras.require("sweep", "wm sweep")
+
+
+def test_a_folder_with_the_name_of_an_extra_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trackio_of_mine").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(extras.EXTRAS, "trackio", extras.Extra(("trackio_of_mine",), "metrics"))
+    assert extras.import_problem("trackio") == "not installed"
+    (tmp_path / "trackio_of_mine" / "__init__.py").write_text("import sys; sys.exit('no licence')")
+    assert extras.import_problem("trackio") == "the import of trackio_of_mine failed: no licence"
+
+
 def test_outdated_packages_are_one_sentence_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "gymnasium", "0.29.1")
     install(tmp_path, "ale-py", "0.10.1")

@@ -36,22 +36,29 @@ EXTRAS = {
 }
 
 
+def exists(module: str) -> bool:
+    """Whether a package with code has this name. A folder alone is none: what a half-removed package leaves, or what
+    one writes into the working directory, as wandb does."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
 def is_installed(extra: str) -> bool:
     """Whether every module of the extra exists; whether it can be imported says `import_problem`."""
-    return all(importlib.util.find_spec(module) is not None for module in EXTRAS[extra].modules)
+    return all(map(exists, EXTRAS[extra].modules))
 
 
 def import_problem(extra: str) -> str:
     """Import the modules of an extra. Returns why that failed, on one line; empty if it did not. A package of another
-    version may raise anything when it is imported."""
+    version may raise anything when it is imported, and one outside of its bounds may do so later."""
     if not is_installed(extra):
         return "not installed"
     for module in EXTRAS[extra].modules:
         try:
             importlib.import_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return f"the import of {module} failed: {' '.join(str(error).split()) or type(error).__name__}"
-    return ""
+    return describe_outdated(outdated(extra))[0]
 
 
 def require(extra: str, what: str) -> None:
@@ -78,11 +85,11 @@ class Outdated:
     requirement: str
 
 
-def outdated() -> list[Outdated]:
-    """The required packages with a version outside of its bounds. One that is not installed is none of them: only some
-    environments need it, and building these says so."""
+def outdated(extra: str = "") -> list[Outdated]:
+    """The required packages, or those of an extra, with a version outside of its bounds. One that is not installed is
+    none of them: only some environments need it, and building these says so."""
     found = []
-    for requirement in _requirements():
+    for requirement in _requirements(extra):
         package = re.split(r"[^\w.-]", requirement)[0]
         try:
             version = metadata.version(package)
@@ -111,13 +118,17 @@ def _source_config() -> Path:
     return Path(__file__).resolve().parent.parent / "setup.cfg"
 
 
-def _requirements() -> list[str]:
-    """The required packages with their bounds, without spaces: those of setup.cfg, or of the installed package."""
+def _requirements(extra: str) -> list[str]:
+    """The required packages, or those of an extra, with their bounds, without spaces: those of setup.cfg, or of the
+    installed package."""
     config = configparser.ConfigParser()
     if config.read(_source_config()):
-        lines = config["options"]["install_requires"].split("\n")
+        listed = config["options.extras_require"][extra] if extra else config["options"]["install_requires"]
+        lines = [line for line in listed.split("\n") if not line.startswith("#")]
     else:
-        lines = [line for line in metadata.requires(wm.DISTRIBUTION) or [] if "extra ==" not in line]
+        parts = [line.partition(";") for line in metadata.requires(wm.DISTRIBUTION) or []]
+        of_extra = f'extra == "{extra}"'
+        lines = [bounds for bounds, _, marker in parts if (of_extra in marker if extra else "extra ==" not in marker)]
     return [line.replace(" ", "") for line in lines if line]
 
 

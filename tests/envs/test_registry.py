@@ -1,6 +1,7 @@
 import hashlib
 import importlib.util
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pytest
@@ -47,9 +48,12 @@ def test_any_gymnasium_id_works_as_it_is() -> None:
     assert env.reset(seed=0)[0].shape == (32, 32, 3)
 
 
-def test_a_missing_package_gets_its_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", [None, ModuleSpec("ale_py", None)])
+def test_a_missing_package_gets_its_pip_line_and_a_folder_of_its_name_is_none(
+    left: ModuleSpec | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ale_py" else real(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: left if name == "ale_py" else real(name))
     with pytest.raises(MissingPackage, match="pip install ale-py"):
         EnvConfig("Pong").make()
 

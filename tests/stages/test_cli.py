@@ -86,6 +86,25 @@ def test_what_is_wrong_with_a_variable_or_a_config_file_names_it(
     assert given.startswith("wm: WM_WORKER_TIMEOUT: --worker-timeout is -1; expected a number of seconds above 0.")
 
 
+def test_a_package_that_cannot_be_imported_is_one_sentence_and_a_module_of_wm_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> None:
+        raise ImportError(f"cannot import name 'x' from {name!r}", name=name)
+
+    for name in ("huggingface_hub.hf_api", "wm.extras"):
+        monkeypatch.setattr("wm.extras.require_versions", lambda name=name: fail(name))
+        if name.startswith("wm"):
+            with pytest.raises(ImportError):
+                run(["collect", "--env", "Catch", "--dry-run"])
+        else:
+            assert run(["collect", "--env", "Catch", "--dry-run"]) == 69
+            assert capsys.readouterr().err == (
+                "wm: a package cannot be imported (cannot import name 'x' from 'huggingface_hub.hf_api'); install it "
+                "again, or see what `wm doctor` says of it.\n"
+            )
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: str) -> None:
     for words in (command("ls"), command("collect", "--env", TINY, "--episodes", "2", "--size", "32")):

@@ -1,5 +1,6 @@
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from stages.dream import _open, _run, dream
 from stages.session import Session
-from tests.conftest import IN_PROCESS, SLUG, TINY
+from tests.conftest import IN_PROCESS, SLUG, TINY, arguments, run
 from tests.sharing.conftest import reseal
 from wm.errors import BadData
 from wm.evaluation.fidelity_metrics import format_fidelity
@@ -67,3 +68,16 @@ def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
     reseal(tmp_path / model)
     with pytest.raises(BadData, match=sentence):
         dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))
+
+
+def test_an_encoder_that_cannot_be_imported_costs_the_video_alone(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("imageio", "imageio_ffmpeg"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('cannot import name descriptor')")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = run(chain, *arguments("dream", "--name", "without-video"))
+    problem = "the import of imageio failed: cannot import name descriptor"
+    assert f"warning: no MP4 video is written: {problem}; run `pip install" in done.stderr
+    assert {path.suffix for path in (chain / "runs" / SLUG / "without-video").glob("dream.*")} == {".gif", ".png"}

@@ -5,7 +5,6 @@ A known environment (wm/envs/known_envs.py) has labels, a renderer of ours and m
 
 import difflib
 import importlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Sequence
@@ -55,7 +54,7 @@ def find_env(name: str) -> EnvSpec:
 
 
 def _register_atari() -> None:
-    if importlib.util.find_spec("ale_py") is not None:
+    if extras.exists("ale_py"):
         import ale_py
 
         gym.register_envs(ale_py)
@@ -264,7 +263,7 @@ class EnvConfig:
         return getattr(importlib.import_module(module), name)
 
     def _require_package(self, spec: EnvSpec) -> None:
-        if importlib.util.find_spec(spec.package) is None:
+        if not extras.exists(spec.package):
             raise MissingPackage(f"{self.name} needs a package that is not installed; run `pip install {spec.pip}`.")
 
     def _build(self, entry_point: Any = None, **options: Any) -> CheckedEnv:

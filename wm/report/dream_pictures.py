@@ -53,7 +53,7 @@ class PicturedDream:
         panels: Panels = [("real", self.real), ("reconstruction", self.reconstruction), ("dream", self.dream)]
         captions = [f"step {step} of the dream" for step in range(len(self.real))]
         durable.write_bytes(folder / "dream.gif", animation(panels, captions, FPS))
-        if can_film():
+        if can_film(runtime.log):
             film(folder / "dream.mp4", panels, captions, FPS)
         columns = np.unique(np.linspace(0, len(self.real) - 1, STRIP).astype(int))
         rows = [(label.replace("construction", "con-\nstruction"), frames[columns]) for label, frames in panels]

@@ -16,7 +16,7 @@ from wm.report.film_strip import Panels, animation, sheets
 from wm.report.video import can_film, film
 from wm.report.window import Window, why_no_window
 from wm.rollouts.loop import EpisodeJob, record
-from wm.rollouts.players import DreamerSpec, PolicySpec, build_env, build_vae, make_agent
+from wm.rollouts.players import DreamerSpec, PolicySpec, build_env, build_vae, make_agent, map_playing
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
@@ -53,14 +53,14 @@ def record_videos(
     `folder`, or the one it is in, is a link."""
     links.refuse(folder.parent)
     durable.make_folder(links.refuse(folder))
-    written: list[Path] = []
+    written, films = list[Path](), can_film(runtime.log)
     with open_workers(runtime) as workers:
-        for number, recording in workers.map(record_job, [(spec, job) for job in jobs]):
+        for number, recording in map_playing(workers, record_job, [(spec, job) for job in jobs]):
             panels, captions = _panels(spec, recording.frames), _captions(recording.steps, recording.returns)
             path = folder / f"episode-{number}.gif"
             durable.write_bytes(path, animation(panels, captions, FPS))
             written.append(path)
-            if can_film():
+            if films:
                 movie = path.with_suffix(".mp4")
                 _film(movie, panels, captions)
                 written.append(movie)

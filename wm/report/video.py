@@ -1,6 +1,6 @@
 """MP4 videos, where the extra mp4 is installed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,13 @@ FPS = 30
 _ENLARGED = 4  # a video of 64 pixels is too small to watch
 
 
-def can_film() -> bool:
-    """Whether the extra is installed."""
-    return extras.is_installed("mp4")
+def can_film(log: Callable[[str], None]) -> bool:
+    """Whether the extra is installed. One that cannot be imported costs videos alone, and a line in `log`."""
+    if not extras.is_installed("mp4"):
+        return False
+    if problem := extras.import_problem("mp4"):
+        log(f"warning: no MP4 video is written: {problem}; run `{extras.install_command('mp4')}`.")
+    return not problem
 
 
 def film(path: Path, panels: Panels, captions: Sequence[str], fps: int) -> None:

@@ -25,7 +25,7 @@ class TensorBoard:
             return
         try:
             from torch.utils.tensorboard import SummaryWriter
-        except Exception as error:  # packages of other versions raise anything
+        except (Exception, SystemExit) as error:  # packages of other versions raise anything
             problem = extras.import_problem("tb") or str(error)
             log(f"warning: TensorBoard gets no curves: {problem}; run `{extras.install_command('tb')}`.")
             return
