@@ -25,7 +25,7 @@ def torch_now() -> tuple[torch.dtype, str, bool]:
 
 
 class Changing(gym.Env):  # type: ignore[type-arg]
-    """Sets handlers in the constructor and in reset(), and how torch computes in the constructor."""
+    """Sets handlers in the constructor, in reset() and in step(), and how torch computes in the constructor."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
     observation_space = gym.spaces.Box(-1, 1, (4,))
@@ -53,6 +53,7 @@ class Changing(gym.Env):  # type: ignore[type-arg]
         return np.zeros(4, np.float32), {}
 
     def step(self, action: Any) -> Any:
+        self._handle()
         self.seen.append(torch_now())
         return np.zeros(4, np.float32), 1.0, False, False, {}
 

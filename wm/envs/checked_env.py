@@ -4,7 +4,6 @@ counted.
 `EnvConfig` builds no environment without it, so that no loop can forget the check.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from multiprocessing import parent_process
@@ -65,14 +64,14 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             action = self._translate(action)
         elif isinstance(action, np.ndarray):
             action = action.copy()
-        here = "" if self._is_worker else os.getcwd()
+        outside = None if self._is_worker else process_state.outside()
         try:
             with process_state.torch_of_environments():
                 observation, reward, terminated, truncated, info = self.env.step(action)
         except BaseException as error:
             raise_contained(error)
-        if here and os.getcwd() != here:
-            os.chdir(here)
+        if outside is not None:
+            process_state.put_back(outside)
         checked = self._check_reward(reward)
         terminated, truncated = self._check_end("terminated", terminated), self._check_end("truncated", truncated)
         if not isinstance(info, dict):

@@ -5,9 +5,11 @@ With an environment's handlers no signal would end a command; without gradients,
 trained. Within its own calls an environment finds torch as it has set it.
 """
 
+import os
 import signal
 import sys
 import threading
+from _signal import getsignal  # type: ignore[import-not-found]  # without the enum, which takes 3 us
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -31,15 +33,37 @@ _UNCHANGED = nullcontext()
 @contextmanager
 def kept() -> Iterator[None]:
     """The working directory and the handlers of signals, around a call of an environment that may change them."""
-    ours = threading.current_thread() is threading.main_thread()  # no other thread can set a handler
-    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS] if ours else []
+    handlers = _handlers()
     try:
         with chdir("."):
             yield
     finally:
-        for number, handler in handlers:
-            if handler is not None and signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
+        _put_back(handlers)
+
+
+def outside() -> tuple[str, list[Any]]:
+    """The working directory and the handlers of signals as they are, for `put_back` after a step, which is too short
+    for `kept`."""
+    return os.getcwd(), _handlers()
+
+
+def put_back(state: tuple[str, list[Any]]) -> None:
+    """Undo what has changed since `outside` returned this."""
+    folder, handlers = state
+    if os.getcwd() != folder:
+        os.chdir(folder)
+    _put_back(handlers)
+
+
+def _handlers() -> list[Any]:
+    return [getsignal(number) for number in _SIGNALS]
+
+
+def _put_back(handlers: list[Any]) -> None:
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        changed = handler is not None and getsignal(number) is not handler
+        if changed and threading.current_thread() is threading.main_thread():  # no other thread can set one
+            signal.signal(number, handler)
 
 
 def torch_of_environments() -> AbstractContextManager[None]:
