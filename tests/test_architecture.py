@@ -195,7 +195,7 @@ def test_the_library_neither_prints_nor_parses_nor_reads_the_clock_or_the_workin
         if "datetime.timedelta" in found and not {"datetime.datetime", "datetime.date"} & found:
             found.remove("datetime")  # a length of time reads no clock
         assert not {"click", "argparse", "time", "datetime", "random"} & found, path
-        if path.name == "checked_env.py":  # which puts back a working directory that an environment has changed
+        if path.name == "process_state.py":  # which puts back a working directory that an environment has changed
             text = text.replace("os.getcwd()", "")
         assert not re.search(r"\bprint\(|\.cwd\(|getcwd|np\.random\.seed", text), path
 
