@@ -107,16 +107,6 @@ def test_a_validation_looks_at_later_episodes_as_often_as_the_training_does() ->
     assert trained.isdisjoint({row.tobytes() for row in batch.means[:, 3] if row.any()})
 
 
-def test_the_first_share_of_steps_has_rollouts_of_a_quarter_of_the_length(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, rollout_steps=15, short_rollouts=0.6, steps=10)
-    windows = windows_by_step(settings, [world()], [8], 0)
-    lengths = [windows(step).at(step).actions.shape[1] - settings.warm_up for step in range(settings.steps)]
-    assert lengths == [4] * 6 + [15] * 4
-    trained = train(tmp_path / "short", replace(settings, accumulate=2), world())
-    always = train(tmp_path / "whole", replace(settings, accumulate=2, short_rollouts=0.0), world())
-    assert not torch.equal(*(model.state_dict()["change.0.weight"] for model in (trained, always)))
-
-
 def test_its_rollouts_hold_where_the_baselines_do_not(tmp_path: Path) -> None:
     latents = world()
     model = train(tmp_path, SETTINGS, latents)
