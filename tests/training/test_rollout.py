@@ -27,7 +27,6 @@ from wm.training.mdnrnn import (
     training_windows,
     validation_count,
     validation_windows,
-    windows_by_step,
 )
 from wm.training.precision import Precision
 
@@ -85,7 +84,7 @@ def train(folder: Path, settings: MdnRnnSettings, latents: Latents, stop_at: flo
     runtime = Runtime(time.monotonic, stop_requested=stop_requested, raise_if_stopped=raise_if_stopped)
     model = new_mdnrnn(mdnrnn_config(settings, 4, latents.space), 0)
     fit_normalization(model, latents)
-    windows = windows_by_step(settings, [latents], [settings.batch], 0)
+    windows = training_windows(settings, [latents], [settings.batch], 0)
     validation = validation_windows(settings, [latents], [validation_count(settings)], 0)
     precision = Precision("fp32", torch.device("cpu"))
     fit_mdnrnn(runtime, folder, "M", settings, windows, validation, model, 0, precision)

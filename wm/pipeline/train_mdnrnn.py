@@ -33,9 +33,9 @@ from wm.training.mdnrnn import (
     fit_residuals,
     mdnrnn_config,
     new_mdnrnn,
+    training_windows,
     validation_count,
     validation_windows,
-    windows_by_step,
 )
 from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
 
@@ -114,7 +114,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         precision = pick_precision(settings, device)
         counts = settings.batch, validation_count(settings)
         sizes, held_out = (batch_sizes(n, settings.mixture, datasets, settings.later_weight) for n in counts)
-        windows = windows_by_step(settings, parts, sizes, seed)
+        windows = training_windows(settings, parts, sizes, seed)
         validation = validation_windows(settings, parts, held_out, seed)
         mask = np.concatenate([validation_mask(part.seeds, settings.validation_share) for part in parts])
         scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)

@@ -10,7 +10,7 @@ from wm.settings.gradient import GradientSettings
 
 _OF_NETWORK = {
     "paper": ("mixtures", "seq_len", "noise_anneal", "end_weight"),
-    "rollout": ("units", "warm_up", "rollout_steps", "short_rollouts", "event_share"),
+    "rollout": ("units", "warm_up", "rollout_steps", "event_share"),
 }
 
 
@@ -40,13 +40,6 @@ class MdnRnnSettings(GradientSettings):
     batch: int = setting(32, "Windows per batch.", low=1, high=MOST_IN_BATCH, section="Training")
     rollout_steps: int = setting(
         15, "Steps that the rollout network predicts from its own predictions.", low=1, high=LONGEST
-    )
-    short_rollouts: float = setting(
-        0.0,
-        "First share of the steps in which rollouts have a quarter of rollout_steps: in the same time M sees more of "
-        "what seldom happens.",
-        low=0,
-        high=1,
     )
     warm_up: int = setting(8, "Real steps before each rollout.", low=0, high=LONGEST)
     event_share: float = setting(
@@ -85,8 +78,6 @@ class MdnRnnSettings(GradientSettings):
                     )
 
     def result_settings(self) -> dict[str, Any]:
-        """The settings that enter a fingerprint: those of this network. Short rollouts came later, so an M without them
-        has none."""
+        """The settings that enter a fingerprint: those of this network."""
         others = {name for network, names in _OF_NETWORK.items() if network != self.network for name in names}
-        others |= set() if self.short_rollouts else {"short_rollouts"}
         return {name: value for name, value in super().result_settings().items() if name not in others}

@@ -12,15 +12,7 @@ from wm.episodes.windows import WindowBatch
 from wm.models.mdnrnn.predictor import Predictor
 from wm.settings import MdnRnnSettings, VaeSettings
 from wm.training.fit import pick_precision, seconds_per_step
-from wm.training.mdnrnn import (
-    accelerated_mdnrnn_loss,
-    loss_arguments,
-    mdnrnn_config,
-    new_mdnrnn,
-    short_steps,
-    window_length,
-    with_short_rollouts,
-)
+from wm.training.mdnrnn import accelerated_mdnrnn_loss, loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_loss, cache_bytes, new_vae, new_vae_loss
 
 # Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
@@ -115,8 +107,7 @@ def mdnrnn_cost(
         return run(*arguments).total, {}
 
     with accelerated_mdnrnn_loss(model, model.loss, settings, pick_precision(settings, device)) as run:
-        steps = settings.steps - short_steps(settings) * (1 - window_length(with_short_rollouts(settings)) / length)
-        seconds = MDNRNN_OVERHEAD * steps * seconds_per_step(clock, model, loss, settings, device)
+        seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,

@@ -5,7 +5,6 @@ kernels of a loss and of its gradient once, and starts them together from then o
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,26 +17,22 @@ from wm.training.precision import Precision
 class GraphedLoss:
     """`loss`, which maps tensors to a NamedTuple whose first field is the total, replayed as a CUDA graph.
 
-    It is recorded at the first call with tensors of these shapes. The other fields have no gradient.
+    It is recorded at the first call, so every call needs tensors of the same shapes. The other fields have no gradient.
     """
 
     def __init__(self, model: nn.Module, loss: Callable[..., Any], precision: Precision) -> None:
-        self._new = partial(_Recorded, model, loss, precision)
-        self._recordings: dict[tuple[torch.Size, ...], tuple[_Recorded, Any]] = {}
+        self._recorded = _Recorded(model, loss, precision)
+        self._replay: Any = None
 
     def __call__(self, *arguments: Tensor) -> Any:
         """The loss of these tensors, on the device."""
-        shapes = tuple(argument.shape for argument in arguments)
-        if shapes not in self._recordings:
+        if self._replay is None:
             # The graph keeps nodes of the stream it was recorded on, which torch would warn of at every training.
             torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-            recorded = self._new()
             with torch.autocast("cuda", enabled=False):  # the recorded module has its own
-                replay = torch.cuda.make_graphed_callables(recorded, arguments, allow_unused_input=True)
-            self._recordings[shapes] = recorded, replay
-        recorded, replay = self._recordings[shapes]
-        outputs = [value.clone() for value in replay(*arguments)]  # the next replay overwrites them
-        return recorded.kind(*outputs)
+                self._replay = torch.cuda.make_graphed_callables(self._recorded, arguments, allow_unused_input=True)
+        outputs = [value.clone() for value in self._replay(*arguments)]  # the next replay overwrites them
+        return self._recorded.kind(*outputs)
 
 
 class _Recorded(nn.Module):

@@ -1,9 +1,7 @@
 """The training of M: its loss on windows of latents, and the fit to the best validation loss."""
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +36,6 @@ MIN_STD = 0.02  # of latents and of their standardised differences, where frames
 # loss.
 MIN_CHANGE = 0.25
 INPUT_NOISE = 0.5  # of V's deviation, in the inputs of the rollout network
-SHORTER = 4  # times as short are short rollouts: of 4 steps instead of 15. With 2, M's errors grow sooner (Pong).
 SHARE_ROWS = 48  # of a thread, at least: with fewer, starting the many small operations takes longer than they do
 
 
@@ -86,28 +83,6 @@ def fit_normalization(model: Predictor, latents: Latents) -> None:
 def window_length(settings: MdnRnnSettings) -> int:
     """Steps of a training window."""
     return settings.seq_len if settings.network == "paper" else settings.warm_up + settings.rollout_steps
-
-
-def windows_by_step(
-    settings: MdnRnnSettings, parts: Sequence[Latents], sizes: Sequence[int], seed: int
-) -> Callable[[int], WindowMixture]:
-    """The training windows that a step takes its batch from: those of short rollouts first."""
-    whole = training_windows(settings, parts, sizes, seed)
-    count = short_steps(settings)
-    short = training_windows(with_short_rollouts(settings), parts, sizes, seed) if count else whole
-    return lambda step: short if step < count else whole
-
-
-def short_steps(settings: MdnRnnSettings) -> int:
-    """Steps of a training whose rollouts are short."""
-    return round(settings.short_rollouts * settings.steps)
-
-
-def with_short_rollouts(settings: MdnRnnSettings) -> MdnRnnSettings:
-    """The settings of windows whose rollouts are short, where some are."""
-    if not settings.short_rollouts:
-        return settings
-    return replace(settings, rollout_steps=math.ceil(settings.rollout_steps / SHORTER))
 
 
 def training_windows(
@@ -159,14 +134,14 @@ def fit_mdnrnn(
     folder: Path,
     label: str,
     settings: MdnRnnSettings,
-    windows: Callable[[int], WindowMixture],
+    windows: WindowMixture,
     validation: WindowBatch,
     model: Predictor,
     seed: int,
     precision: Precision,
 ) -> dict[str, float]:
     """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
-    is over rollouts where M is trained on them. `windows` has those of a step."""
+    is over rollouts where M is trained on them."""
     run_loss = compile_if_asked(model.loss, settings)
     accelerated = accelerated_mdnrnn_loss(model, run_loss, settings, precision, runtime.ranks is not None)
 
@@ -185,22 +160,18 @@ def fit_mdnrnn(
         return {f"validation_{name}": value.item() for name, value in metrics.items()}
 
     def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
-        step = number // settings.accumulate
-        source, noise = windows(step), input_noise(step, settings)
-        rows, batch = piece.rows(source.size), source.at(number, piece)
-        arguments = loss_arguments(settings, batch, noise, random("noise", number), rows, source.size)
+        noise, rows = input_noise(number // settings.accumulate, settings), piece.rows(windows.size)
+        batch = windows.at(number, piece)
+        arguments = loss_arguments(settings, batch, noise, random("noise", number), rows, windows.size)
         if piece == WHOLE:
             return losses_of(run_whole, arguments)
-        existing = torch.from_numpy(source.existing(number)).to(precision.device)
+        existing = torch.from_numpy(windows.existing(number)).to(precision.device)
         return losses_of(run_loss, arguments, Part(rows[0], existing))
-
-    def describe(number: int) -> str:
-        return windows(number // settings.accumulate).describe(number)
 
     pieces = pieces_of(loss, settings, runtime)
     trainer = make_trainer(model, loss, precision, settings, model.clipped_apart(), pieces)
     with accelerated as run_whole:
-        return fit(runtime, folder, label, trainer, validate, describe, settings)
+        return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
 def accelerated_mdnrnn_loss(
