@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-from _signal import getsignal  # type: ignore[import-not-found]  # without the enum, which takes 3 us
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -56,12 +55,12 @@ def put_back(state: tuple[str, list[Any]]) -> None:
 
 
 def _handlers() -> list[Any]:
-    return [getsignal(number) for number in _SIGNALS]
+    return [signal.getsignal(number) for number in _SIGNALS]
 
 
 def _put_back(handlers: list[Any]) -> None:
     for number, handler in zip(_SIGNALS, handlers, strict=True):
-        changed = handler is not None and getsignal(number) is not handler
+        changed = handler is not None and signal.getsignal(number) is not handler
         if changed and threading.current_thread() is threading.main_thread():  # no other thread can set one
             signal.signal(number, handler)
 
