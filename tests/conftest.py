@@ -246,3 +246,27 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made.touch()
     shutil.copytree(original, own, dirs_exist_ok=True)
     return own
+
+
+@pytest.fixture
+def chain_copy(chain: Path, tmp_path: Path) -> Path:
+    """A copy of the chain for one test to write in."""
+    return shutil.copytree(chain, tmp_path / "chain")
+
+
+@pytest.fixture(autouse=True)
+def _chain_is_left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that leaves files in the chain fails itself, and no test after it; commands may leave locks."""
+    if "chain" not in request.fixturenames:
+        yield
+        return
+    folder = request.getfixturevalue("chain")
+    before = _visible_files(folder)
+    yield
+    assert _visible_files(folder) == before, "use chain_copy in a test that writes"
+
+
+def _visible_files(folder: Path) -> set[str]:
+    """Paths in a folder, but for hidden ones."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*"))
+    return {str(path) for path in paths if not any(part.startswith(".") for part in path.parts)}

@@ -15,10 +15,11 @@ Answer = Callable[..., str]
 
 
 @pytest.fixture(scope="package")
-def published(chain: Path) -> Path:
+def published(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the run of `chain`, with four episodes; not to be changed."""
-    run(chain, "push", f"runs/{SLUG}", "shared/T")
-    return chain / "shared" / "T"
+    target = tmp_path_factory.mktemp("shared") / "T"
+    run(chain, "push", f"runs/{SLUG}", str(target))
+    return target
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,9 @@ from wm.sharing.contents import NAME
 @pytest.fixture(scope="module")
 def archive(published: Path, chain: Path) -> Path:
     """The published run in one file; not to be changed."""
-    run(chain, "push", f"runs/{SLUG}", "shared/T.zip")
-    return chain / "shared" / "T.zip"
+    target = published.with_suffix(".zip")
+    run(chain, "push", f"runs/{SLUG}", str(target))
+    return target
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -41,14 +42,15 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_zip_file_holds_what_a_folder_would_and_equal_runs_make_equal_files(
-    archive: Path, published: Path, chain: Path
+    archive: Path, published: Path, chain: Path, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(archive) as opened:
         assert {name: opened.read(name) for name in opened.namelist()} == files_of(published)
     before = archive.read_bytes()
-    assert "up to date" in run(chain, "push", f"runs/{SLUG}", "shared/T.zip").stdout
-    run(chain, "push", f"runs/{SLUG}", "new/folder/again.zip")
-    assert (chain / "new" / "folder" / "again.zip").read_bytes() == archive.read_bytes() == before
+    assert "up to date" in run(chain, "push", f"runs/{SLUG}", str(archive)).stdout
+    again = tmp_path / "new" / "folder" / "again.zip"
+    run(chain, "push", f"runs/{SLUG}", str(again))
+    assert again.read_bytes() == archive.read_bytes() == before
 
 
 def test_it_arrives_from_a_path_and_from_the_web(archive: Path, tmp_path: Path, address: str, answer: Answer) -> None:

@@ -519,8 +519,8 @@ def test_a_process_of_jobs_runs_its_share_alone(
     assert list(json.loads(capsys.readouterr().out)["environments"]) == ["Breakout"]
 
 
-def test_stages_after_a_change_are_not_estimated_as_up_to_date(chain: Path) -> None:
-    config = small_config(chain, SMALL)
+def test_stages_after_a_change_are_not_estimated_as_up_to_date(chain: Path, tmp_path: Path) -> None:
+    config = small_config(tmp_path, SMALL)
 
     def plans(*assignments: str) -> list[bool]:
         output = run(

@@ -80,21 +80,25 @@ def test_without_a_subcommand_its_help_is_shown(output: Output) -> None:
     assert all(name in text for name in ("merge", "split", "drop", "import"))
 
 
-def test_an_export_that_is_imported_again_has_the_same_episodes_and_trains_v(chain: Path) -> None:
-    collected = next(chain.glob("data/*.zarr"))
-    run(chain, "export", str(collected), "--to", "npz", "--out", "npz")
-    files = sorted(str(path) for path in (chain / "npz").iterdir())
-    run(chain, "data", "import", *files[:12], "--env", TINY, "--size", "32", "--out", "a.zarr")
-    run(chain, "data", "import", *files[12:], "--env", TINY, "--size", "32", "--policy", "human", "--out", "b.zarr")
-    run(chain, "data", "merge", "a.zarr", "b.zarr", "--out", "c.zarr")
-    original, merged = Dataset.open(collected), Dataset.open(chain / "c.zarr")
+def test_an_export_that_is_imported_again_has_the_same_episodes_and_trains_v(chain_copy: Path) -> None:
+    collected = next(chain_copy.glob("data/*.zarr"))
+    run(chain_copy, "export", str(collected), "--to", "npz", "--out", "npz")
+    files = sorted(str(path) for path in (chain_copy / "npz").iterdir())
+    run(chain_copy, "data", "import", *files[:12], "--env", TINY, "--size", "32", "--out", "a.zarr")
+    run(
+        chain_copy, "data", "import", *files[12:], "--env", TINY, "--size", "32", "--policy", "human", "--out", "b.zarr"
+    )
+    run(chain_copy, "data", "merge", "a.zarr", "b.zarr", "--out", "c.zarr")
+    original, merged = Dataset.open(collected), Dataset.open(chain_copy / "c.zarr")
     for name in ("actions", "rewards", "frames"):
         theirs = [np.concatenate([d.shard(part, name).all() for part in d.parts]) for d in (original, merged)]
         assert np.array_equal(*theirs), name
     assert merged.table["seed"].tolist() == original.table["seed"].tolist()
     words = ("--steps", "4", "--batch", "16", "--latent", "4", "--set", "validate_every=4", "--run", "r", "--json")
-    made = json.loads(run(chain, "train-vae", "--env", TINY, "--data", "c.zarr", *words).stdout)
+    made = json.loads(run(chain_copy, "train-vae", "--env", TINY, "--data", "c.zarr", *words).stdout)
     assert made["status"] == "created"
-    again = json.loads(run(chain, "collect", "--env", TINY, "--episodes", "2", "--data", "c.zarr", "--json").stdout)
+    again = json.loads(
+        run(chain_copy, "collect", "--env", TINY, "--episodes", "2", "--data", "c.zarr", "--json").stdout
+    )
     assert again["metrics"]["episodes"] == 2
-    assert next((chain / "archive").glob("c-*.zarr")).is_dir()
+    assert next((chain_copy / "archive").glob("c-*.zarr")).is_dir()

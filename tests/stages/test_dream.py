@@ -71,13 +71,15 @@ def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
 
 
 def test_an_encoder_that_cannot_be_imported_costs_the_video_alone(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chain_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
     for name in ("imageio", "imageio_ffmpeg"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError('cannot import name descriptor')")
+        (packages / f"{name}.py").write_text("raise ImportError('cannot import name descriptor')")
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    done = run(chain, *arguments("dream", "--name", "without-video"))
+    monkeypatch.syspath_prepend(str(packages))
+    done = run(chain_copy, *arguments("dream", "--name", "without-video"))
     problem = "the import of imageio failed: cannot import name descriptor"
     assert f"warning: no MP4 video is written: {problem}; run `pip install" in done.stderr
-    assert {path.suffix for path in (chain / "runs" / SLUG / "without-video").glob("dream.*")} == {".gif", ".png"}
+    assert {path.suffix for path in (chain_copy / "runs" / SLUG / "without-video").glob("dream.*")} == {".gif", ".png"}

@@ -12,8 +12,10 @@ from tests.stages.conftest import Output
 from wm.telemetry.trend import estimate_trend, judge
 
 
-def test_every_training_has_a_verdict_and_a_plot(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(chain)
+def test_every_training_has_a_verdict_and_a_plot(
+    chain_copy: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain_copy)
     trainings = json.loads(output("memory", f"runs/{SLUG}", "--json"))["trainings"]
     assert [Path(one["training"]).name for one in trainings] == ["controller", "mdnrnn", "vae"]
     for one in trainings:
@@ -21,8 +23,8 @@ def test_every_training_has_a_verdict_and_a_plot(chain: Path, output: Output, mo
         assert Path(one["plot"]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_text_fits_80_columns(chain: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(chain)
+def test_the_text_fits_80_columns(chain_copy: Path, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(chain_copy)
     monkeypatch.setenv("COLUMNS", "80")
     text = output("memory", f"runs/{SLUG}")
     assert "kB a step" in text
