@@ -1,6 +1,7 @@
 """A published run arrives whole: the commands that need it work as where it was made."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,30 @@ def test_another_run_is_not_replaced(shared: Path, answer: Answer) -> None:
     assert (shared.parent / RUN / "vae" / "loss.png").read_bytes() == b"mine"
     text = answer("pull", "shared", "--run", "runs/theirs", code=0)
     assert f"next: wm evaluate --env {TINY} --run runs/theirs" in text
+
+
+@pytest.mark.parametrize(
+    ("run", "data", "sentence"),
+    [
+        ("mine", "mine", "--run is mine and --data mine; expected two folders, neither in the other"),
+        ("mine", "mine/d.zarr", "--run is mine and --data mine/d.zarr; expected two folders"),
+        ("d.zarr/mine", "d.zarr", "--run is d.zarr/mine and --data d.zarr; expected two folders"),
+        ("shared/mine", "d.zarr", "shared/mine is inside shared, which is read; name a path outside of it"),
+        ("mine", "shared/vae/d.zarr", "shared/vae/d.zarr is inside shared, which is read"),
+    ],
+)
+def test_what_is_pulled_lies_in_two_folders_outside_of_what_is_read(
+    shared: Path, answer: Answer, run: str, data: str, sentence: str
+) -> None:
+    before = files_of(shared)
+    assert sentence in answer("pull", "shared", "--run", run, "--data", data, code=64)
+    assert files_of(shared) == before
+    assert os.listdir(shared.parent) == ["shared"]
+
+
+def test_no_folder_of_somebody_is_to_be_removed_because_it_is_no_shared_run(tmp_path: Path, answer: Answer) -> None:
+    (tmp_path / "mine" / "a/b/c/d/e/f/g/h").mkdir(parents=True)
+    assert "deeper than a run's folders; that is no shared run" in answer("pull", "mine", code=65)
 
 
 def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer) -> None:

@@ -31,7 +31,7 @@ class FolderPlace:
                 path = f"{below}{name}"
                 if stat.S_ISDIR(status.st_mode):
                     if path.count("/") > MAX_DEPTH:
-                        raise BadData(f"{self.folder / path} is deeper than the folders of a run; remove it.")
+                        raise BadData(f"{self.folder} has {path} deeper than a run's folders; that is no shared run.")
                     folders.append(f"{path}/")
                 elif stat.S_ISREG(status.st_mode):
                     found[path] = status.st_size

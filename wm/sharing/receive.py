@@ -66,8 +66,9 @@ def read_contents(place: Place) -> Contents:
 def pull(place: Place, run: Path | None, data: Path | None, max_size: int, runtime: Runtime) -> Received:
     """Bring the run at a place to `run` (None: `runs/<Env>`), its episodes to `data` (`data/<Env>.zarr`).
 
-    Raises UsageProblem where something else is there already and for more than `max_size` bytes, DiskProblem where the
-    disk is too small, BadData and RecipeMismatch for a run that is not sound; nothing is left behind then."""
+    Raises UsageProblem where something else is there already, for a place inside another of the three, and for more
+    than `max_size` bytes, DiskProblem where the disk is too small, BadData and RecipeMismatch for a run that is not
+    sound; nothing is left behind then."""
     contents = read_contents(place)
     if contents.size > max_size:
         raise UsageProblem(
@@ -76,6 +77,7 @@ def pull(place: Place, run: Path | None, data: Path | None, max_size: int, runti
     slug = _slug(contents.env)
     folder = run or Path("runs") / slug
     dataset = (data or Path("data") / f"{slug}.zarr") if contents.episodes else None
+    _require_apart(Path(place.name), folder, dataset)
     budget, files = contents.size + FILE_BYTES * len(contents.files), len(contents.files) + 64
     for target in filter(None, (folder, dataset)):  # they may lie on different volumes
         DiskBudget(target).require(budget, 0, f"pulling {place.name}", files)
@@ -113,6 +115,16 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
         for leftover in staged.values():
             durable.remove(leftover)
     return Received(RECEIVED, contents, folder, data, kept)
+
+
+def _require_apart(source: Path, folder: Path, dataset: Path | None) -> None:
+    """Raise UsageProblem for a target in the shared run, or for episodes in the folder of the run or around it."""
+    around = {target: (target.resolve(), *target.resolve().parents) for target in (folder, dataset) if target}
+    for target, (_, *parents) in around.items():
+        if source.resolve() in parents:
+            raise UsageProblem(f"{target} is inside {source}, which is read; name a path outside of it.")
+    if dataset and (folder.resolve() in around[dataset] or dataset.resolve() in around[folder]):
+        raise UsageProblem(f"--run is {folder} and --data {dataset}; expected two folders, neither in the other.")
 
 
 def _slug(env: str) -> str:
