@@ -13,7 +13,7 @@ from stages.parameter_types import ExistingPath, FilePath
 
 @click.command(name="compare")
 @click.argument("paths", type=ExistingPath(), nargs=-1, required=True)
-@click.option("--out", type=FilePath(), default=Path("compare.png"), show_default=True, help="The plot.")
+@click.option("--out", type=FilePath(".png"), default=Path("compare.png"), show_default=True, help="The plot.")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> None:

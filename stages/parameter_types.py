@@ -82,14 +82,32 @@ class GivenPath(click.Path):
 
 
 class FilePath(GivenPath):
-    """The path of a file to write. Raises UsageProblem for a folder, before the work is done."""
+    """The path of a page or a picture to write. Raises UsageProblem for a folder, for another suffix than these, and
+    inside what is finished, before the work is done."""
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__()
+        self._suffixes = suffixes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A Path."""
+        from wm.artifacts import manifest
+
         path: Path = super().convert(value, param, ctx)
         if path.is_dir():
             raise UsageProblem(f"{path} is a folder; expected the path of a file.")
+        if param is not None and path.suffix.lower() not in self._suffixes:
+            expected = " or ".join(self._suffixes)
+            raise UsageProblem(f"{param.opts[0]} is {path}; expected a name that ends in {expected}.")
+        manifest.require_outside(path)
         return path
+
+
+class PagePath(FilePath):
+    """The path of an HTML page to write."""
+
+    def __init__(self) -> None:
+        super().__init__(".html", ".htm")
 
 
 class DatasetPath(GivenPath):

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from stages import console
 from stages.options import SHARED, SectionCommand, SectionOption
-from stages.parameter_types import FilePath, Number
+from stages.parameter_types import Number, PagePath
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -68,7 +68,7 @@ command = SectionCommand(
             help="Of the dream at first; the page has a slider. [1.0]",
         ),
         SectionOption(
-            ["--out"], SECTION, type=FilePath(), default=None, help="The page. [play.html in the run]"
+            ["--out"], SECTION, type=PagePath(), default=None, help="The page. [play.html in the run]"
         ),
         SectionOption(
             ["--real"], SECTION, is_flag=True,

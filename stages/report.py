@@ -11,7 +11,7 @@ import click
 
 from stages import console
 from stages.options import strict_option, tell_damaged
-from stages.parameter_types import ExistingPath, FilePath, Number
+from stages.parameter_types import ExistingPath, Number, PagePath
 from wm.errors import Stopped, UsageProblem, WmError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
 @click.command(name="report")
 @click.argument("paths", type=ExistingPath(), nargs=-1)
-@click.option("--out", type=FilePath(), default=None, help="The page  [default: in the run].")
+@click.option("--out", type=PagePath(), default=None, help="The page  [default: in the run].")
 @click.option(
     "--film/--no-film", default=True, help="Play two test episodes of C again and show them  [default: film]."
 )
@@ -41,8 +41,6 @@ def command(
     Example: wm report runs/Pong
     """
     paths = paths or (Path("runs"),)
-    if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise UsageProblem(f"--out is {out}; expected the name of a page, such as report.html.")
     if envs and not film:
         raise UsageProblem(f"--env is {envs[0]}, which means nothing with --no-film; leave one of them out.")
     if named := [env for env in envs if ":" not in env]:

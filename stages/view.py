@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages import console
-from stages.parameter_types import DatasetPath, FilePath, place_of
+from stages.parameter_types import DatasetPath, PagePath, place_of
 from wm.errors import UsageProblem
 from wm.units import format_size
 
@@ -20,7 +20,7 @@ MOST = 500  # episodes of a page
     metavar="LIST",
     help="Which episodes, such as 0,7,20-25, or all.  [default: a few of different returns]",
 )
-@click.option("--out", type=FilePath(), default=None, help="The page  [default: beside the dataset].")
+@click.option("--out", type=PagePath(), default=None, help="The page  [default: beside the dataset].")
 def command(path: Path, episodes: str | None, out: Path | None) -> None:
     """Write one HTML page that plays episodes, with their actions, rewards and labels.
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import environment
-from wm.artifacts import locks
+from wm.artifacts import locks, manifest
 from wm.artifacts.disk import explain_misplaced
-from wm.errors import BadData, Locked
+from wm.errors import BadData, Locked, UsageProblem
 
 HOLD = """
 import pathlib, sys, time
@@ -59,3 +59,20 @@ def test_the_second_writer_is_told_who_holds_the_lock_and_a_killed_holder_frees_
     time.sleep(0.1)
     with locks.exclusive(target):
         assert str(os.getpid()) in (tmp_path / ".vae.owner").read_text()
+
+
+@pytest.mark.parametrize("nested", ["vae/more", "vae/a/b", "vae/../vae/more"])
+def test_nothing_is_made_inside_what_is_finished(tmp_path: Path, nested: str) -> None:
+    (tmp_path / "vae").mkdir()
+    manifest.write(tmp_path / "vae", {"kind": "vae"})
+    with pytest.raises(UsageProblem, match="is inside vae, which is finished"), locks.exclusive(tmp_path / nested):
+        pass
+    assert os.listdir(tmp_path / "vae") == ["manifest.json"]
+    with locks.exclusive(tmp_path / "vae"), locks.exclusive(tmp_path / "beside"):
+        pass
+
+
+def test_a_manifest_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "an extension of a browser", "files": {}}')
+    with locks.exclusive(tmp_path / "vae"):
+        pass

@@ -98,6 +98,11 @@ WALLS = {
         _nothing,
         "artifacts/test_runs.py::test_an_artifact_of_another_kind_is_never_replaced",
     ),
+    "the inside of what is finished": Wall(
+        "wm.artifacts.manifest.require_outside",
+        _nothing,
+        "artifacts/test_locks.py::test_nothing_is_made_inside_what_is_finished[vae/more]",
+    ),
     "the archive": Wall(
         "wm.artifacts.runs.free_name", _first, "artifacts/test_runs.py::test_nothing_in_the_archive_is_deleted"
     ),

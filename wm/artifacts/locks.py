@@ -9,7 +9,7 @@ from pathlib import Path
 
 import filelock
 
-from wm.artifacts import durable, json_reader, links
+from wm.artifacts import durable, json_reader, links, manifest
 from wm.errors import BadData, Locked
 
 OWNER = json_reader.table({"pid": json_reader.COUNT, "host": json_reader.TEXT})
@@ -17,6 +17,16 @@ OWNER = json_reader.table({"pid": json_reader.COUNT, "host": json_reader.TEXT})
 
 @contextmanager
 def exclusive(target: Path) -> Iterator[None]:
+    """Hold the lock of `target`, which is there or will be made. Raises Locked as `held`, and UsageProblem where it
+    would be made inside something finished."""
+    if not target.exists():
+        manifest.require_outside(target)
+    with held(target):
+        yield
+
+
+@contextmanager
+def held(target: Path) -> Iterator[None]:
     """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
     owner = links.refuse(target.with_name(f".{target.name}.owner"))

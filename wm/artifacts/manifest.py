@@ -13,7 +13,7 @@ from typing import Any
 
 from wm.artifacts import durable, json_reader, links
 from wm.artifacts.json_reader import ANYTHING, COUNT, TABLE, TEXT, Schema, table, table_of
-from wm.errors import BadData, MissingInput
+from wm.errors import BadData, MissingInput, UsageProblem
 from wm.units import format_size
 
 NAME = "manifest.json"
@@ -21,6 +21,7 @@ NAME = "manifest.json"
 # no place on the disk, and would be hashed for hours.
 LARGEST = 1 << 34
 SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
+_OURS = table({"kind": TEXT, "files": TABLE, "sha256": TEXT}, others=ANYTHING)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
@@ -88,6 +89,20 @@ def locate(folder: Path, name: str) -> Path:
         path = path / piece
         links.refuse(path)
     return path
+
+
+def require_outside(path: Path) -> None:
+    """Raise UsageProblem if `path`, at which something is to be made, lies within a dataset, an artifact, or another
+    folder that a manifest of ours describes: it could replace a file there, and would be moved or removed with it."""
+    for folder in path.resolve().parents:
+        try:
+            json_reader.read(folder / NAME, _OURS)
+        except (BadData, OSError):
+            continue
+        raise UsageProblem(
+            f"{path} is inside {folder.name}, which is finished and has what its {NAME} lists; name a path outside of "
+            "it."
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover
     removed, in_use = [], []
     for leftover in leftovers:
         try:
-            with locks.exclusive(leftover.owner):
+            with locks.held(leftover.owner):
                 _remove(leftover)
             removed.append(leftover)
         except Locked:

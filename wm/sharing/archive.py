@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from wm.artifacts import durable, links
+from wm.artifacts import durable, links, manifest
 from wm.errors import BadData, Unreachable, UsageProblem
 from wm.sharing.contents import MAX_FILES, WAY_OUT
 from wm.sharing.folder import PIECE
@@ -53,6 +53,7 @@ class ArchivePlace:
 
     def publish(self, files: Mapping[str, bytes], message: str) -> None:
         """Write the archive in place of the one that is there. Weights and latents are compressed already."""
+        manifest.require_outside(self.path)
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as opened:
             for name in sorted(files):
