@@ -165,7 +165,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     truncate: "is of 1000 bytes",
     missing: "is missing",
     extra: "'vae/setup.py', which contents.json does not list",
-    deep: "is deeper than",
+    deep: "deeper than",
     unreadable_list: "is not JSON",
     edited_list: "does not match its own checksum",
     endless_list: "is larger than",
