@@ -28,12 +28,21 @@ from wm.settings.sources import (
         ("[collect]\ngray = 'maybe'\n", "expected true or false"),
         ("[collect\n", "is not TOML"),
         ("[collect.Pong.soon]\nepisodes = 3\n", r"has a table \[collect.Pong.soon\]; the only one within is later"),
+        ("[collect.my_games.Dot]\nepisodes = 3\n", r"\[collect.my_games.Dot\]; .* a name with a dot has quotes"),
+        ("[collect.pong]\nepisodes = 3\n", r"has a table \[collect.pong\]; did you mean Pong\?"),
+        ("[collect.episodes]\nPong = 3\n", "and episodes is a setting; expected `episodes = VALUE`"),
+        ("[collect]\nmax-steps = {Pong = 3}\n", "and max-steps is a setting"),
     ],
 )
 def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "c.toml").write_text(text)
     with pytest.raises(UsageProblem, match=message):
         Sources(config=tmp_path / "c.toml").resolve("collect", CollectSettings, "Pong")
+
+
+def test_a_file_that_never_ends_is_not_read_to_its_end() -> None:
+    with pytest.raises(UsageProblem, match="config file /dev/zero has more than 1,048,576 bytes"):
+        Sources(config=Path("/dev/zero")).resolve("collect", CollectSettings, "Pong")
 
 
 def test_later_rounds_have_a_table_of_their_own(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from wm.settings.base import Field, Settings, convert, find_setting, public_name
 LATER = "later"  # the table of what differs in the rounds after the first
 DEFAULT, FLAG, ASSIGNED, PRESET = "default", "flag", "--set", "preset "
 STAGES = tuple(name for name in COMMANDS if name != "curriculum")
+LARGEST_FILE = 1 << 20  # bytes of a TOML file; one with every setting of every command has 20 kB
 PRESETS = Path(__file__).parent / "presets"
 S = TypeVar("S", bound=Settings)
 
@@ -150,7 +151,11 @@ def read_tables(path: Path) -> dict[str, Any]:
 def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
     """The values of a TOML file that people write. Raises MissingInput or UsageProblem, which say `what` it is."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows' editors begin with a byte-order mark
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)  # also of a pipe, or of a device, which may never end
+        if len(data) > LARGEST_FILE:
+            raise UsageProblem(f"{what} {path} has more than {LARGEST_FILE:,} bytes; give the path of a TOML file.")
+        values = tomllib.loads(data.decode("utf-8-sig"))  # Windows' editors begin with a byte-order mark
     except OSError as error:
         raise MissingInput(f"{what} {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
     except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
@@ -177,12 +182,26 @@ def _table_in(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _values_for(tables: Mapping[str, Any], path: Path, command: str, env: str, later: bool) -> dict[str, Any]:
     table = _table_in(tables, command)
+    _require_tables_of_environments(table, path, command, env)
     own = _table_in(table, env)
-    if stray := [name for name, value in own.items() if isinstance(value, dict) and name != LATER]:
-        raise UsageProblem(f"{path} has a table [{command}.{env}.{stray[0]}]; the only one within is {LATER}.")
     if not later:
         return _scalars(table) | _scalars(own)
     return _scalars(table) | _table_in(table, LATER) | _scalars(own) | _table_in(own, LATER)
+
+
+def _require_tables_of_environments(table: Mapping[str, Any], path: Path, command: str, env: str) -> None:
+    """Raise UsageProblem for a table within that of a command that is read for no environment."""
+    settings = {public_name(item) for item in dataclasses.fields(COMMANDS[command])}
+    for name in (name for name, value in table.items() if isinstance(value, dict) and name != LATER):
+        found = f"{path} has a table [{command}.{name}"
+        if name.replace("-", "_") in settings:
+            raise UsageProblem(f"{found}], and {name} is a setting; expected `{name} = VALUE` within [{command}].")
+        if name != env and name.casefold() == env.casefold():
+            raise UsageProblem(f"{found}]; did you mean {env}?")
+        if stray := [inner for inner in table[name] if isinstance(table[name][inner], dict) and inner != LATER]:
+            raise UsageProblem(
+                f"{found}.{stray[0]}]; the only one within is {LATER}, and a name with a dot has quotes."
+            )
 
 
 def _scalars(table: Mapping[str, Any]) -> dict[str, Any]:
