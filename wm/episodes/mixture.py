@@ -16,12 +16,13 @@ from wm.errors import RecipeMismatch, UsageProblem
 
 
 def open_datasets(env: str, paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
-    """Open every dataset of an environment; of the first one `episodes` are used (0: all). A path that is given twice
-    counts once.
+    """Open every dataset of an environment; of the first one `episodes` are used (0: all). One that is given twice,
+    by whatever paths, counts once.
 
     Raises RecipeMismatch for one of another environment, and where they differ in observation or action space.
     """
-    datasets = [Dataset.open(path, 0 if number else episodes, env) for number, path in enumerate(dict.fromkeys(paths))]
+    named = {path.resolve(): path for path in paths}.values()
+    datasets = [Dataset.open(path, 0 if number else episodes, env) for number, path in enumerate(named)]
     first = datasets[0]
     for dataset in datasets:
         require_env(dataset, env)
