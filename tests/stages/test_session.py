@@ -18,8 +18,10 @@ def test_names_find_their_places_by_environment() -> None:
 
 def test_a_name_that_would_leave_the_folder_is_refused() -> None:
     assert stage_name(Session("Pong", name="vae-64"), "vae") == "vae-64"
-    with pytest.raises(UsageProblem, match="expected letters, digits"):
-        stage_name(Session("Pong", name="../vae"), "vae")
+    assert stage_name(Session("Pong", name="_vae.64-a"), "vae") == "_vae.64-a"
+    for name in ("../vae", "a/../b", ".hidden", ".vae.owner", "-x", "a/.b", "a//b", "a b", "."):
+        with pytest.raises(UsageProblem, match="expected letters, digits"):
+            stage_name(Session("Pong", name=name), "vae")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def test_a_name_that_would_leave_the_folder_is_refused() -> None:
         ("controller", "vae"), ("controller", "VAE"), ("vae", "controller"), ("vae", "vae/x"), ("vae", "evaluation/x"),
         ("mdnrnn", "archive"), ("controller", "latents-d"), ("controller", "dream-dreamer"), ("vae", "x.partial"),
         ("controller", "random"), ("dream", "dreamer"), ("vae", "videos"),
-        ("controller", "controller-no-sticky"),
+        ("controller", "controller-no-sticky"), ("controller", "curriculum.json"), ("vae", "report.html"),
     ],
 )  # fmt: skip
 def test_names_of_other_artifacts_are_reserved(default: str, name: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Session")
 
+_MARKS = str.maketrans("", "", "-_.")
 _DEPENDENTS = {
     "vae": ("latents", "mdnrnn", "controller", "dream", "evaluation"),
     "latents": ("mdnrnn", "controller", "dream", "evaluation"),
@@ -133,6 +134,9 @@ def stage_name(session: Session, default: str) -> str:
 
 def check_name(option: str, name: str) -> str:
     """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
-    if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in name.split("/")):
-        raise UsageProblem(f"{option} is {name!r}; expected letters, digits, '-', '_' and '.'.")
+    for part in name.split("/"):
+        if part[:1] in (".", "-") or not part.translate(_MARKS).isalnum():
+            raise UsageProblem(
+                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', at first no '-' or '.'."
+            )
     return name
