@@ -192,7 +192,9 @@ def help_command(context: click.Context, topics: tuple[str, ...]) -> None:
     """
     parent = context.parent
     assert parent is not None
-    if topics == ("options",):
+    if topics[:1] == ("options",):
+        if topics[1:]:
+            raise UsageProblem(f"there is no help on 'options {topics[1]}'; leave out {topics[1]!r}.")
         click.echo(_help_on_options(context))
         return
     command: click.Command = wm

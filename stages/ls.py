@@ -8,7 +8,7 @@ import click
 
 from stages import console
 from stages.parameter_types import ExistingPath, mount
-from wm.errors import BadData
+from wm.errors import BadData, UsageProblem
 from wm.units import format_size
 
 KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
@@ -27,6 +27,8 @@ def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
     """
     from wm.report.inventory import find
 
+    if file := next((path for path in paths if isinstance(path, Path) and path.is_file()), None):
+        raise UsageProblem(f"{file} is a file; expected a folder, such as data or runs.")
     roots = [path for path in paths if isinstance(path, Path)] if paths else default_roots()
     entries = find(roots) + [entry for path in paths if isinstance(path, str) for entry in _stored(path)]
     if as_json:

@@ -43,7 +43,7 @@ def test_a_missing_or_truncated_file_is_found_without_hashing(folder: Path) -> N
 
 
 def test_another_kind_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="holds a 'thing'; expected a 'vae'"):
+    with pytest.raises(BadData, match="holds a 'thing'; expected 'vae', so give"):
         manifest.read(folder, "vae")
     with pytest.raises(MissingInput):
         manifest.read(tmp_path / "nowhere", "vae")

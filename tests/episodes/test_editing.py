@@ -172,6 +172,10 @@ def test_a_target_is_a_dataset_outside_of_those_that_are_read(tmp_path: Path) ->
         new_datasets.require_targets([(tmp_path / "new", edit)])
     with pytest.raises(UsageProblem, match="is inside"):
         new_datasets.require_targets([(tmp_path / "a.zarr" / "new.zarr", edit)])
+    nested = [tmp_path / "b.zarr", tmp_path / "b.zarr" / "c.zarr"]
+    for paths in (nested, nested[::-1]):
+        with pytest.raises(UsageProblem, match=r"c.zarr is inside .*b.zarr, which is written"):
+            new_datasets.require_targets([(path, edit) for path in paths])
     with pytest.raises(UsageProblem, match="given for two"):
         new_datasets.require_targets([(tmp_path / "b.zarr", edit), (tmp_path / "b.zarr", edit)])
 

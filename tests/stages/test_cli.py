@@ -292,6 +292,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (("report", ".", "--out", "all"), 64, "--out is all; expected a name that ends in .html or .htm"),
         (("view", "d.zarr", "--out", "zarr.json"), 64, "--out is zarr.json; expected a name that ends in .html"),
         (("play", "--example", "--out", "page"), 64, "--out is page; expected a name that ends in .html or .htm"),
+        (("help", "options", "more"), 64, "there is no help on 'options more'; leave out 'more'"),
         (("compare", ".", "--out", "plot.svg"), 64, "--out is plot.svg; expected a name that ends in .png"),
         (("report", ".", "--env", "Pong"), 64, "of one run is `wm report` with its folder, such as runs/Pong."),
         (("report", ".", "--no-film", "--env", "a:B-v0"), 64, "--env is a:B-v0, which means nothing with --no-film"),

@@ -99,3 +99,8 @@ def test_info_of_a_masked_dataset_says_what_frames_hide(
     output("collect", "--env", "Catch", "--episodes", "2", "--set", "mask=12-88", "--data", "masked.zarr")
     assert "16 of 64x64x3, mask 12-88" in output("info", "masked.zarr")
     assert json.loads(output("info", "masked.zarr", "--json"))["mask"] == "12-88"
+
+
+def test_a_part_is_described_by_its_dataset(workspace: Path, output: Output) -> None:
+    part = next(Path("data/d.zarr").glob("part-*"))
+    assert f"{part} is a part of the dataset data/d.zarr; give that." in output("info", str(part), code=66)

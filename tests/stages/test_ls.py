@@ -85,3 +85,7 @@ def test_a_dataset_that_cannot_be_opened_is_what_ls_and_verify_name_first(
 
 def test_an_empty_folder_gets_the_first_command(tmp_path: Path, output: Output) -> None:
     assert "wm collect" in output("ls", str(tmp_path))
+
+
+def test_a_file_is_no_folder_without_datasets(workspace: Path, output: Output) -> None:
+    assert "zarr.json is a file; expected a folder, such as data" in output("ls", "data/d.zarr/zarr.json", code=64)

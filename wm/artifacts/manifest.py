@@ -121,7 +121,7 @@ def read(folder: Path, kind: str, only: str | None = None) -> dict[str, Any]:
         raise MissingInput(f"{folder} has no {NAME}; expected a finished {kind}.")
     manifest = read_sealed(path, SCHEMA, f"restore it or create the {kind} again")
     if manifest["kind"] != kind:
-        raise BadData(f"{folder} holds a {manifest['kind']!r}; expected a {kind!r}.")
+        raise BadData(f"{folder} holds a {manifest['kind']!r}; expected {kind!r}, so give the path or name of one.")
     if (size := sum(entry["size"] for entry in manifest["files"].values())) > LARGEST:
         raise BadData(f"{path} lists files of {_at_most(size)}, so restore it or create the {kind} again.")
     for name, entry in manifest["files"].items():

@@ -48,13 +48,17 @@ def is_written(path: Path, new: NewDataset) -> bool:
 
 
 def require_targets(targets: Sequence[tuple[Path, NewDataset]]) -> None:
-    """Raise UsageProblem for a target without a dataset's suffix, inside a dataset that is read, or given twice."""
+    """Raise UsageProblem for a target without a dataset's suffix, inside a dataset that is read or another
+    target, or given twice."""
     for path, new in targets:
         if path.suffix != SUFFIX:
             raise UsageProblem(f"{path} has no suffix {SUFFIX}; name it {path.name or 'data'}{SUFFIX}.")
         for source in new.read:
             if source.resolve() in path.resolve().parents:
                 raise UsageProblem(f"{path} is inside {source}, which is read; name a path outside of it.")
+        for other, _ in targets:
+            if other.resolve() in path.resolve().parents:
+                raise UsageProblem(f"{path} is inside {other}, which is written; name a path outside of it.")
     if len({path.resolve() for path, _ in targets}) < len(targets):
         raise UsageProblem(f"{targets[0][0]} is given for two datasets; name a path for each.")
 

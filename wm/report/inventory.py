@@ -12,6 +12,7 @@ from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
 from wm.episodes.integrity import find_datasets, find_links
+from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
 from wm.episodes.summary import summarize
@@ -141,6 +142,8 @@ def _kind(folder: Path) -> str:
 def describe(path: Path) -> dict[str, Any]:
     """Everything known of a dataset or an artifact, as plain values."""
     kind = _kind(path)
+    if kind == PART:
+        raise MissingInput(f"{path} is a part of the dataset {path.parent}; give that.")
     if kind != EPISODES:
         own = {"path": str(path), "bytes": durable.folder_size(path)}
         return own | runs.read_whole(path, kind).manifest | own
