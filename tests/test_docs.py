@@ -136,7 +136,7 @@ def options_of(name: str) -> set[str]:
 @pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_settings_in_a_document_exist(path: Path) -> None:
     settings = {item.name.rstrip("_") for group in COMMANDS.values() for item in dataclasses.fields(group)}
-    for name in re.findall(r"--set (?:[a-z-]+\.)?([a-z]\w+)", path.read_text()):
+    for name in re.findall(r"--set (?:[a-z-]+\.(?:later\.)?)?([a-z]\w+)", path.read_text()):
         assert name in settings | {"name", "stage"}, f"{path.name} has --set {name}"
 
 

@@ -27,7 +27,8 @@ _SETTINGS = """# Settings
 Every setting has a name, a default and a range. It can be given, in this order of precedence, by
 
 1. its option, where the table names one: `wm train-vae --latent 16`;
-2. `--set`: `wm train-vae --set latent=16`, or for a stage of a curriculum `wm curriculum --set train-vae.latent=16`;
+2. `--set`: `wm train-vae --set latent=16`, or for a stage of a curriculum `wm curriculum --set train-vae.latent=16`,
+   and for its later rounds `wm curriculum --set collect.later.episodes=12`;
 3. its variable: `WM_TRAIN_VAE_LATENT=16`;
 4. a config file: `--config FILE`, in the table `[train-vae]`, or `[train-vae.Pong]` for one environment, or
    `[train-vae.Pong.later]` for the later rounds of a curriculum;

@@ -165,13 +165,13 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
                 f"stages are {', '.join(stages)}; leave it out."
             )
     pipelines = [Pipeline(env, _steps(session.for_env(env), settings, sources)) for env in settings.names]
-    if any(each.name == "later_weight" for each in sources.assignments) and not any(
-        step.round > 1 for pipeline in pipelines for step in pipeline.steps
-    ):
-        raise UsageProblem(
-            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give "
-            "--rounds 2."
-        )
+    if not any(step.round > 1 for pipeline in pipelines for step in pipeline.steps):
+        for each in sources.assignments:
+            if each.later or each.name == "later_weight":
+                name = f"{each.command}.later.{each.name}" if each.later else f"{each.command}.{each.name}"
+                raise UsageProblem(
+                    f"--set {name.rstrip('_')} means nothing in one round; give --rounds 2, or leave it out."
+                )
     return pipelines
 
 

@@ -69,6 +69,17 @@ def test_an_assignment_belongs_to_its_command_or_to_the_stage_it_names() -> None
     assert parse_assignment("train-controller.in=dream", "curriculum") == Assignment("train-controller", "in_", "dream")
 
 
+def test_an_assignment_for_later_rounds_holds_in_them_alone_and_over_that_for_all() -> None:
+    texts = "collect.later.episodes=12", "collect.episodes=7"
+    sources = Sources(assignments=tuple(parse_assignment(text, "curriculum") for text in texts))
+    episodes = [sources.resolve("collect", CollectSettings, "Pong", later=later)[0].episodes for later in (False, True)]
+    assert episodes == [7, 12]
+    with pytest.raises(UsageProblem, match="there is no stage"):
+        parse_assignment("collect.later.episodes=12", "collect")
+    with pytest.raises(UsageProblem, match="later rounds have no train-vae of their own"):
+        parse_assignment("train-vae.later.latent=12", "curriculum")
+
+
 def test_the_jobs_of_a_curriculum_are_no_setting_of_its_stages() -> None:
     sources = Sources(assignments=(parse_assignment("jobs=2", "curriculum"),))
     assert sources.resolve("curriculum", CurriculumSettings, "")[0].jobs == 2

@@ -208,7 +208,12 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
         (
             ("curriculum", "--envs", "Catch", "--dry-run", "--set", "train-mdnrnn.later_weight=5"),
             64,
-            "--set train-mdnrnn.later_weight means nothing in one round, which has one dataset; leave it out, or give",
+            "--set train-mdnrnn.later_weight means nothing in one round; give --rounds 2, or leave it out",
+        ),
+        (
+            ("curriculum", "--envs", "Catch", "--dry-run", "--set", "collect.later.episodes=5"),
+            64,
+            "--set collect.later.episodes means nothing in one round; give --rounds 2, or leave it out",
         ),
         (("collect", "--env", "Pong", "--executor-any-cpu"), 64, "--executor-any-cpu means nothing without --executor"),
         (("sweep", "--env", "Pong", "--stage", "train-vae", "--workers", "2", "s"), 64, "--workers means nothing to"),

@@ -26,20 +26,25 @@ S = TypeVar("S", bound=Settings)
 
 
 class Assignment(NamedTuple):
-    """A `--set`: the setting's command, its name, and the value as text."""
+    """A `--set`: the setting's command, its name, the value as text, and whether it is for `later` rounds alone."""
 
     command: str
     name: str
     text: str
+    later: bool = False
 
 
 def parse_assignment(text: str, command: str) -> Assignment:
-    """`name=value` or `command.name=value`, given to `command`. A curriculum takes the settings of every stage."""
+    """`name=value` or `command.name=value`, given to `command`. A curriculum takes the settings of every stage, and of
+    its later rounds `stage.later.name=value`."""
     path, equals, value = text.partition("=")
     stage, dot, name = path.strip().rpartition(".")
     if not equals or not name:
         raise UsageProblem(f"--set is {text!r}; expected NAME=VALUE.")
     stages = COMMANDS if command == "curriculum" else [command]
+    later = command == "curriculum" and stage.endswith(f".{LATER}")
+    if later and (stage := stage.removesuffix(f".{LATER}")) in ("curriculum", "train-vae", "train-dreamer"):
+        raise UsageProblem(f"--set {path}: later rounds have no {stage} of their own; leave out {LATER}.")
     if dot and stage not in stages:
         if stage in COMMANDS:
             raise UsageProblem(f"--set {path} is a setting of wm {stage}; wm {command} takes {command}.NAME.")
@@ -47,7 +52,7 @@ def parse_assignment(text: str, command: str) -> Assignment:
     if not dot and command == "curriculum":
         _require_own(name)
     item = find_setting(COMMANDS[stage or command], name, stage or command)
-    return Assignment(stage or command, item.name, value.strip())
+    return Assignment(stage or command, item.name, value.strip(), later)
 
 
 def _require_own(name: str) -> None:
@@ -111,7 +116,8 @@ class Sources:
         for item in dataclasses.fields(group):
             if (variable := variable_name(command, item)) in self.variables:
                 take({item.name: self.variables[variable]}, variable)
-        take({each.name: each.text for each in self.assignments if each.command == command}, ASSIGNED)
+        given = sorted((each for each in self.assignments if each.command == command), key=lambda each: each.later)
+        take({each.name: each.text for each in given if later or not each.later}, ASSIGNED)
         take({name: value for name, value in (flags or {}).items() if value is not None}, FLAG)
         for name in group.of_other_algorithms(values):  # a preset has values for every algorithm
             if origin[name].startswith(PRESET):
