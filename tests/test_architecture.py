@@ -9,11 +9,12 @@ from pathlib import Path
 from stages.cli import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
-FOUNDATION = {"errors", "seeding", "actions", "masks", "ranks", "runtime", "units", "stats", "extras"}
+FOUNDATION = {"errors", "seeding", "arguments", "actions", "masks", "ranks", "runtime", "units", "stats", "extras"}
 ALLOWED = {
     "errors": set[str](),
     "seeding": {"errors"},
-    "actions": {"errors"},
+    "arguments": {"errors"},
+    "actions": {"arguments", "errors"},
     "masks": set[str](),
     "ranks": {"errors"},
     "runtime": {"errors", "ranks"},

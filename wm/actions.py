@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.arguments import as_array
 from wm.errors import UsageProblem
 
 MOST_OPPOSED = 0.8  # of the second of two opposed dimensions: CarRacing's brake locks the wheels from 0.9 on
@@ -85,10 +86,10 @@ class ActionSpace:
         if len(wrong):
             raise UsageProblem(f"an action is {wrong[0]}; expected {expected}.")
 
-    def require_one(self, action: Any) -> None:
-        """Raise UsageProblem unless this is an action of the space: an integer, or (dimensions,) finite numbers, which
-        may lie outside of the box."""
-        value = np.asarray(action)
+    def one(self, action: Any) -> NDArray[Any]:
+        """An action of the space as an array: an integer, or (dimensions,) finite numbers, which may lie outside of the
+        box. Raises UsageProblem for what is none."""
+        value = as_array("the action", action)
         if self.discrete:
             fits = value.ndim == 0 and value.dtype.kind in "iu" and bool(0 <= value < self.count)
             expected = f"an integer from 0 to {self.count - 1}"
@@ -97,6 +98,7 @@ class ActionSpace:
             expected = f"finite numbers, shape ({self.width},)"
         if not fits:
             raise UsageProblem(f"the action is {action!r}; expected {expected}.")
+        return value
 
     def column(self, rows: int) -> NDArray[Any]:
         """Zeros for `rows` stored actions: (rows,) int32, or (rows, dimensions) float32."""

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -229,3 +231,18 @@ def test_an_environment_that_the_program_alone_has_registered_needs_a_module_for
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageProblem, match=r"^Here-v0 is registered in this process alone, .* give module:Here-v0, or"):
         wm.collect("Here-v0", episodes=2, size=32, runtime=wm.Runtime(workers=1))
+
+
+def test_calls_from_threads_take_turns(chain: Path, tmp_path: Path) -> None:
+    """Initial weights come from torch's generator, and a process keeps the environments it plays."""
+    data, turns = chain / "data" / f"{SLUG}.zarr", list[int]()
+    both_began = threading.Barrier(2)
+
+    def call(number: int) -> None:
+        both_began.wait()
+        runtime = wm.Runtime(stop_requested=lambda: bool(turns.append(number)))
+        wm.train_vae(TINY, data=data, run=tmp_path / str(number), runtime=runtime, steps=20, batch=16, latent=4)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(call, range(2)))
+    assert len([number for number, _ in itertools.groupby(turns)]) == 2

@@ -129,6 +129,20 @@ def test_what_is_no_action_is_refused(world: wm.World) -> None:
     dreams.reset(seed=0)
     with pytest.raises(UsageProblem, match="an action is 3"):
         dreams.step([0, 3])
+    env = world.env()
+    env.reset(seed=0)
+    for step in (dreams.step, env.step):
+        with pytest.raises(UsageProblem, match="a list that NumPy cannot take"):
+            step([[0], [0, 1]])
+
+
+def test_an_action_may_be_a_tensor(world: wm.World) -> None:
+    """Warnings are errors in this suite."""
+    for env in (world.env(), world.real_env()):
+        env.reset(seed=0)
+        expected = env.step(2)[0]
+        env.reset(seed=0)
+        assert (env.step(torch.tensor(2))[0] == expected).all()
 
 
 def test_gymnasium_makes_them_by_their_ids(run: Path) -> None:

@@ -1,6 +1,7 @@
 """V, M and C of a run from Python: shapes, memory, and agreement with what the commands do."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,14 @@ def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
     ("use", "message"),
     [
         (lambda world: world.encode(np.zeros((32, 32, 3))), r"float64 of shape \(32, 32, 3\); expected uint8 of shape"),
+        (lambda world: world.encode([[1], [1, 2]]), r"frames: a list that NumPy cannot take \(.*\); expected an array"),
         (lambda world: world.encode(np.zeros((64, 64, 3), np.uint8)), r"expected uint8 of shape \(..., 32, 32, 3\)"),
-        (lambda world: world.decode(np.zeros(5)), r"of shape \(5,\); expected floats of \(..., 4\)"),
-        (lambda world: world.decode(1.0), "expected floats"),
+        (lambda world: world.decode(np.zeros(5)), r"of shape \(5,\); expected numbers of \(..., 4\)"),
+        (lambda world: world.decode(1.0), "expected numbers"),
+        (lambda world: world.decode([["1"] * Z]), "latents are <U1 of shape"),
+        (lambda world: world.decode(np.zeros(Z, complex)), "latents are complex128 of shape"),
+        (lambda world: world.decode(torch.zeros(Z, requires_grad=True)), r"a Tensor that NumPy cannot take .*detach"),
+        (lambda world: world.dream([[0], [0, 1]]), "actions: a list that NumPy cannot take"),
         (lambda world: world.dream([0, 3]), "an action is 3; expected integers from 0 to 2"),
         (lambda world: world.dream([-1]), "an action is -1"),
         (lambda world: world.dream([0.5]), r"actions are float64 of shape \(1,\)"),
@@ -50,6 +56,8 @@ def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
         (lambda world: world.dream([0], start=(24, 0)), "start is episode 24; M was trained on the episodes 0 to 23"),
         (lambda world: world.dream([0], start=(0, 1000)), "start is step 1000 of episode 0, which has the steps 0 to"),
         (lambda world: world.decode([0.0, np.nan, 0.0, 0.0]), "latents have values that are NaN or infinite"),
+        (lambda world: world.decode([1e300, 0, 0, 0]), "NaN or infinite in 32 bits"),
+        (lambda world: world.act([1e300, 0, 0, 0]), "NaN or infinite in 32 bits"),
         (
             lambda world: world.dream([0], start=5),
             r"start is 5; expected an episode and a step of it, such as \(0, 3\)",
@@ -58,6 +66,14 @@ def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
         (lambda world: world.dream([0], seed=-1), "seed is -1; expected a whole number of at least 0"),
         (lambda world: world.dream([0], temperature=0.0), "temperature is 0.0; expected a number above 0"),
         (lambda world: world.dream([0], temperature="1"), "temperature is '1'; expected a number above 0"),
+        (lambda world: world.dream([0], temperature=10**400), "temperature is 10+; expected a number above 0"),
+        (lambda world: world.act([0.0] * Z, {"lives": 3}), "memory is a dict; expected what the last act returned"),
+        (lambda world: world.act([0.0] * Z, wm.Memory("x", {}, None)), "memory is another C's; expected"),
+        (lambda world: world.act([0.0] * Z, info=[{}]), "info is a list; expected the environment's dict, or None"),
+        (
+            lambda world: world.evaluate(episodes=2, runtime=print),
+            "runtime is a builtin_function_or_method; expected a",
+        ),
         (lambda world: world.act(world.episode(0).frames[:2]), "expected that of one environment"),
         (
             lambda world: world.act(np.zeros((32, 32, 3))),
@@ -65,7 +81,7 @@ def test_a_dream_and_a_memory_print_in_a_line(world: wm.World) -> None:
         ),
         (lambda world: world.act(np.full(Z, np.nan, np.float32)), "latents have values that are NaN or infinite"),
         (lambda world: world.act(np.zeros((2, Z), np.float32)), "expected that of one environment"),
-        (lambda world: world.act(np.zeros(Z + 1, np.float32)), r"expected floats of \(..., 4\) or \(..., 20\)"),
+        (lambda world: world.act(np.zeros(Z + 1, np.float32)), r"expected numbers of \(..., 4\) or \(..., 20\)"),
         (lambda world: world.env(obs="h"), "obs is 'h'; expected one of z, zh, pixels"),
         (lambda world: world.env(render_mode="human"), "render_mode is 'human'; expected 'rgb_array' or None"),
         (lambda world: world.real_env(render_mode="human"), "render_mode is 'human'"),
@@ -155,3 +171,23 @@ def test_memory_is_a_value(world: wm.World) -> None:
     assert torch.allclose(world._actor._agent.outputs, outputs[5], atol=1e-4)
     world.act(frames[5])
     assert not torch.allclose(world._actor._agent.outputs, outputs[5], atol=1e-4)  # without a memory h is 0
+
+
+def test_threads_do_not_disturb_each_other(world: wm.World) -> None:
+    """They share what C acts with, and the environments that a process keeps for episodes."""
+    frames = world.episode(2).frames[:20]
+
+    def actions(_: int) -> list[int]:
+        chosen, memory = [], None
+        for frame in frames:
+            action, memory = world.act(frame, memory)
+            chosen.append(action)
+        return chosen
+
+    def returns(_: int) -> list[float]:
+        return list(world.evaluate(episodes=3).returns)
+
+    for use in (actions, returns):
+        alone = use(0)
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(use, range(8))) == [alone] * 8

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wm.actions import ActionSpace
+from wm.arguments import as_array
 from wm.dreams.view import Frames, View, to_picture
 from wm.errors import UsageProblem
 from wm.models.mdnrnn.cell import make_cell
@@ -164,9 +165,9 @@ class DreamConfig:
 
     def encode(self, actions: Any) -> Tensor:
         """Actions (N, ...) as M takes them, (N, A). Raises UsageProblem for what is no action."""
-        actions = np.asarray(actions)
-        self.space.require(actions)
-        return torch.from_numpy(self.space.encode(actions))
+        chosen = as_array("actions", actions)
+        self.space.require(chosen)
+        return torch.from_numpy(self.space.encode(chosen))
 
 
 def require_render_mode(render_mode: str | None) -> None:
@@ -211,8 +212,7 @@ class DreamEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
-        self._config.space.require_one(action)
-        reward, ended = self._dreams.step(self._config.encode(np.asarray(action)[None]))
+        reward, ended = self._dreams.step(self._config.encode(self._config.space.one(action)[None]))
         self._steps += 1
         terminated = bool(ended[0])
         truncated = not terminated and self._steps >= self._config.max_steps

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike] | None
 G = TypeVar("G", bound=Settings)
 DEVICES = ("auto", "cpu", "cuda", "mps")
+_TURN = RLock()  # threads take turns: initial weights come from torch's generator, of which a process has one
 
 
 def collect(
@@ -60,7 +62,8 @@ def collect(
     """
     call = _Call("collect", env, preset, settings)
     session = call.session(data, run, None, seed, "auto", disk_budget, keep_current, runtime)
-    return collecting.collect(session, call.resolve(CollectSettings))
+    with _TURN:
+        return collecting.collect(session, call.resolve(CollectSettings))
 
 
 def train_vae(
@@ -94,7 +97,8 @@ def train_vae(
     """
     call = _Call("train-vae", env, preset, settings)
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
-    return vae_training.train_vae(session, call.resolve(VaeSettings))
+    with _TURN:
+        return vae_training.train_vae(session, call.resolve(VaeSettings))
 
 
 def train_mdnrnn(
@@ -118,7 +122,8 @@ def train_mdnrnn(
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)
     resolved = call.resolve(MdnRnnSettings)
     mdnrnn_training.require_used(session, resolved, settings)
-    return mdnrnn_training.train_mdnrnn(session, resolved)
+    with _TURN:
+        return mdnrnn_training.train_mdnrnn(session, resolved)
 
 
 def train_controller(
@@ -140,7 +145,8 @@ def train_controller(
     """
     call = _Call("train-controller", env, preset, settings)
     session = call.session(None, run, name, seed, "auto", disk_budget, keep_current, runtime)
-    return controller_training.train_controller(session, call.resolve(ControllerSettings))
+    with _TURN:
+        return controller_training.train_controller(session, call.resolve(ControllerSettings))
 
 
 @dataclasses.dataclass(frozen=True)

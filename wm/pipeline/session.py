@@ -10,7 +10,7 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug, is_reserved, usual_run
 from wm.errors import UsageProblem
-from wm.runtime import LOCAL, Runtime
+from wm.runtime import LOCAL, Runtime, given
 
 if TYPE_CHECKING:
     from wm.envs.registry import EnvConfig
@@ -81,7 +81,7 @@ class Session:
     @property
     def runtime(self) -> Runtime:
         """What the library uses of the program it runs in."""
-        return self.caller or Runtime()
+        return given(self.caller)
 
     @property
     def leads(self) -> bool:

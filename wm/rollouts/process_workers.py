@@ -4,6 +4,7 @@ Each has a pipe of its own, so it is known which task was whose when a worker is
 `concurrent.futures` breaks its whole pool instead.
 """
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
@@ -19,6 +20,7 @@ Result = TypeVar("Result")
 # Bytes by which a worker may grow before it is replaced between two tasks. Box2D's binding leaks 1.6 kB per LunarLander
 # episode and 36 bytes per spark: two workers grew from 370 to 693 MB in 5.8 M steps.
 MAX_GROWTH = 300 << 20
+_HERE = threading.RLock()  # a process keeps its environments from task to task, and threads would step the same ones
 LONG_EPISODE = 30_000  # actions. Atari's longest episodes have 27,000: 108,000 frames, of which 4 are skipped
 
 
@@ -28,7 +30,7 @@ def _ignore(text: str) -> None:
 
 class ProcessWorkers:
     """As Workers: `count` processes, or as many as there are tasks for, that are started on first use (0: tasks run in
-    this process, one after the other).
+    this process, one after the other, also those of several threads).
 
     `check` is called at least four times a second; an error that it raises ends the map. `clock` returns seconds. A
     worker without a heartbeat for `timeout` seconds is replaced, as is one that has grown by `max_growth` bytes. `log`
@@ -97,7 +99,8 @@ class ProcessWorkers:
     def _run_here(self, position: int, function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
         """Run a task in this process. What an environment raises is a WorkerFailed, as it is of a worker."""
         try:
-            return function(*arguments)
+            with _HERE:
+                return function(*arguments)
         except (WmError, OSError):
             raise
         except (Exception, SystemExit) as error:

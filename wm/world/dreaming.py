@@ -1,14 +1,15 @@
 """A dream along given actions, from a real start."""
 
 import operator
+import sys
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from wm.arguments import as_array, whole
 from wm.dreams.env import Dreams
 from wm.dreams.initial_states import CONTEXT, initial_states_at
 from wm.dreams.view import decode
@@ -16,7 +17,6 @@ from wm.episodes.latents import Latents
 from wm.errors import UsageProblem
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.seeding import generator, integer
-from wm.world.arguments import whole
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,23 @@ def dream_along(
     mdnrnn: TrainedMdnRnn,
     latents: Latents,
     bounds: tuple[torch.Tensor, torch.Tensor],
-    actions: NDArray[Any],
+    actions: ArrayLike,
     start: tuple[int, int] | None,
     seed: int,
     temperature: float,
 ) -> Dream:
     """What follows `actions` from `start`, a step of a real episode; None: drawn from `seed`, as M's samples are.
     Latents stay within `bounds`, (Z,) each."""
-    require_temperature(temperature)
-    space, seed = mdnrnn.space, whole("seed", seed, 0)
-    space.require(actions)
+    temperature = checked_temperature(temperature)
+    space, seed, chosen = mdnrnn.space, whole("seed", seed, 0), as_array("actions", actions)
+    space.require(chosen)
     episode, step = _drawn_start(latents, seed) if start is None else _checked_start(latents, start)
     row = np.array([latents.starts[episode] + step])
     initial = initial_states_at(latents, mdnrnn, row, min(step, CONTEXT), bounds)
     dreams = Dreams(mdnrnn.model, initial, temperature, integer(seed, "dream along actions"))
     rows = [(dreams.z, dreams.hidden)]
     outcomes = [(torch.zeros(0), torch.zeros(0))]
-    for encoded in torch.from_numpy(space.encode(actions)):
+    for encoded in torch.from_numpy(space.encode(chosen)):
         sample = dreams.advance(encoded[None])
         rows.append((sample.z, dreams.hidden))
         outcomes.append((sample.reward, sample.end))
@@ -73,10 +73,11 @@ def dream_along(
     return Dream(decode(vae.model, z), z.numpy(), hidden.numpy(), rewards, ends, (episode, step))
 
 
-def require_temperature(temperature: float) -> None:
-    """Raise UsageProblem unless M can sample at this temperature."""
-    if not isinstance(temperature, Real) or not 0 < temperature < np.inf:
+def checked_temperature(temperature: float) -> float:
+    """The temperature as a float. Raises UsageProblem unless M can sample at it."""
+    if not isinstance(temperature, Real) or not 0 < temperature <= sys.float_info.max:
         raise UsageProblem(f"temperature is {temperature!r}; expected a number above 0, such as 1.0.")
+    return float(temperature)
 
 
 def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:

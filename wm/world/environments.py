@@ -8,14 +8,14 @@ import gymnasium as gym
 import torch
 from gymnasium.envs.registration import EnvSpec
 
+from wm.arguments import whole
 from wm.dreams.env import DreamConfig
 from wm.dreams.initial_states import sample_initial_states
 from wm.dreams.view import View
 from wm.envs.registry import EnvConfig
 from wm.episodes.latents import Latents
 from wm.pretrained import TrainedMdnRnn, TrainedVae
-from wm.world.arguments import whole
-from wm.world.dreaming import require_temperature
+from wm.world.dreaming import checked_temperature
 
 INITIAL_STATES = 4096  # real states in which dreams start, as many as for a policy gradient
 DREAM_STEPS = 1000  # longest dream by default, as in a search: latents of CarRacing have drifted by then
@@ -23,7 +23,7 @@ DREAM_STEPS = 1000  # longest dream by default, as in a search: latents of CarRa
 
 def dream_config(mdnrnn: TrainedMdnRnn, latents: Latents, temperature: float, max_steps: int) -> DreamConfig:
     """Dreams from random steps of the episodes. Raises UsageProblem for a temperature or a limit that is none."""
-    require_temperature(temperature)
+    temperature = checked_temperature(temperature)
     max_steps = whole("max_steps", max_steps, 1, ", or None for the environment's limit")
     initial = sample_initial_states(latents, mdnrnn, 0, INITIAL_STATES)
     return DreamConfig(mdnrnn.model, initial, mdnrnn.space, temperature, max_steps)

@@ -4,7 +4,6 @@ import importlib
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch
 from gymnasium.envs.registration import load_env_creator
 from numpy.typing import NDArray
@@ -75,8 +74,7 @@ class RealEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._frame is None:
             raise gym.error.ResetNeeded("call reset before step")
-        self._space.require_one(action)
-        actions = np.array(action)[None]
+        actions = self._space.one(action)[None].copy()  # a serve replaces it
         served = False
         if self._auto_fire is not None:
             served = bool(self._auto_fire.serve(actions, [self._info])[0])

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from wm import extras
+from wm.arguments import as_array, whole
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import DreamConfig, DreamEnv, DreamVectorEnv
 from wm.dreams.initial_states import latent_bounds, load_latents
@@ -23,11 +24,9 @@ from wm.episodes.latents import Latents
 from wm.episodes.schema import Episode
 from wm.errors import MissingInput, RecipeMismatch, UsageProblem
 from wm.evaluation.score import protocol_of
-from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
 from wm.runtime import Runtime
 from wm.world.acting import Actor, Memory
-from wm.world.arguments import whole
 from wm.world.dreaming import Dream, dream_along
 from wm.world.environments import default_limit, dream_config, spec_of, view_of_latents
 from wm.world.evaluation import Evaluation, evaluate_agent, evaluate_policy
@@ -50,7 +49,7 @@ class World:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is packed for this process alone: it is made again where it is used."""
-        return {name: value for name, value in vars(self).items() if name not in ("_actor", "_encoder")}
+        return {name: value for name, value in vars(self).items() if name != "_actor"}
 
     def __repr__(self) -> str:
         agent = self.controller.artifact.folder.name if self.controller else None
@@ -104,7 +103,7 @@ class World:
 
     def encode(self, frames: ArrayLike) -> NDArray[np.float32]:
         """V's mean latents (..., Z) of frames (..., S, S, C) uint8. Raises UsageProblem for other frames."""
-        model, images = self.vae.model, self._require_frames(np.asarray(frames))
+        model, images = self.vae.model, self._require_frames(as_array("frames", frames))
         flat = torch.from_numpy(np.ascontiguousarray(images).reshape(-1, *images.shape[-3:]))
         with torch.inference_mode():
             parts = [model.encode(part)[0] for part in flat.split(ENCODED) if len(part)]
@@ -113,7 +112,7 @@ class World:
 
     def decode(self, latents: ArrayLike) -> NDArray[np.uint8]:
         """V's frames (..., S, S, C) uint8 of latents (..., Z). Raises UsageProblem for other shapes."""
-        z = self._require_latents(np.asarray(latents, np.float32), (self.vae.model.latent,))
+        z = self._require_latents(as_array("latents", latents), (self.vae.model.latent,))
         frames = decode(self.vae.model, torch.from_numpy(z.reshape(-1, z.shape[-1])))
         return frames.reshape(*z.shape[:-1], *frames.shape[1:])
 
@@ -126,8 +125,7 @@ class World:
         M's samples depend on `seed`; a lower `temperature` makes them vary less. Raises UsageProblem for what is no
         action, no start or no temperature.
         """
-        chosen = np.asarray(actions)
-        return dream_along(self.vae, self.mdnrnn, self.latents, self._bounds, chosen, start, seed, temperature)
+        return dream_along(self.vae, self.mdnrnn, self.latents, self._bounds, actions, start, seed, temperature)
 
     def act(
         self, observation: ArrayLike, memory: Memory | None = None, info: dict[str, Any] | None = None, seed: int = 0
@@ -139,16 +137,16 @@ class World:
         player serves. A C that acts by samples draws an episode's from `seed`. Raises MissingInput without a C, and
         UsageProblem for other observations.
         """
-        actor, values, latent = self._actor, np.asarray(observation), self.vae.model.latent
+        actor, values, latent = self._actor, as_array("observation", observation), self.vae.model.latent
+        seen: NDArray[Any]
         if values.dtype == np.uint8 or values.ndim == 3:
-            frames, dimensions = self._require_frames(values), 3
+            seen, dimensions = self._require_frames(values), 3
         else:
-            z, dimensions = self._require_latents(values, (latent, latent + self.mdnrnn.model.hidden)), 1
+            widths, dimensions = (latent, latent + self.mdnrnn.model.hidden), 1
+            seen = self._require_latents(values, widths)[..., :latent]
         if values.ndim != dimensions:
             raise UsageProblem(f"observation has shape {values.shape}; expected that of one environment.")
-        if dimensions == 3:
-            z = self._encoder.encode(torch.from_numpy(np.ascontiguousarray(frames))[None]).numpy()[0]
-        return actor.act(z[:latent].astype(np.float32), memory, info or {}, whole("seed", seed, 0))
+        return actor.act(seen, memory, info, whole("seed", seed, 0))
 
     def env(
         self, obs: str = "z", render_mode: str | None = None, temperature: float = 1.0, max_steps: int | None = None
@@ -246,13 +244,15 @@ class World:
             )
         return frames
 
-    def _require_latents(self, values: NDArray[Any], widths: tuple[int, ...]) -> NDArray[Any]:
-        if not values.ndim or values.shape[-1] not in widths or values.dtype.kind != "f":
+    def _require_latents(self, values: NDArray[Any], widths: tuple[int, ...]) -> NDArray[np.float32]:
+        if not values.ndim or values.shape[-1] not in widths or values.dtype.kind not in "fiu":
             expected = " or ".join(f"(..., {width})" for width in widths)
-            raise UsageProblem(f"latents are {values.dtype} of shape {values.shape}; expected floats of {expected}.")
-        if not np.isfinite(values).all():
-            raise UsageProblem("latents have values that are NaN or infinite; expected finite numbers.")
-        return values
+            raise UsageProblem(f"latents are {values.dtype} of shape {values.shape}; expected numbers of {expected}.")
+        with np.errstate(over="ignore"):
+            latents = values.astype(np.float32)
+        if not np.isfinite(latents).all():
+            raise UsageProblem("latents have values that are NaN or infinite in 32 bits; expected finite numbers.")
+        return latents
 
     def _require_controller(self) -> TrainedController:
         if self.controller is None:
@@ -261,7 +261,7 @@ class World:
 
     @cached_property
     def _actor(self) -> Actor:
-        return Actor(self.mdnrnn, self._require_controller())
+        return Actor(self.vae, self.mdnrnn, self._require_controller())
 
     @cached_property
     def _limit(self) -> int:
@@ -270,7 +270,3 @@ class World:
     @cached_property
     def _bounds(self) -> tuple[Tensor, Tensor]:
         return latent_bounds(self.latents)
-
-    @cached_property
-    def _encoder(self) -> InferenceEncoder:
-        return InferenceEncoder(self.vae.model, 1)
