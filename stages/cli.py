@@ -4,6 +4,7 @@ import atexit
 import importlib
 import os
 import sys
+import traceback
 from typing import Any, NamedTuple
 
 import click
@@ -96,8 +97,26 @@ TABLE = {
 WITH_TORCHRUN = ("train-vae", "train-mdnrnn")
 
 
+class _ReaderGone(Exception):
+    """Who read the output has closed it. click itself would end the process then."""
+
+
 class LazyGroup(click.Group):
     """Commands by the table; a module is imported when its command is called."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """As click does it, which shows the help that is asked for."""
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
 
     def list_commands(self, _: click.Context) -> list[str]:
         """Every command."""
@@ -298,7 +317,7 @@ def run(arguments: list[str] | None = None) -> int:
         return _fail(error.format_message(), UsageProblem.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
+    except _ReaderGone:
         return 141
     except WmError as error:
         return _fail(str(error), error.exit_code)
@@ -338,7 +357,11 @@ def main() -> None:
     console.open_closed_streams()
     console.show_warnings_once()
     console.raise_on_signals()
-    code = run()
+    try:
+        code = run()
+    except Exception:
+        traceback.print_exc()
+        code = WmError.exit_code
     console.end_on_signals()
     if not console.end_threads():
         console.say("warning: a thread that an environment or a package started goes on; wm ends without it")

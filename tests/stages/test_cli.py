@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from stages import data
-from stages.cli import TABLE, run, wm
+from stages.cli import TABLE, main, run, wm
 from stages.session import Session
 from tests.conftest import IN_PROCESS, RECIPE, SLUG, TINY, arguments, command, environment, make_episode
 from wm.episodes.dataset import Dataset
@@ -111,6 +111,26 @@ def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: s
         line = f"{shlex.join(words)} {closed}"
         done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_reader_that_has_read_enough_is_no_fault(tmp_path: Path) -> None:
+    """What `wm help | head -1` does, after the pipe has been closed for sure."""
+    for words in (["help"], ["--help"], ["ls", "--help"], ["ls"]):
+        line = f"({shlex.join(command(*words))}; echo $? >&2) | true"
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert done.stderr == "141\n"
+
+
+def test_a_bug_of_ours_is_a_traceback_and_70(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.cli.run", lambda: {}["bug"])
+    monkeypatch.setattr("stages.console.raise_on_signals", lambda: None)
+    monkeypatch.setattr("stages.console.end_on_signals", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 70
+    assert "KeyError: 'bug'" in capsys.readouterr().err
 
 
 def test_a_signal_during_the_first_imports_is_no_traceback(tmp_path: Path) -> None:
