@@ -37,9 +37,9 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
         told = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
         console.echo(_table(facts))
         if rows := different_settings(facts):
-            console.echo(console.visible(f"\nsettings, {facts[0]['name']} -> other run"))
+            console.echo("\n" + console.visible(f"settings, {facts[0]['name']} -> other run", keep=""))
             console.echo(console.table(["run and stage", "settings"], rows))
-        console.echo(console.visible(f"\n{told}; terms: docs/glossary.md"))
+        console.echo("\n" + console.visible(f"{told}; terms: docs/glossary.md", keep=""))
     tell_damaged(damaged, strict)
 
 

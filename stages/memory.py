@@ -37,12 +37,12 @@ def command(paths: tuple[Path, ...], strict: bool, as_json: bool) -> None:
 
 def _text(training: dict[str, Any]) -> str:
     verdict = console.color(training["verdict"], VERDICTS.get(training["verdict"], "faint"))
-    lines = [f"{console.visible(training['training'])}: {verdict}", console.wrap(training["reason"])]
+    lines = [f"{console.visible(training['training'], keep='')}: {verdict}", console.wrap(training["reason"])]
     rows = [_row(trend) for trend in training["trends"]]
     lines.append(console.table(["phase", "column", "n", "kB a step", "95 % interval", "MB in all", "rank corr."], rows))
     for grown in training["growth"]:
         lines.append(console.wrap(f"grew by {format_size(grown['bytes'])}: {grown['what']}, {grown['count']:+d}"))
-    return "\n".join([*lines, console.visible(f"plot: {training['plot']}")])
+    return "\n".join([*lines, console.visible(f"plot: {training['plot']}", keep="")])
 
 
 def _row(trend: dict[str, Any]) -> Sequence[str]:

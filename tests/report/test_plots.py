@@ -45,6 +45,14 @@ def test_what_an_environment_has_made_of_matplotlib_changes_no_plot() -> None:
         assert rcParams["text.usetex"]
 
 
+def test_a_name_may_be_as_long_as_a_folder_s() -> None:
+    """Warnings, here of a plot without room, are errors in this suite."""
+    names = ["a" * 255, "a" * 127 + "b" * 128]
+    plot = Plot("step", "loss", [Curve(name, [1, 2, 3], [3, 4, 9]) for name in names])
+    assert to_png([plot])
+    assert {f"{name[:20]}…{name[-19:]}" for name in names} <= set(texts(to_svg(plot)))
+
+
 def test_every_kind_of_plot_becomes_a_panel_and_a_chart() -> None:
     single, all_of_them = (Image.open(io.BytesIO(to_png(some))).size for some in (EVERY_KIND[:2], EVERY_KIND))
     assert all_of_them[1] > 2 * single[1]

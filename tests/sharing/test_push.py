@@ -1,13 +1,14 @@
 """What is published: what a manifest lists and others need, with a card; nothing that tells of the machine."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG, TINY
+from tests.conftest import SLUG, TINY, run
 from tests.sharing.conftest import Answer, other_seed, reseal
 from tests.sharing.test_pull import files_of
 from wm.artifacts import manifest
@@ -196,3 +197,17 @@ def test_an_interrupted_push_leaves_what_was_published(
 
 def _full(*_: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_place_whose_name_is_no_utf_8_is_a_place(
+    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made there records the command, and what is published is compared with the names of folders."""
+    there = shutil.copytree(chain, tmp_path / os.fsdecode(b"a\xff"))
+    words = ["evaluate", "--env", TINY, "--episodes", "2", "--run", str(there / "runs" / SLUG)]
+    monkeypatch.setattr("sys.argv", ["wm", *words])
+    run(there, *words)
+    recorded = json.loads((there / "runs" / SLUG / "evaluation/controller/manifest.json").read_text())["provenance"]
+    assert "a\\udcff" in recorded["command"]
+    run(there, "push", f"runs/{SLUG}", str(tmp_path / "T"))
+    assert (tmp_path / "T" / CARD).is_file()

@@ -31,6 +31,16 @@ def test_the_text_fits_80_columns(chain_copy: Path, output: Output, monkeypatch:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_a_line_feed_in_a_name_breaks_no_line(
+    chain_copy: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(chain_copy)
+    Path("runs", SLUG).rename("runs/a\nb")
+    text = output("memory", "runs/a\nb")
+    assert "runs/a\\nb/vae: " in text
+    assert "plot: runs/a\\nb/vae/memory.png" in text
+
+
 def test_a_folder_without_a_training_is_one_sentence(tmp_path: Path, output: Output) -> None:
     assert f"no training in {tmp_path} that measured its memory" in output("memory", str(tmp_path), code=66)
 

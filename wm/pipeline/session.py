@@ -111,7 +111,7 @@ class Session:
             **_executor_used(runtime),
             "seed": self.seed,
             "wall_seconds": round(runtime.clock() - started, 1),
-            "command": self.command,
+            "command": self.command.encode(errors="backslashreplace").decode(),  # a path may be no UTF-8
             "finished": runtime.now(),
         }
 

@@ -29,6 +29,7 @@ _INK, _FAINT, _LINE = (COLOURS[name][0] for name in ("ink", "faint", "line"))
 POINTS = 400  # of a curve, at most: a pixel holds no more
 MARKED = 30  # a curve with fewer points has markers
 WIDTH, HEIGHT = 440, 250  # of an SVG; also its unit, so that text has the size of the page's captions
+LONGEST_NAME = 40  # characters in a legend: a run's may have 255
 _DPI = 72  # one SVG unit a point
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 28, 40  # margins of an SVG
 DECADES = 100.0  # from the smallest to the largest value: on a linear axis most of such a curve lies on the ground
@@ -203,9 +204,16 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
         artist.set_clip_on(clipped and bool(artist.get_gid()) and artist.get_gid().startswith("s"))
 
 
+def _short(name: str) -> str:
+    """A name with its middle left out where a legend would leave the curves no room."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[1 - LONGEST_NAME // 2 :]}"
+
+
 def _drawable(plot: Plot) -> Plot:
     """The plot with names that can be drawn: those of runs may have any bytes."""
-    series = [each if isinstance(each, Scatter) else replace(each, name=drawable(each.name)) for each in plot.series]
+    series = [
+        each if isinstance(each, Scatter) else replace(each, name=_short(drawable(each.name))) for each in plot.series
+    ]
     level = (drawable(plot.level[0]), plot.level[1]) if plot.level else None
     x_label, y_label, title = map(drawable, (plot.x_label, plot.y_label, plot.title))
     return replace(plot, x_label=x_label, y_label=y_label, series=series, title=title, level=level)

@@ -5,6 +5,7 @@ that leaves its folder the last name, so that nothing tells where on a machine i
 """
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -188,5 +189,5 @@ def require_private(files: dict[str, bytes], private: Sequence[str]) -> None:
     """Raise BadData if a text among the files has one of these paths of the machine."""
     for name, data in files.items():
         for text in private:
-            if name.endswith((*_TEXT, ".md")) and text.encode() in data:
+            if name.endswith((*_TEXT, ".md")) and os.fsencode(text) in data:
                 raise BadData(f"{name} has the path {text}, which others need not know; leave it out with --without.")
