@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -155,3 +156,20 @@ def test_latents_that_were_removed_leave_v_and_c(run: Path, tmp_path: Path, worl
     for use in (lambda: loaded.dream([0]), loaded.env):
         with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"run": ""}, "run is ''; expected the path of a folder."),
+        ({"run": 5}, "run is 5; expected the path of a folder."),
+        ({"agent": ""}, "agent is ''; expected the name of a controller, such as 'controller'."),
+        ({"agent": None}, "agent is None; expected the name of a controller, such as 'controller'."),
+        ({"data": 5}, "data is 5; expected the path of a folder."),
+        ({"data": [""]}, "data is ''; expected the path of a folder."),
+    ],
+)
+def test_what_is_no_path_and_no_name_is_refused(run: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        wm.load(**{"run": run, **values})
+    assert str(caught.value) == message

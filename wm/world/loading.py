@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wm import model_json
 from wm.artifacts import manifest, runs
@@ -27,10 +28,12 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
 
     Raises MissingInput where V or M, or an agent of another name, is not trained, and BadData where a file is damaged.
     Raises RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today.
-    Raises UsageProblem for a Dreamer, for an environment `module:id` whose module is not imported yet, and for an
-    address as data.
+    Raises UsageProblem for a Dreamer, for an environment `module:id` whose module is not imported yet, for an
+    address as data, and for what is no path or no name.
     """
-    folder = Path(run)
+    folder = _path("run", run)
+    if not isinstance(agent, str) or not agent:
+        raise UsageProblem(f"agent is {agent!r}; expected the name of a controller, such as 'controller'.")
     if not folder.is_dir():
         raise MissingInput(f"{folder} is not a folder; expected a run, such as runs/CartPole.")
     if (folder / manifest.NAME).is_file():
@@ -48,13 +51,19 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
 
 
 def _paths(data: RunPath | Sequence[RunPath]) -> tuple[Path, ...]:
-    """One path or several. Raises UsageProblem for none, and for an address."""
-    paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data)
+    """One path or several. Raises UsageProblem for none, for what is none, and for an address."""
+    paths = tuple(data) if isinstance(data, Sequence) and not isinstance(data, str | bytes) else (data,)
     if not paths:
         raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr beside runs/.")
     for path in paths:
         refuse_address(str(path))
-    return tuple(map(Path, paths))
+    return tuple(_path("data", path) for path in paths)
+
+
+def _path(name: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UsageProblem(f"{name} is {value!r}; expected the path of a folder.")
+    return Path(value)
 
 
 def _require_imported(folder: Path, env: str) -> None:
