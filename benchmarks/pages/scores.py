@@ -287,12 +287,12 @@ _NOTES = """## What the rows show
   twenty; so M learns from its first episodes what ends them. PPO in reality returns -72, -73 and -76 with three seeds;
   an action lasts three steps there. With single steps it still returned -500 after 225,000. A C of the dream needs no
   such help: where it goes on in reality, for 600,000 steps, it returns -67, -75 and -69.
-- **LunarLander.** PPO returns 219, 228 and 235 with three seeds, and less than 100 in 11, 10 and 6 of 100 episodes. With a
-  discount of 0.99 instead of 0.999 and another V it returned 171, and less than 100 in 23. CMA-ES returned 158 from two
-  rounds and twice the steps. Its first round is restarted three times in whitened coordinates: z is up to six times
-  more sensitive to some state variables than to others. In M's dreams alone, in fourteen rounds, C returns 134, 85 and
-  75 with three seeds; V and M learned from 134,190 to 195,414 real steps. M expects apart what the last step of an
-  episode pays: before, its dreams paid a third of what a crash costs.
+- **LunarLander.** PPO returns 219, 228 and 235 with three seeds, and less than 100 in 11, 10 and 6 of 100 episodes.
+  With a discount of 0.99 instead of 0.999 and another V it returned 171, and less than 100 in 23. CMA-ES returned 158
+  from two rounds and twice the steps. Its first round is restarted three times in whitened coordinates: z is up to six
+  times more sensitive to some state variables than to others. In M's dreams alone, in fourteen rounds, C returns 134,
+  85 and 75 with three seeds; V and M learned from 134,190 to 195,414 real steps. M expects apart what the last step of
+  an episode pays: before, its dreams paid a third of what a crash costs.
 - **Breakout.** PPO returns 85 and 86 with two seeds, one from 1.5 M steps, where it returned 38 from 3 M. Frames hide
   the wall and the score now. They showed the foreground before, in which a paddle that rests disappears: its place was
   missed by 19 pixels, and is by 1.3. In M's dreams alone, in ten rounds, C returns 21 and 22 with two seeds, where it
