@@ -202,10 +202,10 @@ def test_a_wm_error_is_raised_without_another_try(open_workers: OpenWorkers) -> 
 def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is_not(
     open_workers: OpenWorkers, tmp_path: Path
 ) -> None:
-    with open_workers(2, timeout=3.0) as workers:
+    with open_workers(2, timeout=10.0) as workers:
         results = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
         assert results == {k: k for k in range(4)}
-        assert list(workers.map(be_slow, [(400,)])) == [(0, 400)]
+        assert list(workers.map(be_slow, [(1200,)])) == [(0, 1200)]  # longer than the timeout
 
 
 @pytest.mark.parametrize(("step", "sent"), [(0.001, 2), (0.3, 16), (4.0, 64)])
