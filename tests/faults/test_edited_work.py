@@ -209,7 +209,8 @@ def test_what_is_damaged_is_left_out_named_at_the_end_and_an_error_with_strict(
         unfinish(folder / "controller")
     data = (folder / name).read_bytes()
     (folder / name).write_bytes(changed(data))
-    more = [] if command == "memory" else ["--out", str(tmp_path / "out.html")]
+    pages = {"report": "out.html", "compare": "out.png"}
+    more = ["--out", str(tmp_path / pages[command])] if command in pages else []
     assert cli.run([command, str(folder), *more]) == 0
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith(f"warning: left out: {folder / name}")
