@@ -137,6 +137,6 @@ def check_name(option: str, name: str) -> str:
     for part in name.split("/"):
         if part[:1] in (".", "-") or not part.translate(_MARKS).isalnum():
             raise UsageProblem(
-                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', at first no '-' or '.'."
+                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'."
             )
     return name
