@@ -1,4 +1,5 @@
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 import pytest
 
 from wm.artifacts import disk as budget
+from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
 from wm.errors import DiskProblem, UsageProblem
 from wm.units import format_size, parse_size
@@ -69,3 +71,15 @@ def test_too_few_inodes_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
     DiskBudget(tmp_path).require(1000, 0, "a thing", files=99)
     with pytest.raises(DiskProblem, match=r"needs about 100 inodes at .* but 99 are left"):
         DiskBudget(tmp_path).require(1000, 0, "a thing", files=100)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files")
+def test_a_place_that_takes_no_files_is_named() -> None:
+    with pytest.raises(
+        DiskProblem, match=r"^a page has no place at /proc/x/y: /proc takes no files; give another place"
+    ):
+        DiskBudget(Path("/proc/x/y")).require(10, 0, "a page")
+    with pytest.raises(DiskProblem, match=r"^/proc/x cannot be made: /proc takes no new files; give"):
+        durable.make_folder(Path("/proc/x/y"))
+    with pytest.raises(FileNotFoundError):
+        durable.open_file(Path("/proc/x"), "rb")

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import environment
 from wm.artifacts import locks, manifest
 from wm.artifacts.disk import explain_misplaced
-from wm.errors import BadData, Locked, UsageProblem
+from wm.errors import BadData, DiskProblem, Locked, UsageProblem
 
 HOLD = """
 import pathlib, sys, time
@@ -31,6 +31,13 @@ def test_a_folder_in_the_place_of_a_lock_stays_and_is_named(tmp_path: Path, name
         f"{tmp_path / name} is a folder where a file is expected; remove or rename it."
     )
     assert (tmp_path / name / "kept").is_dir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files")
+def test_a_place_that_takes_no_files_is_named_and_no_other_process_is_blamed() -> None:
+    cannot = r"^/proc/\.x\.lock cannot be made: /proc takes no new files; "
+    with pytest.raises(DiskProblem, match=cannot), locks.held(Path("/proc/x")):
+        pass
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has neither in a folder")

@@ -31,6 +31,8 @@ class DiskBudget:
 
     def require(self, need: int, used: int, what: str, files: int = 64) -> None:
         """Raise DiskProblem unless `need` more bytes in `files` more files are available."""
+        if not shutil.disk_usage(volume := volume_of(self.target)).total:
+            raise DiskProblem(f"{what} has no place at {self.target}: {volume} takes no files; give another place.")
         available = self.available(used)
         if need > available:
             raise DiskProblem(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from wm.artifacts import links
-from wm.errors import BadData, UsageProblem
+from wm.errors import BadData, DiskProblem, UsageProblem
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
 # Bytes of a log, which no manifest lists while it grows: a training of 10**7 steps writes 50 MB. A file that claims
@@ -30,14 +30,9 @@ _SYNCED_AT_ONCE = 16
 
 
 def open_file(path: Path | str, mode: Literal["rb", "rb+", "wb", "ab"]) -> BufferedIOBase:
-    """Open a file of a dataset or a run. Raises BadData for a link, and for a pipe or a device, which could block."""
+    """Open a file of a dataset or a run. Raises BadData for a link, and for a pipe or a device, which could block;
+    DiskProblem where no file can be made, as in /proc."""
     return cast(BufferedIOBase, open(path, mode, DEFAULT_BUFFER_SIZE, opener=_open_regular))
-
-
-def require_place(path: Path) -> Path:
-    """`path`, at which a file may be opened and nothing need be. Raises BadData for a link, a pipe or a device."""
-    _require_regular(path)
-    return path
 
 
 def _require_regular(path: Path | str) -> None:
@@ -54,7 +49,16 @@ def _require_regular(path: Path | str) -> None:
 def _open_regular(path: str, flags: int) -> int:
     _require_regular(path)
     # The flag closes the gap between the check and the call. Windows has no such flag.
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
+    except FileNotFoundError:
+        if flags & os.O_CREAT and os.path.isdir(os.path.dirname(path) or "."):
+            raise _takes_no_files(Path(path)) from None
+        raise
+
+
+def _takes_no_files(path: Path) -> DiskProblem:
+    return DiskProblem(f"{path} cannot be made: {path.parent} takes no new files; give another place.")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -228,7 +232,8 @@ def publish(staged: Path, final: Path) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create `folder` with its parents, durably. Raises UsageProblem for an address in place of a path."""
+    """Create `folder` with its parents, durably. Raises UsageProblem for an address in place of a path, and DiskProblem
+    where nothing can be made, as in /proc."""
     if folder.parts[:1] == ("s3:",):
         raise UsageProblem(
             f"s3://{'/'.join(folder.parts[1:])} is no place for this; expected a folder on this machine. Datasets "
@@ -239,7 +244,10 @@ def make_folder(folder: Path) -> Path:
     while not parent.exists():
         missing.append(parent)
         parent = parent.parent
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        raise _takes_no_files(missing[-1]) from None
     for created in missing:
         fsync_folder(created.parent)
     return folder

@@ -30,7 +30,9 @@ def held(target: Path) -> Iterator[None]:
     """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
     owner = links.refuse(target.with_name(f".{target.name}.owner"))
-    lock = filelock.FileLock(durable.require_place(target.with_name(f".{target.name}.lock")), timeout=0)
+    place = target.with_name(f".{target.name}.lock")
+    durable.open_file(place, "ab").close()  # filelock would wait for a folder that takes no files, as for a lock
+    lock = filelock.FileLock(place, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
