@@ -1,5 +1,6 @@
 """`wm ls`: the datasets and artifacts below folders, in the order of the stages."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
         console.echo("nothing yet; run `wm collect --env Pong --episodes 50`")
     unreadable = [entry for entry in entries if entry["kind"] == "unreadable"]
     if unreadable:
-        raise BadData(f"{unreadable[0]['problem']} `wm verify {unreadable[0]['path']}` says what is left of it.")
+        raise BadData(
+            f"{unreadable[0]['problem']} `wm verify {shlex.quote(unreadable[0]['path'])}` says what is left of it."
+        )
 
 
 def _stored(address: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """`wm push`: a run for others, with a card, in a folder, a zip file, an object store or on the Hugging Face Hub."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def command(
     console.echo(console.visible(text, keep=""))
     console.echo(console.wrap(", ".join([*contents.names, f"{contents.episodes} episodes"])))
     if done.status != UP_TO_DATE:
-        console.echo(console.wrap(f"others run: wm pull {place.address or place.name}"))
+        console.echo(console.wrap(f"others run: wm pull {place.address or shlex.quote(place.name)}"))
 
 
 def _only_agent(run: Path) -> str:

@@ -1,5 +1,6 @@
 """`wm verify`: every checksum of a dataset, an artifact, or everything below a folder."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ def command(path: Path | str, repair: bool, as_json: bool) -> None:
             text = console.wrap(result.problem or f"{result.folder}: {_agreement(result.files)}", indent="")
             console.echo(console.color(text, "bad") if result.problem else text)
     if report.damaged:
-        hint = "" if repair else f" `wm verify {path} --repair` sets broken parts of datasets aside."
+        hint = "" if repair else f" `wm verify {shlex.quote(str(path))} --repair` sets broken parts of datasets aside."
         if isinstance(path, str):
             hint = " Without the manifest of a broken part, `wm collect` plays its episodes again."
         count = f"{len(report.damaged)} of {len(report.checked)}"

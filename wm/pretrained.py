@@ -4,6 +4,7 @@ An artifact of a trained model has its weights as safetensors, and a `model.json
 network again. Its keys are the fields of VaeConfig, MdnRnnConfig, ControllerConfig and DreamerConfig.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.json_reader import Schema
 from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import Workspace, usual_run
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
@@ -69,13 +71,14 @@ class TrainedVae:
     def require_dataset(self, dataset: Dataset) -> None:
         """Raise RecipeMismatch unless V was trained on this environment, with such frames and actions."""
         path, env = dataset.path, EnvConfig.of_recipe(dataset.recipe)
+        run = self.artifact.folder.parent if self.env.name == env.name else usual_run(env.name)
+        command = f"{Workspace(env.name, run, ()).command('train-vae')} --data {shlex.quote(str(path))}"
         if self.env.name != env.name:
             raise RecipeMismatch(
                 f"{self.artifact.folder} is a VAE of {self.env.name} but {path} has episodes of {env.name}; give the "
-                f"run of {env.name} with --run, or run `wm train-vae --env {env.name} --data {path}`."
+                f"run of {env.name} with --run, or run `{command}`."
             )
-        expected = self.env.frame_shape
-        way_out = f"run `wm train-vae --env {env.name} --data {path}`"
+        expected, way_out = self.env.frame_shape, f"run `{command}`"
         if dataset.frame_shape != expected:
             raise RecipeMismatch(
                 f"{path} has frames of {_sides(dataset.frame_shape)} but {self.artifact.folder} was trained on "

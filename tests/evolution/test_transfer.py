@@ -146,7 +146,7 @@ def test_init_from_a_missing_run_names_the_command_that_makes_it(chain: Path, tm
     shutil.copytree(chain / "data", tmp_path / "data")
     done = outcome(tmp_path, *arguments("train-controller", "--init-from", "runs/nowhere"))
     assert done.returncode == 66
-    assert "run `wm train-controller --run runs/nowhere` first" in done.stderr
+    assert f"run `wm train-controller --env {TINY} --run runs/nowhere` first" in done.stderr
 
 
 def test_the_cost_of_a_search_includes_the_searches_before_it_and_their_m(chain: Path) -> None:

@@ -199,7 +199,7 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     assert np.array_equal(earlier.parameters, later.parameters)
     assert earlier.config == later.config
     assert not np.array_equal(later.latest, later.parameters)
-    source = load_transfer_source(str(folders[1].parent))
+    source = load_transfer_source(str(folders[1].parent), TINY)
     again = earlier_policy(source, source.mdnrnn, later.model, 0, 8)  # for a third round
     assert np.array_equal(again.network.parameter_vector(), earlier.parameters)
     assert again.validations is not None
@@ -287,7 +287,7 @@ def test_only_a_controller_holds_random_actions_and_only_a_policy_gradient_has_a
 
 
 def test_an_earlier_validation_of_other_episodes_does_not_count(continued: Path) -> None:
-    source = load_transfer_source(str(continued / "runs" / SLUG))
+    source = load_transfer_source(str(continued / "runs" / SLUG), TINY)
     mdnrnn, controller = source.mdnrnn, source.controller.model
     assert earlier_policy(source, mdnrnn, controller, 0, 8).validations is not None
     assert earlier_policy(source, mdnrnn, controller, 0, 9).validations is None

@@ -1,10 +1,11 @@
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLUG, arguments, outcome, run
+from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts.manifest import NAME
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn.network import MdnRnn
@@ -15,7 +16,16 @@ from wm.training.warm_start import load_initial_weights
 def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> None:
     model = MdnRnn(4, 3, 8, 5, 10.0)
     with pytest.raises(RecipeMismatch, match=r"heads.weight is \(62, 16\), expected \(62, 8\)"):
-        load_initial_weights(MdnRnnSettings(init_from=str(chain / "runs" / SLUG)), "mdnrnn", model)
+        load_initial_weights(MdnRnnSettings(init_from=str(chain / "runs" / SLUG)), "mdnrnn", TINY, model)
+
+
+def test_a_source_without_v_is_told_with_a_command_that_can_be_pasted(chain: Path, tmp_path: Path) -> None:
+    shutil.copytree(chain / "data", tmp_path / "data")
+    done = outcome(tmp_path, *arguments("train-vae", "--init-from", "runs/of mine"))
+    assert done.returncode == 66
+    command = " ".join(done.stderr.split("`")[1].split())
+    assert command == f"wm train-vae --env {TINY} --run 'runs/of mine'"
+    assert outcome(tmp_path, *shlex.split(command)[1:], "--dry-run").returncode == 0
 
 
 def test_latents_of_the_source_run_are_copied(chain: Path, tmp_path: Path) -> None:

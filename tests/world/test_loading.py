@@ -65,7 +65,7 @@ def test_a_run_without_c_is_a_world_that_cannot_act(run: Path, tmp_path: Path, w
 def test_what_is_not_trained_names_its_command(run: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match=r"runs/Pnog is not a folder; expected a run, such as runs/CartPole\."):
         wm.load("runs/Pnog")
-    with pytest.raises(MissingInput, match="run `wm train-vae` first"):
+    with pytest.raises(MissingInput, match="vae does not exist or is not finished; expected a finished vae"):
         wm.load(tmp_path)
     with pytest.raises(MissingInput, match=r"run `wm train-mdnrnn --env tests.tiny:Tiny-v0 --run "):
         wm.load(copied(run, tmp_path, "mdnrnn"))

@@ -108,10 +108,12 @@ def _kind_in(folder: Path) -> str:
 
 
 def load(folder: Path, kind: str, command: str) -> Artifact:
-    """The finished artifact at `folder`. Raises MissingInput, which says to run `command` first."""
+    """The finished artifact at `folder`. Raises MissingInput, which says to run `command` first; where it is empty, as
+    the environment is not known, no command is named."""
     links.refuse(folder)
     if not (folder / manifest.NAME).is_file():
-        raise MissingInput(f"{folder} does not exist or is not finished; run `{command}` first.")
+        way_out = f"run `{command}` first" if command else f"expected a finished {kind}"
+        raise MissingInput(f"{folder} does not exist or is not finished; {way_out}.")
     return read(folder, kind)
 
 

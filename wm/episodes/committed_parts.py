@@ -7,6 +7,7 @@ the gaps.
 
 import hashlib
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,7 +55,7 @@ def committed_parts(path: Path) -> list[Part]:
     cache = index.read(path)
     by_first: dict[int, Part] = {}
     entries: dict[str, bytes] = {}
-    way_out = f"run `wm verify {path} --repair`"
+    way_out = f"run `wm verify {shlex.quote(str(path))} --repair`"
     for name in _names(path):
         if (episodes := part_range(name)) is None:
             continue
@@ -115,7 +116,8 @@ def _read_metadata(folder: Path) -> bytes:
         raise BadData(f"{folder} has no {METADATA} of at most {json_reader.MAX_BYTES} bytes; remove {folder}.")
     data = durable.read_bytes(path)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise BadData(f"{path} does not match its checksum; run `wm verify {folder.parent} --repair`.")
+        way_out = f"run `wm verify {shlex.quote(str(folder.parent))} --repair`"
+        raise BadData(f"{path} does not match its checksum; {way_out}.")
     return data
 
 

@@ -62,7 +62,7 @@ class Dataset:
         for first, last in unexplained_gaps(self.path, self._all_parts, bool(self.recipe.get("evicts"))):
             raise BadData(
                 f"{self.path} has lost episodes {first} to {last - 1}; run `wm collect` with the same options to play "
-                f"them again, or `wm verify {self.path} --repair` to continue without them."
+                f"them again, or `wm verify {shlex.quote(str(self.path))} --repair` to continue without them."
             )
 
     def first(self, count: int) -> "Dataset":
@@ -178,7 +178,7 @@ def read_root(path: Path, env: str = "") -> dict[str, Any]:
     if not (path / manifest.NAME).is_file():
         if path.exists():
             raise MissingInput(f"{path} is not a dataset; give a dataset, such as data/Pong.zarr.")
-        raise MissingInput(f"{path} does not exist; {_way_to_collect(path, env)}.")
+        raise MissingInput(f"{path} does not exist; {way_to_collect(path, env)}.")
     root = manifest.read(path, KIND)
     if root.get("format") != FORMAT:
         raise BadData(f"{path} has format {str(root.get('format'))[:40]}; this version reads format {FORMAT}.")
@@ -187,7 +187,8 @@ def read_root(path: Path, env: str = "") -> dict[str, Any]:
     return recipe
 
 
-def _way_to_collect(path: Path, env: str) -> str:
+def way_to_collect(path: Path, env: str) -> str:
+    """What to do where the dataset `path` is missing or empty; `env` may be empty."""
     if not env:
         return "`wm ls` shows what there is, and `wm collect` plays episodes"
     workspace = Workspace(env, Path(), (path,))

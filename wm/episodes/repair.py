@@ -1,6 +1,7 @@
 """Checking every byte of a dataset, and moving damaged parts to quarantine so that the others can be used."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
 
 def _check_values(folder: Path, recipe: dict[str, Any], table: dict[str, list[Any]]) -> None:
     """Raise BadData for actions outside of the recipe's space, and for rewards and returns that cannot be."""
-    specs, way_out = array_specs(recipe, table["ends"][-1]), f"run `wm verify {folder.parent} --repair`"
+    specs = array_specs(recipe, table["ends"][-1])
+    way_out = f"run `wm verify {shlex.quote(str(folder.parent))} --repair`"
     actions, rewards = (Shard(folder / name, specs[name]).all() for name in ("actions", "rewards"))
     try:
         ActionSpace.from_json(recipe["action_space"]).require(actions)

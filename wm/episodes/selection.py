@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.episodes.dataset import Dataset
+from wm.episodes.dataset import Dataset, way_to_collect
 from wm.episodes.schema import Episode
 from wm.errors import MissingInput, UsageProblem
 
@@ -32,7 +32,8 @@ def select(dataset: Dataset, asked: str | None) -> NDArray[np.int64]:
     """Rows, in the dataset's table, of the episodes asked for: a list, `all`, or by default SAMPLE of them at even
     ranks of their returns."""
     if not dataset.episodes:
-        raise MissingInput(f"{dataset.path} holds no episodes yet; run `wm collect` first.")
+        way_out = way_to_collect(dataset.path, dataset.recipe["env"]["name"])
+        raise MissingInput(f"{dataset.path} holds no episodes yet; {way_out}.")
     if asked is None:
         order = np.argsort(dataset.table["return"], kind="stable")
         ranks = np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).round().astype(int)

@@ -50,11 +50,11 @@ class TransferSource:
         return {"env_steps_before": steps, "seconds_before": seconds}
 
 
-def load_transfer_source(run: str) -> TransferSource:
-    """The controller of a run and its M. Raises MissingInput if there is none."""
-    folder = Path(run)
-    controller = load_controller(folder / "controller", f"wm train-controller --run {run}")
-    return TransferSource(controller, load_mdnrnn(folder / "mdnrnn", f"wm train-mdnrnn --run {run}"))
+def load_transfer_source(run: str, env: str) -> TransferSource:
+    """The controller of a run of `env` and its M. Raises MissingInput if there is none."""
+    workspace = Workspace(env, Path(run), ())
+    controller = load_controller(workspace.run / "controller", workspace.command("train-controller"))
+    return TransferSource(controller, load_mdnrnn(workspace.run / "mdnrnn", workspace.command("train-mdnrnn")))
 
 
 def initial_parameters(
@@ -68,7 +68,7 @@ def initial_parameters(
     `--init-from`."""
     if not settings.init_from:
         return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
-    source = load_transfer_source(settings.init_from)
+    source = load_transfer_source(settings.init_from, workspace.env)
     start = transferred_weights(source, mdnrnn, config, controller, load_latents(workspace, mdnrnn))
     return start, source.cost(mdnrnn)
 

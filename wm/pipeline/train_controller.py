@@ -31,7 +31,7 @@ def controller_run(session: Session, settings: ControllerSettings, vae: TrainedV
     """The place of C in a run, for this V and M."""
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint, **vae.env.code.sources}
     if settings.init_from:
-        inputs["init_from"] = load_transfer_source(settings.init_from).controller.artifact.fingerprint
+        inputs["init_from"] = load_transfer_source(settings.init_from, session.env).controller.artifact.fingerprint
     name = stage_name(session, "controller")
     return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 

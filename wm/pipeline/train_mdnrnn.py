@@ -83,7 +83,7 @@ def require_used(session: Session, settings: MdnRnnSettings, given: Collection[s
 def mdnrnn_run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     """The place of M in a run, for V and these latents."""
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
-    inputs |= source_fingerprint(settings, "mdnrnn")
+    inputs |= source_fingerprint(settings, "mdnrnn", session.env)
     return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
 
 
@@ -109,7 +109,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         latents = join(parts)
         model = new_mdnrnn(config, seed)
         fit_normalization(model, latents)
-        load_initial_weights(settings, "mdnrnn", model)
+        load_initial_weights(settings, "mdnrnn", session.env, model)
         model.to(device)
         precision = pick_precision(settings, device)
         counts = settings.batch, validation_count(settings)

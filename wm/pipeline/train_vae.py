@@ -32,7 +32,7 @@ def open_inputs(session: Session, settings: VaeSettings) -> list[Dataset]:
 
 def vae_run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     """The place of V in a run, for these datasets."""
-    inputs = fingerprints(datasets) | source_fingerprint(settings, "vae")
+    inputs = fingerprints(datasets) | source_fingerprint(settings, "vae", session.env)
     return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.result_settings(), inputs)
 
 
@@ -46,7 +46,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         data = open_vae_data(settings, datasets, session.seed, cache_bytes(settings), device)
         model = new_vae(settings, shape, session.seed).to(device)
         model.fit_normalization(data.sample)
-        load_initial_weights(settings, "vae", model)
+        load_initial_weights(settings, "vae", session.env, model)
         precision = pick_precision(settings, device)
         label = f"train-vae {session.env}"
         scores = fit_vae(runtime, builder.folder, label, settings, data, model, session.seed, precision)

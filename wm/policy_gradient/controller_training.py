@@ -57,7 +57,7 @@ def train_by_gradient(
     seen, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
-        source = load_transfer_source(settings.init_from)
+        source = load_transfer_source(settings.init_from, workspace.env)
         earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"

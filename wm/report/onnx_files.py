@@ -35,7 +35,7 @@ def open_graphs(path: Path, agent: str) -> tuple[dict[str, Graph], dict[str, str
         raise MissingInput(
             f"{run} has no vae to export; give the folder of a run, such as runs/Pong, or train V first."
         )
-    vae = load_vae(run / "vae", "wm train-vae")
+    vae = load_vae(run / "vae", "")
     graphs = {"vae": {"encoder": onnx_graphs.encoder(vae.model), "decoder": onnx_graphs.decoder(vae.model)}}
     facts = {"environment": vae.env.name, "vae": vae.artifact.fingerprint}
     workspace = Workspace(vae.env.name, run, ())

@@ -61,9 +61,10 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
 
 
 def _command(run: Path, name: str, kind: str, found: dict[str, Artifact]) -> str:
-    """What trains an artifact of the run, for error messages; V, which is the first, tells the environment."""
+    """What trains an artifact of the run, for error messages; V, which is the first, tells the environment.
+    Empty for V itself."""
     if not found:
-        return f"wm train-{kind}"
+        return ""
     command = Workspace(env_of(found, name).name, run, ()).command(f"train-{kind}")
     return command if name == kind else f"{command} --name {name}"
 

@@ -1,5 +1,6 @@
 """Checks the memory of a training, and says when it must end before the machine swaps."""
 
+import shlex
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class MemoryGuard:
         if self._limit is not None and used > self._limit:
             return (
                 f"{format_size(used)} of memory are in use at step {line['step']}, more than --memory-limit "
-                f"{format_size(self._limit)}; `wm memory {self._run}` shows what grew. The same command resumes with "
+                f"{format_size(self._limit)}; `{self._command}` shows what grew. The same command resumes with "
                 "a higher limit."
             )
         if self._limit is not None and others:
@@ -58,8 +59,8 @@ class MemoryGuard:
         return self._check_growth(line) if self._count % CHECK_EVERY == 0 and len(self._lines) >= MIN_LINES else ""
 
     @property
-    def _run(self) -> Path:
-        return self._folder.parent
+    def _command(self) -> str:
+        return f"wm memory {shlex.quote(str(self._folder.parent))}"
 
     def _check_growth(self, line: dict[str, Any]) -> str:
         recent = list(self._lines)[len(self._lines) // 5 :]
@@ -72,5 +73,5 @@ class MemoryGuard:
         return (
             f"memory grows by {1000 * trend.slope:.1f} kB a step that no buffer explains. At step {line['step']} "
             f"{line['memory_free_mb']:.0f} MB are free, and the rest of the training would need {needed:.0f} MB; "
-            f"`wm memory {self._run}` shows what grew. The same command resumes from here."
+            f"`{self._command}` shows what grew. The same command resumes from here."
         )

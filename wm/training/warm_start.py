@@ -12,6 +12,7 @@ from torch import nn
 
 from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact, Run
+from wm.artifacts.workspace import Workspace
 from wm.errors import RecipeMismatch
 from wm.settings import GradientSettings
 from wm.training import weights
@@ -21,20 +22,23 @@ from wm.training import weights
 _DATA_CONSTANTS = ("mean_image", "image_std", "reward_mean", "reward_std")
 
 
-def source_artifact(folder: str | None, name: str) -> Artifact | None:
+def source_artifact(folder: str | None, name: str, env: str) -> Artifact | None:
     """The artifact `name` of the run to start from; None to train from scratch. Raises MissingInput without it."""
-    return runs.load(Path(folder) / name, name, f"wm train-{name} --run {folder}") if folder else None
+    if not folder:
+        return None
+    run = Path(folder)
+    return runs.load(run / name, name, Workspace(env, run, ()).command(f"train-{name}"))
 
 
-def source_fingerprint(settings: GradientSettings, name: str) -> dict[str, str]:
-    """The source as an input of the artifact that is trained."""
-    source = source_artifact(settings.init_from, name)
+def source_fingerprint(settings: GradientSettings, name: str, env: str) -> dict[str, str]:
+    """The source as an input of the artifact that is trained for `env`."""
+    source = source_artifact(settings.init_from, name, env)
     return {"init_from": source.fingerprint} if source else {}
 
 
-def load_initial_weights(settings: GradientSettings, name: str, model: nn.Module) -> None:
+def load_initial_weights(settings: GradientSettings, name: str, env: str, model: nn.Module) -> None:
     """Load the source's weights. Raises RecipeMismatch if a shape differs."""
-    source = source_artifact(settings.init_from, name)
+    source = source_artifact(settings.init_from, name, env)
     if source is None:
         return
     most = max(

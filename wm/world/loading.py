@@ -38,7 +38,7 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
         raise MissingInput(f"{folder} is not a folder; expected a run, such as runs/CartPole.")
     if (folder / manifest.NAME).is_file():
         raise UsageProblem(f"{folder} is an artifact; expected the run that it belongs to, {folder.absolute().parent}.")
-    env = model_json.read_env(runs.load(folder / "vae", "vae", "wm train-vae")).name
+    env = model_json.read_env(runs.load(folder / "vae", "vae", "")).name
     _require_imported(folder, env)
     if is_dreamer(folder / agent):
         raise UsageProblem(f"agent is {agent!r}, a Dreamer, which has no V, M and C; `wm evaluate` plays it.")
