@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from wm.artifacts.runs import Artifact
-from wm.errors import BadData, MemoryProblem, Stopped
+from wm.errors import BadData, MemoryProblem, MissingPackage, Stopped
 from wm.ranks import PartDone
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry import metrics_log
-from wm.training.fit import fit
+from wm.training.fit import compile_if_asked, fit
 from wm.training.loop import Trainer
 from wm.training.precision import Precision
 
@@ -192,3 +192,15 @@ def test_a_process_tells_the_first_one_whether_it_is_above_the_memory_limit(
     with pytest.raises(PartDone):
         train_with(ranks, tmp_path, limit)
     assert ranks.told == [[0, 0, 0, exceeds]] * 8
+
+
+def test_a_machine_that_cannot_compile_is_told_so_and_no_setting_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a UsageProblem: each trial of `wm sweep` would fail of its values, one after the other."""
+
+    def no_compiler(*_: Tensor) -> Tensor:
+        raise torch._dynamo.exc.TorchDynamoException("No working C++ compiler found\nand more")
+
+    monkeypatch.setattr(torch, "compile", lambda _: no_compiler)
+    loss = compile_if_asked(torch.square, GradientSettings(compile=True))
+    with pytest.raises(MissingPackage, match=r"not work here \(No working C\+\+ compiler found\); leave"):
+        loss(torch.zeros(1))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from wm.errors import BadData, MemoryProblem, Stopped, UsageProblem
+from wm.errors import BadData, MemoryProblem, MissingPackage, Stopped
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry.memory_guard import MemoryGuard, memory_exceeded
@@ -36,7 +36,8 @@ def pick_precision(settings: GradientSettings, device: torch.device) -> Precisio
 
 
 def compile_if_asked(function: F, settings: GradientSettings) -> F:
-    """The function, compiled by torch.compile with `compile=true`."""
+    """The function, compiled by torch.compile with `compile=true`. It raises MissingPackage where torch cannot compile,
+    as without a C++ compiler."""
     if not settings.compile:
         return function
     compiled = torch.compile(function)
@@ -46,7 +47,7 @@ def compile_if_asked(function: F, settings: GradientSettings) -> F:
             return compiled(*arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
-            raise UsageProblem(f"torch.compile does not work here ({reason}); leave compile out.") from None
+            raise MissingPackage(f"torch.compile does not work here ({reason}); leave compile out.") from None
 
     return guarded  # type: ignore[return-value]
 
