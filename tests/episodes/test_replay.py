@@ -3,6 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -184,6 +185,17 @@ def test_a_replay_is_a_dataset_without_its_oldest_episodes(tmp_path: Path) -> No
             assert not piece.terminated
             assert not piece.truncated
             assert np.array_equal(piece.frames[-1], following.frames[0])
+
+
+def test_replays_of_one_recipe_with_other_steps_have_other_fingerprints(tmp_path: Path) -> None:
+    """A Dreamer's steps do not follow from the recipe: V, trained on one replay, is not up to date for another."""
+    played(tmp_path / "a.zarr", 200)
+    played(tmp_path / "same.zarr", 200)
+    with mock.patch.object(ScriptedSteps, "_frame", return_value=np.zeros(SHAPE, np.uint8)):
+        played(tmp_path / "b.zarr", 200)
+    a, same, b = (Dataset.open(tmp_path / f"{name}.zarr") for name in ("a", "same", "b"))
+    assert (a.recipe, a.upto, a.missing) == (b.recipe, b.upto, b.missing)
+    assert a.fingerprint == same.fingerprint != b.fingerprint
 
 
 def test_another_dataset_with_its_first_episodes_missing_is_still_damaged(tmp_path: Path) -> None:

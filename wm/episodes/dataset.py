@@ -86,6 +86,8 @@ class Dataset:
     def fingerprint_of_first(self, episodes: int) -> str:
         """The fingerprint of so many episodes, which may be more than are here: a seed makes them all."""
         used: dict[str, Any] = {"dataset": fingerprint_of(self.recipe), "episodes": episodes}
+        if self.recipe.get("evicts"):  # what a Dreamer played does not follow from the recipe
+            used["parts"] = [manifest.sha256_file(part.folder / manifest.NAME) for part in self.parts]
         return sha256_json(used | ({"missing": self.missing} if self.missing else {}))
 
     @property
