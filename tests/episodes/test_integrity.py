@@ -116,3 +116,21 @@ def test_values_that_no_collecting_writes_are_named(change: dict[str, float], pr
     (damaged,) = verify(path).damaged
     assert damaged.folder == part
     assert re.search(rf"{part}/{problem}.* run `wm verify {path} --repair`", damaged.problem)
+
+
+def test_a_part_of_another_dataset_is_named_and_opens_nowhere(path: Path) -> None:
+    """Copied between two datasets of the same frames, whose parts have the same names."""
+    name, other = "part-000003-000006", path.parent / "other.zarr"
+    durable.write_folder(other, root_files(RECIPE | {"seed": 1}))
+    shutil.copytree(path / name, other / name)
+    for first in (0, 6):
+        builder = PartBuilder(other, RECIPE | {"seed": 1}, first)
+        for index in range(first, first + 3):
+            builder.add(make_episode(index).pack())
+        builder.commit()
+    sentence = f"{other / name} is a part of another dataset: its seed differs; move it back, or remove it."
+    with pytest.raises(BadData, match=f"^{re.escape(sentence)}$"):
+        Dataset.open(other)
+    assert [damaged.problem for damaged in verify(other).damaged] == [sentence]
+    verify(other, repair_datasets=True)
+    assert Dataset.open(other).missing == [(3, 6)]

@@ -62,7 +62,7 @@ def find_dataset(path: Path, recipe: dict[str, Any]) -> Dataset | None:
     if not path.exists():
         return None
     root = read_root(path)
-    return Dataset(path, root, committed_parts(path)) if fingerprint_of(root) == fingerprint_of(recipe) else None
+    return Dataset(path, root, committed_parts(path, root)) if fingerprint_of(root) == fingerprint_of(recipe) else None
 
 
 @dataclass(frozen=True)

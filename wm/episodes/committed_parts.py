@@ -49,8 +49,9 @@ class Part:
         return int(self.table["ends"][-1])
 
 
-def committed_parts(path: Path) -> list[Part]:
-    """The parts in the order of their episodes, without superseded ones. Updates the dataset's index."""
+def committed_parts(path: Path, recipe: dict[str, Any] | None = None) -> list[Part]:
+    """The parts in the order of their episodes, without superseded ones. Updates the dataset's index. Raises BadData
+    for a part of another recipe than the dataset's, if that is given."""
     refuse_links(path)
     cache = index.read(path)
     by_first: dict[int, Part] = {}
@@ -63,7 +64,7 @@ def committed_parts(path: Path) -> list[Part]:
         data = cache.get(name, b"")
         if hashlib.sha256(data).hexdigest() != _listed_digest(folder, way_out):
             data = _read_metadata(folder)
-        by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data))
+        by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data, recipe))
         entries[name] = data
     if entries != cache:
         index.write(path, entries)
@@ -100,9 +101,10 @@ def _listed_digest(folder: Path, way_out: str) -> str:
     return str(listed["files"][METADATA]["sha256"])
 
 
-def read_table(folder: Path) -> dict[str, list[Any]]:
-    """The per-episode table of a part, checked against the manifest, for its types and for plausible values."""
-    return _parse_table(folder, _read_metadata(folder))
+def read_table(folder: Path, recipe: dict[str, Any] | None = None) -> dict[str, list[Any]]:
+    """The per-episode table of a part, checked against the manifest, for its types and for plausible values, and for
+    the dataset's recipe, if that is given."""
+    return _parse_table(folder, _read_metadata(folder), recipe)
 
 
 def _read_metadata(folder: Path) -> bytes:
@@ -121,10 +123,14 @@ def _read_metadata(folder: Path) -> bytes:
     return data
 
 
-def _parse_table(folder: Path, data: bytes) -> dict[str, list[Any]]:
-    """The table in a part's metadata. Raises BadData for a column of another type, or for values that cannot be."""
+def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> dict[str, list[Any]]:
+    """The table in a part's metadata. Raises BadData for a column of another type, for values that cannot be, and for a
+    part of another recipe."""
     path = os.path.join(folder, METADATA)
     metadata = json_reader.parse(data, path, _METADATA, f"remove {folder}")
+    if recipe is not None and (own := metadata["attributes"]["recipe"]) != recipe:
+        name = next((key[:40] for key in sorted(own | recipe) if own.get(key) != recipe.get(key)), "recipe")
+        raise BadData(f"{folder} is a part of another dataset: its {name} differs; move it back, or remove it.")
     columns: dict[str, list[Any]] = metadata["attributes"]["episodes"]
     first, last = part_range(folder.name) or (0, 0)
     ends = [0, *columns["ends"]]

@@ -53,7 +53,8 @@ class Dataset:
     def open(cls, path: Path, upto: int = 0, env: str = "") -> "Dataset":
         """Read the root and the parts' tables. Raises MissingInput or BadData with one sentence; `env` is as in
         `read_root`."""
-        dataset = cls(path, read_root(path, env), committed_parts(path), upto)
+        recipe = read_root(path, env)
+        dataset = cls(path, recipe, committed_parts(path, recipe), upto)
         dataset.require_complete()
         return dataset
 

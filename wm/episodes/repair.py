@@ -48,7 +48,7 @@ def check(path: Path) -> list[CheckResult]:
     results += [check_part(path / name, recipe) for name in names]
     if recipe is not None and not any(result.problem for result in results):
         try:
-            parts = committed_parts(path)
+            parts = committed_parts(path, recipe)
         except BadData as error:
             return [*results, CheckResult(path, 0, str(error))]
         for first, last in unexplained_gaps(path, parts, bool(recipe.get("evicts"))):
@@ -63,7 +63,7 @@ def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
     try:
         links.refuse(folder)
         files = manifest.verify(folder, PART)
-        table = read_table(folder)
+        table = read_table(folder, recipe)
         if recipe is not None:
             for name, spec in array_specs(recipe, table["ends"][-1]).items():
                 shard = Shard(folder / name, spec)
