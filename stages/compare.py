@@ -39,6 +39,10 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
         if rows := different_settings(facts):
             console.echo("\n" + console.visible(f"settings, {facts[0]['name']} -> other run", keep=""))
             console.echo(console.table(["run and stage", "settings"], rows))
+        for run in facts:
+            if run["older"]:
+                text = f"older, {run['name']}: {', '.join(run['older'])} than the run has now"
+                console.echo("\n" + console.visible(text, keep=""))
         console.echo("\n" + console.visible(f"{told}; terms: docs/glossary.md", keep=""))
     tell_damaged(damaged, strict)
 

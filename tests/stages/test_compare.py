@@ -1,8 +1,12 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stages.compare import _table
+from tests.conftest import SLUG, run
+from wm.artifacts import manifest
 
 
 def test_runs_that_do_not_fit_the_terminal_get_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +31,16 @@ def test_a_figure_that_the_first_run_lacks_stands_where_the_other_runs_have_it()
     ]
     labels = [line.partition("  ")[0] for line in _table(runs).splitlines()]
     assert [label for label in labels if label in scored] == list(scored)
+
+
+def test_a_score_of_another_controller_than_the_run_has_now_is_told(chain_copy: Path) -> None:
+    """Trained again but not yet evaluated: the score beside the new figures of C is the old one's."""
+    folder = f"runs/{SLUG}"
+    told = f"older, {SLUG}: dream of another controller, evaluation/controller of another controller than"
+    assert "older" not in run(chain_copy, "compare", folder).stdout
+    file = chain_copy / folder / "controller" / manifest.NAME
+    body = json.loads(file.read_text())
+    del body["sha256"]
+    body["recipe"]["settings"]["popsize"] = 99
+    file.write_bytes(manifest.sealed(body | {"fingerprint": manifest.sha256_json(body["recipe"])}))
+    assert told in " ".join(run(chain_copy, "compare", folder).stdout.split())

@@ -82,5 +82,6 @@ def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
         "run": str(summary.run),
         "name": name,
         "figures": figures,
+        "older": summary.older,
         "recipes": {name: artifact.manifest["recipe"] for name, artifact in artifacts.items()},
     }

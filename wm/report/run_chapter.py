@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wm.artifacts import durable
-from wm.artifacts.workspace import NO_STICKY
 from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM
@@ -42,14 +41,7 @@ def chapter(summary: RunSummary) -> Iterator[Block]:
 
 def _outdated(summary: RunSummary) -> Iterator[Block]:
     """Which artifacts were made from others than stand beside them now: a training replaces its own alone."""
-    older = []
-    for name, artifact in summary.artifacts.items():
-        scored = artifact.folder.name.removesuffix(NO_STICKY) if name.startswith("evaluation/") else ""
-        for source, fingerprint in artifact.inputs.items():
-            beside = summary.artifacts.get(scored if scored and source in ("controller", "dreamer") else source)
-            if beside is not None and beside.fingerprint != fingerprint:
-                older.append(f"{name} of another {source}")
-    if older:
+    if older := summary.older:
         yield Paragraph(f"{', '.join(older)} than the run has now. The same commands make them again.", "Older")
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from wm.artifacts import links, runs
 from wm.artifacts.runs import Artifact
+from wm.artifacts.workspace import NO_STICKY
 from wm.errors import BadData, MissingInput, UsageProblem
 from wm.evolution.search_log import read_log
 from wm.model_json import read_env
@@ -115,6 +116,18 @@ class RunSummary:
         """The evaluation of the controller, else of the Dreamer; None if neither was evaluated."""
         evaluations = (self.artifacts.get(f"evaluation/{agent}") for agent in ("controller", "dreamer"))
         return next((each for each in evaluations if each is not None and "random" in each.metrics), None)
+
+    @property
+    def older(self) -> list[str]:
+        """The artifacts made from others than stand beside them now, such as `dream of another controller`."""
+        found = []
+        for name, artifact in self.artifacts.items():
+            scored = artifact.folder.name.removesuffix(NO_STICKY) if name.startswith("evaluation/") else ""
+            for source, fingerprint in artifact.inputs.items():
+                beside = self.artifacts.get(scored if scored and source in ("controller", "dreamer") else source)
+                if beside is not None and beside.fingerprint != fingerprint:
+                    found.append(f"{name} of another {source}")
+        return found
 
     @property
     def score(self) -> dict[str, Any] | None:
