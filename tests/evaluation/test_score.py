@@ -5,10 +5,11 @@ import pytest
 
 from stages.session import Session
 from tests.conftest import SLUG, TINY
+from tests.odd_envs import STEPS
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingInput
 from wm.evaluation import score
-from wm.evaluation.score import EvaluatedAgent, open_agent, protocol_of, random_agent
+from wm.evaluation.score import EvaluatedAgent, open_agent, protocol_of, random_agent, score_agent
 from wm.rollouts.loop import EpisodeResult
 from wm.rollouts.players import RandomSpec
 from wm.runtime import Runtime
@@ -20,6 +21,12 @@ def test_a_controller_is_scored_in_the_unmodified_environment(chain: Path) -> No
     assert agent.env.render == "exact"
     assert agent.spec.env == replace(agent.env, render="gymnasium")
     assert agent.facts["env_steps"] > 100
+
+
+def test_the_random_policy_plays_whatever_the_observations_are() -> None:
+    """Collecting sees the pictures alone, where a vector's length changes; so does the baseline."""
+    agent = random_agent(EnvConfig("tests.odd_envs:Ragged-v0", 32))
+    assert score_agent(Runtime(lambda: 0.0), agent, "Ragged", 3, "")["returns"] == [STEPS] * 3
 
 
 def test_an_agent_is_opened_by_its_name(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed
 
 if TYPE_CHECKING:
+    from wm.envs.checked_env import CheckedEnv
     from wm.models.controller import ControllerConfig
     from wm.pretrained import TrainedDreamer, TrainedMdnRnn, TrainedVae
     from wm.rollouts.agents import DreamerAgent, VmcAgent
@@ -155,9 +156,29 @@ def _play_random(config: EnvConfig, jobs: Sequence[EpisodeJob], max_steps: int) 
     from wm.actions import ActionSpace
 
     policy = RandomPolicy(ActionSpace.of(env.action_space))
-    results = list(play(policy, [env], jobs, max_steps, heartbeat=heartbeat))
+    results = list(play(policy, [_Unseen(env)], jobs, max_steps, heartbeat=heartbeat))
     env.close()
     return results
+
+
+class _Unseen:
+    """An environment at whose observations nobody looks: they may be anything, and another shape at every step."""
+
+    def __init__(self, env: "CheckedEnv") -> None:
+        self._env = env
+
+    @property
+    def steps(self) -> int:
+        """Of the environment in this episode."""
+        return self._env.steps
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        return (), self._env.reset(seed=seed)[1]
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One action."""
+        return (), *self._env.step(action)[1:]
 
 
 def build_env(spec: PolicySpec | DreamerSpec) -> Any:
