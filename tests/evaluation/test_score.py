@@ -6,6 +6,7 @@ import pytest
 from stages.session import Session
 from tests.conftest import SLUG, TINY
 from tests.odd_envs import STEPS
+from wm.envs.code import EnvCode
 from wm.envs.registry import EnvConfig
 from wm.errors import MissingInput
 from wm.evaluation import score
@@ -21,6 +22,16 @@ def test_a_controller_is_scored_in_the_unmodified_environment(chain: Path) -> No
     assert agent.env.render == "exact"
     assert agent.spec.env == replace(agent.env, render="gymnasium")
     assert agent.facts["env_steps"] > 100
+
+
+def test_the_protocol_says_that_the_environment_was_edited_after_the_training(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Session(TINY, run=chain / "runs" / SLUG).workspace
+    told = "our agent was trained before tests.tiny was edited"
+    assert told not in open_agent(workspace, "controller").facts["protocol"]
+    monkeypatch.setattr(EnvConfig, "code", EnvCode(sources={"source of tests.tiny": "0" * 16, "source of more": "1"}))
+    assert open_agent(workspace, "controller").facts["protocol"].endswith(told)
 
 
 def test_the_random_policy_plays_whatever_the_observations_are() -> None:

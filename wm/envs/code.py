@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 
 _INSTALLED = {"site-packages", "dist-packages"}  # folders whose contents change by installing another version only
+SOURCE = "source of "  # before the name of a module
 _DIGITS = 16  # of a digest, as in wm/envs/renderers/source_check.py
 
 
@@ -40,7 +41,7 @@ class EnvCode:
             if installed and (found := _distributions(top)):
                 packages |= found
             else:
-                sources[f"source of {name}"] = _digest(module, file)
+                sources[SOURCE + name] = _digest(module, file)
         return cls(packages, sources)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
+from wm.envs.code import SOURCE
 from wm.envs.known_envs import NO_STICKY_PROTOCOL
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
@@ -89,7 +91,7 @@ def _controller(workspace: Workspace, name: str, max_steps: int, sticky: bool) -
         {"controller": controller.artifact.fingerprint},
         {
             "env_steps": search["env_steps"] + search.get("env_steps_before", 0) + collected,
-            "protocol": protocol_of(env),
+            "protocol": protocol_of(env) + _edited(controller.artifact, env),
             "memory": controller.config.memory,
             "training_wall_seconds": round(seconds + search["seconds"] + search.get("seconds_before", 0.0), 1),
         },
@@ -106,10 +108,17 @@ def _dreamer(workspace: Workspace, name: str, max_steps: int, sticky: bool) -> E
         {"dreamer": artifact.fingerprint},
         {
             "env_steps": artifact.metrics["env_steps"],
-            "protocol": protocol_of(env) + ", likeliest actions",
+            "protocol": protocol_of(env) + ", likeliest actions" + _edited(artifact, env),
             "training_wall_seconds": round(artifact.wall_seconds, 1),
         },
     )
+
+
+def _edited(trained: Artifact, env: EnvConfig) -> str:
+    """What a protocol adds where files of the environment are not those of the training."""
+    inputs = trained.inputs
+    edited = [name.removeprefix(SOURCE) for name, now in env.code.sources.items() if inputs.get(name, now) != now]
+    return f", our agent was trained before {' and '.join(edited)} was edited" if edited else ""
 
 
 def _collected_steps(metrics: dict[str, Any], env: EnvConfig) -> int:
