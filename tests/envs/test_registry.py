@@ -2,7 +2,9 @@ import hashlib
 import importlib.util
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -104,3 +106,11 @@ def test_catch_plays_as_ever() -> None:
             frame, reward, terminated, truncated, _ = env.step(action)
             digest.update(frame.tobytes() + np.float64(reward).tobytes() + bytes([terminated, truncated]))
     assert digest.hexdigest()[:16] == "2fcd353911c089b5"
+
+
+@pytest.mark.parametrize(
+    ("named", "threshold"), [(np.float32(5), 5.0), ("5", None), (float("nan"), None), (None, None)]
+)
+def test_a_threshold_is_a_finite_number(named: Any, threshold: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gym.registry["CartPole-v1"], "reward_threshold", named)
+    assert EnvConfig("CartPole").reward_threshold == threshold

@@ -118,7 +118,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def _check_reward(self, reward: Any) -> float:
         """The reward as a float. Raises EnvironmentFault if it is no finite number, or larger than LARGEST_REWARD."""
-        value = reward if type(reward) is float else _number(reward)
+        value = reward if type(reward) is float else as_number(reward)
         if -LARGEST_REWARD <= value <= LARGEST_REWARD:
             return value
         raise self._fault("the reward", reward, f"a finite number of at most {LARGEST_REWARD:g} in size")
@@ -127,7 +127,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         """`terminated` or `truncated` as a bool. Raises EnvironmentFault unless it is true or false, or 0 or 1."""
         if value is True or value is False:
             return value
-        number = _number(value)
+        number = as_number(value)
         if number in (0, 1):
             return number == 1
         raise self._fault(name, value, "True or False")
@@ -141,7 +141,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         )
 
 
-def _number(value: Any) -> float:
+def as_number(value: Any) -> float:
     """The value as a float; NaN if it is no real number."""
     try:
         if isinstance(value, str | bytes | np.complexfloating) or np.ndim(value):

@@ -5,6 +5,7 @@ A known environment (wm/envs/known_envs.py) has labels, a renderer of ours and m
 
 import difflib
 import importlib
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import gymnasium as gym
 from wm import extras
 from wm.actions import ActionSpace
 from wm.envs import frame_source, registration
-from wm.envs.checked_env import CheckedEnv
+from wm.envs.checked_env import CheckedEnv, as_number
 from wm.envs.code import EnvCode
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
 from wm.envs.noop_start import NoopStart
@@ -103,13 +104,14 @@ class EnvConfig:
 
     @property
     def reward_threshold(self) -> float | None:
-        """The mean return at which gymnasium calls the environment solved; None where it names none, or where the
-        environment is unknown, as that of a run from another machine may be."""
+        """The mean return at which gymnasium calls the environment solved; None where it names no finite number, or
+        where the environment is unknown, as that of a run from another machine may be."""
         try:
             registered = registration.registered(self.spec().env_id)
         except UsageProblem:
             return None
-        return None if registered is None else registered.reward_threshold
+        threshold = math.nan if registered is None else as_number(registered.reward_threshold)
+        return threshold if math.isfinite(threshold) else None
 
     @property
     def hidden_labels(self) -> Sequence[str]:
