@@ -295,6 +295,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "Negative": _observed(IMAGE, lambda p: 255 - p),
     "Dict": _observed(gym.spaces.Dict({"a": VECTOR}), lambda p: {"a": np.zeros(4, np.float32)}),
     "NoNumbers": _observed(gym.spaces.Box(-1, 1, (0,)), lambda p: np.zeros(0, np.float32)),
+    "Faint": {"reward": lambda self, action: 2e-8},
     "Ragged": {"observe": lambda self: [0.0] * self.t},
     "Blind": {"metadata": {}, "__init__": lambda self: None},
     "Shifted": {"action_space": gym.spaces.Discrete(3, start=5)},

@@ -121,6 +121,8 @@ def test_what_is_stored_has_the_right_values(name: str, tmp_path: Path) -> None:
         taken = np.delete(dataset.column("actions")[:, 0], dataset.ends - 1)
         assert np.array_equal(taken, np.delete(dataset.column("rewards"), dataset.ends - 1))
         assert taken.all()
+    elif name == "Faint":
+        assert dataset.table["return"].tolist() == pytest.approx([STEPS * 2e-8] * 3)
     elif name != "Drifting":
         assert dataset.table["return"].tolist() == [rows] * 3
     assert dataset.label_names == []
@@ -244,6 +246,12 @@ def test_a_reward_that_becomes_nan_later_ends_the_search_and_the_evaluation_in_o
     for stage in ("dream", "evaluate"):
         done = outcome(tmp_path, stage, *env, *CHAIN[stage], ODD_NAN="1")
         assert (done.returncode, sentence in done.stderr) == (70, True), done.stderr
+
+
+def test_returns_that_are_shown_as_zero_are_told(tmp_path: Path) -> None:
+    words = ("collect", "--episodes", "2", "--size", "32", "--env")
+    assert "the returns are at most 2.4e-07 in size" in run(tmp_path, *words, "tests.odd_envs:Faint-v0").stderr
+    assert "in size" not in run(tmp_path, *words, "tests.odd_envs:Plain-v0").stderr
 
 
 def test_frames_say_where_they_come_from(tmp_path: Path) -> None:

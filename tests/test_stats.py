@@ -55,6 +55,12 @@ def test_an_interval_that_is_narrow_is_not_shown_as_none() -> None:
     assert with_interval(500.0, 1e-16) == "500.0000 ± 0.0000"
 
 
+def test_a_tiny_score_is_not_shown_as_zeros() -> None:
+    assert str(Score(2.64e-6, 1.2e-7, 100)) == "2.6e-06 ± 1e-07"
+    assert with_interval(-3e-8, 2e-6, "+") == "-3e-08 ± 2e-06"
+    assert with_interval(1e-16, 1e-16, "+") == "+0.0000 ± 0.0000"
+
+
 def test_rank_correlation_shares_ranks_among_ties() -> None:
     assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 20, 900])) == pytest.approx(1)
     assert rank_correlation(np.array([1.0, 1, 2, 3]), np.array([4.0, 3, 2, 1])) == pytest.approx(-0.9487, abs=1e-4)

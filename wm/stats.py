@@ -13,6 +13,7 @@ MIN_PAIRS = 10  # below which a correlation has no interval
 MIN_GROUPS = 3  # below which a mean over groups has no interval: of two, one difference would decide it
 MIN_EVENTS = 10  # below which there is no measure of them
 MOST_DECIMALS = 4  # of an interval: equal returns have one of 1e-16, which is rounding
+LEAST_SHOWN = 1e-12  # of a mean or an interval: less is rounding
 BOOTSTRAPS = 2000
 LARGEST_REWARD = 1e15  # in size: squares of such rewards, and sums over 1e8 of them, are finite in 32 bits
 
@@ -59,7 +60,10 @@ class Score:
 
 def with_interval(mean: float, half: float, sign: str = "", least: int = 1) -> str:
     """A mean and the half-width of its interval, with as many decimals as show the latter, from `least` to
-    MOST_DECIMALS: 21.5 ± 0.8, 0.98 ± 0.03. `sign` is "+" where differences from zero are meant."""
+    MOST_DECIMALS: 21.5 ± 0.8, 0.98 ± 0.03; 2.6e-06 ± 1e-07 where these would show zeros alone. `sign` is "+" where
+    differences from zero are meant."""
+    if LEAST_SHOWN < max(abs(mean), half) < 0.5 * 0.1**MOST_DECIMALS:
+        return f"{mean:{sign}.2g} ± {half:.1g}"
     decimals = max(min(math.ceil(-math.log10(half)), MOST_DECIMALS), least) if half > 0 else least
     return f"{mean:{sign}.{decimals}f} ± {half:.{decimals}f}"
 

@@ -4,6 +4,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import Claim, claim, collecting_seconds, find_dataset
 from wm.episodes.dataset import Dataset
@@ -17,6 +19,8 @@ from wm.settings import CollectSettings
 from wm.units import format_size
 
 RECORD_EVERY = 60.0  # seconds of a session that a kill leaves uncounted
+SMALL = 0.05  # a return below it is shown as 0.0; M and PPO take rewards of less than a fiftieth of it as next to none
+ROUNDING = 1e-12  # what is left of rewards of either sign that cancel
 FRAME_SOURCES = {"observation": "the environment's observations", "render": "what its render() returns"}
 
 
@@ -103,7 +107,12 @@ def _result(session: Session, dataset: Dataset, episodes: int, status: str) -> R
     """The first `episodes` of the dataset, and the size of all its parts."""
     dataset.require_complete()
     subset = dataset.first(episodes)
-    size = dataset.bytes
+    size, largest = dataset.bytes, float(np.abs(subset.table["return"]).max())
+    if ROUNDING < largest < SMALL:
+        session.runtime.log(
+            f"collect {session.env}: the returns are at most {largest:.2g} in size, of which other messages show "
+            "0.0 and M and PPO learn little; multiply the rewards in the environment"
+        )
     metrics = {
         "episodes": subset.episodes,
         "rows": subset.rows,
