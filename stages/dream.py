@@ -112,6 +112,8 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     models = _open(session, settings)
     settings = _limited(settings, models.vae.env)
     vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
+    if models.controller and (edited := vae.env.code.edited_since(models.controller.artifact.inputs)):
+        runtime.log(f"{label}: {models.controller.artifact.folder} was trained before {edited} was edited")
 
     def work(builder: Builder) -> dict[str, Any]:
         latents = latents_of(session.workspace, vae, mdnrnn, models.dataset)

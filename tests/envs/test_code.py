@@ -108,6 +108,13 @@ def test_a_package_is_its_version_whatever_its_module_is_called(
     assert (code.packages["Some-Games"], code.sources) == ("1.2.3", {})
 
 
+def test_edited_modules_are_named() -> None:
+    code = EnvCode(sources={"source of a": "1", "source of b": "2", "source of c": "3"})
+    assert code.edited_since({"vae": "0", "source of a": "1", "source of b": "9"}) == "b"
+    assert code.edited_since({"source of b": "9", "source of c": "9"}) == "b and c"
+    assert code.edited_since({"vae": "0"}) == ""
+
+
 def test_an_environment_in_itself_ends() -> None:
     env = EnvConfig("Catch")._build().unwrapped
     env.env = env  # type: ignore[attr-defined]

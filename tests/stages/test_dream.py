@@ -2,15 +2,18 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from stages.dream import _open, _run, dream
 from stages.session import Session
-from tests.conftest import IN_PROCESS, SLUG, TINY, arguments, run
+from tests.conftest import IN_PROCESS, SLUG, TINY, arguments, outcome, run
 from tests.sharing.conftest import reseal
-from wm.errors import BadData
+from wm.envs.code import EnvCode
+from wm.envs.registry import EnvConfig
+from wm.errors import BadData, UsageProblem
 from wm.evaluation.fidelity_metrics import format_fidelity
 from wm.report import dream_pictures
 from wm.settings import DreamSettings
@@ -83,3 +86,15 @@ def test_an_encoder_that_cannot_be_imported_costs_the_video_alone(
     problem = "the import of imageio failed: cannot import name descriptor"
     assert f"warning: no MP4 video is written: {problem}; run `pip install" in done.stderr
     assert {path.suffix for path in (chain_copy / "runs" / SLUG / "without-video").glob("dream.*")} == {".gif", ".png"}
+
+
+def test_an_environment_that_was_edited_after_the_training_is_told(
+    chain_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise UsageProblem("enough")
+
+    monkeypatch.setattr("stages.dream.measure_fidelity", stop)
+    monkeypatch.setattr(EnvConfig, "code", EnvCode(sources={"source of tests.tiny": "0" * 16}))
+    done = outcome(chain_copy, *arguments("dream"))
+    assert f"runs/{SLUG}/controller was trained before tests.tiny was edited" in done.stderr

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium as gym
 
 _INSTALLED = {"site-packages", "dist-packages"}  # folders whose contents change by installing another version only
-SOURCE = "source of "  # before the name of a module
 _DIGITS = 16  # of a digest, as in wm/envs/renderers/source_check.py
 
 
@@ -41,8 +40,13 @@ class EnvCode:
             if installed and (found := _distributions(top)):
                 packages |= found
             else:
-                sources[SOURCE + name] = _digest(module, file)
+                sources[f"source of {name}"] = _digest(module, file)
         return cls(packages, sources)
+
+    def edited_since(self, earlier: Mapping[str, str]) -> str:
+        """The modules, `one and another`, with another digest in the inputs of an artifact; empty without."""
+        names = (name for name, now in self.sources.items() if earlier.get(name, now) != now)
+        return " and ".join(name.removeprefix("source of ") for name in names)
 
 
 def _modules(env: gym.Env[Any, Any], env_id: str) -> set[str]:

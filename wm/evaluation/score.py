@@ -9,7 +9,6 @@ import numpy as np
 
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
-from wm.envs.code import SOURCE
 from wm.envs.known_envs import NO_STICKY_PROTOCOL
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
@@ -116,9 +115,8 @@ def _dreamer(workspace: Workspace, name: str, max_steps: int, sticky: bool) -> E
 
 def _edited(trained: Artifact, env: EnvConfig) -> str:
     """What a protocol adds where files of the environment are not those of the training."""
-    inputs = trained.inputs
-    edited = [name.removeprefix(SOURCE) for name, now in env.code.sources.items() if inputs.get(name, now) != now]
-    return f", our agent was trained before {' and '.join(edited)} was edited" if edited else ""
+    edited = env.code.edited_since(trained.inputs)
+    return f", our agent was trained before {edited} was edited" if edited else ""
 
 
 def _collected_steps(metrics: dict[str, Any], env: EnvConfig) -> int:
