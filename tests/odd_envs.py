@@ -264,6 +264,15 @@ def _count_episodes(self: Any, action: Any) -> float:
     return float(_world["episodes"])
 
 
+def _seed_process(self: Any, *, seed: int, options: Any = None) -> Any:
+    np.random.seed(seed)
+    return Odd.reset(self, seed=seed)
+
+
+def _draw_late(self: Any, action: Any) -> float:
+    return float(np.random.random()) if self.t > 20 else 0.0
+
+
 _BYTES = np.uint8
 _SYMBOLS = gym.spaces.Box(0, 255, (7, 7, 3), _BYTES)
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -371,6 +380,12 @@ FATAL: dict[str, dict[str, Any]] = {
 # They are stored as Plain is, with warnings at every step.
 LOUD: dict[str, dict[str, Any]] = {"Warns": {"step": _warns}, "WarnsOfTime": {"step": _warns_of_time}}
 
-for _name, _parts in (VARIANTS | FATAL | LOUD).items():
+# Their instances draw from the process' generator, which reset() seeds: one late, one in no step that another can meet.
+SEEDED: dict[str, dict[str, Any]] = {
+    "SeedsProcess": {"reset": _seed_process, "reward": _draw_late, "length": 40},
+    "SeedsInVain": {"reset": _seed_process, "length": 40},
+}
+
+for _name, _parts in (VARIANTS | FATAL | LOUD | SEEDED).items():
     if f"{_name}-v0" not in gym.registry:
         gym.register(f"{_name}-v0", type(_name, (Odd,), _parts))

@@ -187,6 +187,8 @@ def test_a_dreamer_plays_the_limit_and_the_frames_of_its_data(tmp_path: Path) ->
     [
         ("Shared", "share state (stepping one changes what another returns); each process plays one at a time"),
         ("Single", "share state (a second one fails: tests.odd_envs:Single-v0 cannot be built; its constructor raised"),
+        ("SeedsProcess", "share state (stepping one changes what another returns); each process plays one at a time"),
+        ("SeedsInVain", ""),
         ("Drifting", "does not repeat an episode with the same seed"),
         ("Plain", ""),
     ],
@@ -196,7 +198,7 @@ def test_instances_that_disturb_each_other_are_recorded_and_told(name: str, said
     lines: list[str] = []
     config = EnvConfig(f"tests.odd_envs:{name}-v0", 32)
     collection, recipe = describe(config, "auto", 0, 0, log=lines.append)
-    one = name in ("Shared", "Single")
+    one = name in ("Shared", "Single", "SeedsProcess")
     assert collection.env.envs_per_process == recipe["env"].get("envs_per_process", 0) == int(one)
     assert said in " ".join(lines)
     assert bool(lines) == bool(said)

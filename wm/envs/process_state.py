@@ -11,7 +11,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
+from random import getstate
 from typing import Any, NamedTuple
+
+import numpy as np
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -63,6 +66,11 @@ def _put_back(handlers: list[Any]) -> None:
         changed = handler is not None and signal.getsignal(number) is not handler
         if changed and threading.current_thread() is threading.main_thread():  # no other thread can set one
             signal.signal(number, handler)
+
+
+def generators() -> tuple[Any, str]:
+    """The states of Python's and of NumPy's random generator, which only environments draw from."""
+    return getstate(), str(np.random.get_state(legacy=False))
 
 
 def torch_of_environments() -> AbstractContextManager[None]:
