@@ -131,4 +131,4 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 def test_onnxruntime_computes_what_torch_does(name: str) -> None:
     graph = GRAPHS[name]()
     for output, ours, theirs in compare(onnx_graphs.to_onnx(graph, {"environment": "Pong"}), graph):
-        assert np.abs(ours - theirs).max() < TOLERANCE, output
+        assert np.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE), output

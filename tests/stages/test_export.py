@@ -69,11 +69,11 @@ def test_onnx_is_for_runs_and_its_options_for_what_they_mean(
 @pytest.mark.slow
 @pytest.mark.extra("onnx")
 @pytest.mark.filterwarnings("ignore")  # of torch's exporter
-def test_a_run_is_exported_with_the_signature_that_the_documents_name(chain: Path) -> None:
+def test_a_run_is_exported_with_the_signature_that_the_documents_name(chain_copy: Path) -> None:
     import onnxruntime
 
-    run_folder = next((chain / "runs").glob("*-v0"))
-    folder = chain / run(chain, "export", str(run_folder), "--to", "onnx").stdout.strip()
+    run_folder = next((chain_copy / "runs").glob("*-v0"))
+    folder = chain_copy / run(chain_copy, "export", str(run_folder), "--to", "onnx").stdout.strip()
     sessions = {path.stem: onnxruntime.InferenceSession(path.read_bytes()) for path in folder.glob("*.onnx")}
     names = {
         name: ([value.name for value in session.get_inputs()], [value.name for value in session.get_outputs()])
@@ -92,5 +92,5 @@ def test_a_run_is_exported_with_the_signature_that_the_documents_name(chain: Pat
     facts = sessions["mdnrnn"].get_modelmeta().custom_metadata_map
     assert json.loads(facts["action_space"]) == {"count": 3, "low": [], "high": []}
     assert facts["environment"] == TINY
-    alone = chain / run(chain, "export", str(run_folder / "vae"), "--to", "onnx", "--out", "v").stdout.strip()
+    alone = chain_copy / run(chain_copy, "export", str(run_folder / "vae"), "--to", "onnx", "--out", "v").stdout.strip()
     assert sorted(path.name for path in alone.iterdir()) == ["decoder.onnx", "encoder.onnx"]
