@@ -88,6 +88,17 @@ def test_a_manifest_with_other_types_is_refused(run: Path, change: dict[str, Any
         load_vae(run / "vae", "wm train-vae")
 
 
+@pytest.mark.parametrize(("name", "value"), [("mean", 999.0), ("ci95", 0.001), ("episodes", 1000)])
+def test_a_score_that_its_returns_do_not_give_is_refused(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str, value: float
+) -> None:
+    folder = run / "evaluation" / "controller"
+    metrics = json.loads((folder / manifest.NAME).read_text())["metrics"]
+    seal(folder, metrics=metrics | {name: value})
+    assert cli.run(["verify", str(folder)]) == 65
+    assert f"metrics.{name} is {value:g}; expected {metrics[name]:g}, as of its returns" in capsys.readouterr().err
+
+
 def test_a_fingerprint_that_is_not_the_recipe_s_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder of somebody else, whose V was trained otherwise than it says."""
     body = json.loads((run / "vae" / manifest.NAME).read_text())

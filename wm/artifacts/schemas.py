@@ -5,6 +5,8 @@ A manifest has the metrics that commands read from it, in their types. Other met
 
 from typing import Any
 
+import numpy as np
+
 from wm.actions import LARGEST_BOUND, MOST_ACTIONS
 from wm.artifacts.json_reader import (
     ANYTHING,
@@ -25,8 +27,10 @@ from wm.artifacts.json_reader import (
     table_of,
 )
 from wm.masks import masked_rows
+from wm.stats import Score
 
 WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memory
+ROUNDING = 1e-9  # of a mean, as a share of the largest return: libraries add in other orders
 
 
 def _mask(value: Any, key: str) -> None:
@@ -150,7 +154,7 @@ _DREAM_OF_DREAMER = table(
 )
 _EVALUATION = table(
     {**_SCORE, "preview": FLAG, "protocol": TEXT, "agent": TEXT},
-    {"random": table(_SCORE), "env_steps": COUNT},
+    {"random": table(_SCORE), "env_steps": COUNT, "returns": list_of(NUMBER)},
     others=ANYTHING,
 )
 _EVALUATION_OF_AGENT = table({"random": TABLE, "env_steps": COUNT}, others=ANYTHING)
@@ -165,6 +169,16 @@ def _evaluation(value: Any, key: str) -> None:
     _EVALUATION(value, key)
     if value["agent"] != "random":
         _EVALUATION_OF_AGENT(value, key)
+    if len(value.get("returns", ())) > 1:
+        _score_of_returns(value, key)
+
+
+def _score_of_returns(value: Any, key: str) -> None:
+    returns = np.array(value["returns"], np.float64)
+    score, rounding = Score.of(returns), ROUNDING * np.abs(returns).max()
+    for name, expected in (("mean", score.mean), ("ci95", score.ci95), ("episodes", score.episodes)):
+        if not abs(value[name] - expected) <= rounding:
+            raise Mismatch(f"{key}.{name}".lstrip("."), f"{value[name]:g}", f"{expected:g}, as of its returns")
 
 
 _DREAMER = table(
