@@ -30,7 +30,7 @@ def test_a_dataset_is_opened_at_most_once(
     parts_of = dataset.committed_parts
     for module in [module for name, module in sys.modules.items() if name.startswith(("wm.", "stages."))]:
         if hasattr(module, "committed_parts") and module.__name__ != "wm.episodes":
-            monkeypatch.setattr(module, "committed_parts", lambda path: opened.append(path) or parts_of(path))
+            monkeypatch.setattr(module, "committed_parts", lambda path, *of: opened.append(path) or parts_of(path, *of))
     result = collect(session, CollectSettings(episodes=3, size=32))
     monkeypatch.undo()
     assert (result.status, opened) == (status, [path] if collected else [])
