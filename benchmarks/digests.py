@@ -2,7 +2,9 @@
 share of each stage's time. Trains V, M and C (by PPO and by CMA-ES) on Catch with the quick preset, and a Dreamer with
 the nano preset."""
 
+import contextlib
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.measure import report
-from stages.cli import run
+from stages import cli
 from wm.artifacts import chained_log, manifest
 from wm.evolution import evolve, stopping
 from wm.training import checkpoint
@@ -53,6 +55,12 @@ class Stopwatch:
                 self._running = False
 
         return timed
+
+
+def run(words: list[str]) -> int:
+    """The exit code of a command whose summary does not go among the rows."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return cli.run(words)
 
 
 def share(stage: str, *words: str) -> float:
