@@ -11,7 +11,7 @@ import pytest
 from stages import cli
 from stages.curriculum.parallel import LEADER, read_share
 from tests.conftest import SLUG, TINY, outcome, write_dataset
-from wm.artifacts import durable, locks, manifest, runs
+from wm.artifacts import durable, json_reader, locks, manifest, runs, schemas
 from wm.artifacts.chained_log import chain
 from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
@@ -97,6 +97,12 @@ def test_a_score_that_its_returns_do_not_give_is_refused(
     seal(folder, metrics=metrics | {name: value})
     assert cli.run(["verify", str(folder)]) == 65
     assert f"metrics.{name} is {value:g}; expected {metrics[name]:g}, as of its returns" in capsys.readouterr().err
+
+
+def test_an_interval_that_is_not_of_its_returns_is_refused() -> None:
+    metrics = {"mean": 2.0, "ci95": 0.1, "episodes": 2, "returns": [1.5, 2.5], "preview": True, "protocol": "x"}
+    with pytest.raises(json_reader.Mismatch, match=r"ci95 is 0\.1; expected 6\.3531, as of its returns"):
+        schemas._evaluation(metrics | {"agent": "random"}, "")
 
 
 def test_a_fingerprint_that_is_not_the_recipe_s_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -325,6 +325,16 @@ WALLS = {
         ("M", "persistence", "mean"),
         "report/test_verdicts.py::test_every_plot_and_page_of_open_loop_errors_has_the_linear_baseline",
     ),
+    "scores of returns": Wall(
+        "wm.artifacts.schemas._score_of_returns",
+        _nothing,
+        "faults/test_edited_json.py::test_an_interval_that_is_not_of_its_returns_is_refused",
+    ),
+    "edits after the training": Wall(
+        "wm.envs.code.EnvCode.edited_since",
+        lambda self, earlier: "",
+        "envs/test_code.py::test_edited_modules_are_named",
+    ),
     "splits of seeds": Wall(
         "wm.seeding.SPLITS",
         dict.fromkeys(("train", "validation", "test"), 0),
