@@ -66,9 +66,7 @@ pretrained: curriculum ## Train with PRESET=laptop, and pack each run into dist/
 	@mkdir -p dist
 	@for env in $(if $(ENVS),$(subst $(COMMA), ,$(ENVS)),Pong LunarLander Breakout CarRacing); do \
 		run=$$(ls -d runs/$$env runs/$$env.round* 2>/dev/null | sort -V | tail -1); \
-		for part in "--episodes all" "" "--without latents"; do \
-			$(BIN)/wm push $$run dist/$$env.zip --max-size 6250kB $$part && continue 2; \
-		done; exit 1; \
+		$(BIN)/wm push $$run dist/$$env.zip --max-size 6250kB --without latents || exit; \
 	done
 
 docs: $(STAMP) ## Write the generated pages of docs/ and README's tables

@@ -11,7 +11,7 @@ from benchmarks.datasets import dataset
 from benchmarks.measure import one_core, rates, report
 from benchmarks.reference import LATENT, PlainVae
 from wm.models.vae.networks import build
-from wm.pipeline.encode import encode_frames
+from wm.pretrained import encode_frames
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_errors
-from wm.dreams.initial_states import latents_of
+from wm.dreams.initial_states import latents_of, latents_stayed_behind
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.errors import BadData, UsageProblem
@@ -76,10 +76,19 @@ def _limited(settings: DreamSettings, env: EnvConfig) -> DreamSettings:
 
 
 def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
+    """The dream's place. A shared run without its latents keeps the dream that came along; another one starts in the
+    episodes at hand, which its recipe tells."""
+    run = _run_from(session, settings, models, models.dataset.fingerprint_of_first(models.vae.episodes))
+    if latents_stayed_behind(session.workspace, models.vae, models.dataset) and run.current() is None:
+        return _run_from(session, settings, models, models.dataset.fingerprint)
+    return run
+
+
+def _run_from(session: Session, settings: DreamSettings, models: _Models, episodes: str) -> Run:
     inputs = {
         "vae": models.vae.artifact.fingerprint,
         "mdnrnn": models.mdnrnn.artifact.fingerprint,
-        "episodes": models.dataset.fingerprint_of_first(models.vae.episodes),
+        "episodes": episodes,
         "controller": models.controller.artifact.fingerprint if models.controller else "none",
         **models.vae.env.code.sources,
     }
@@ -116,7 +125,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         runtime.log(f"{label}: {models.controller.artifact.folder} was trained before {edited} was edited")
 
     def work(builder: Builder) -> dict[str, Any]:
-        latents = latents_of(session.workspace, vae, mdnrnn, models.dataset)
+        latents = latents_of(session.workspace, vae, mdnrnn, models.dataset, runtime, session.device)
         policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
         count = len(policies.means)
         runtime.log(

@@ -5,7 +5,7 @@ network again. Its keys are the fields of VaeConfig, MdnRnnConfig, ControllerCon
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace, usual_run
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.latents import Latents
 from wm.episodes.split import validation_mask
 from wm.errors import BadData, RecipeMismatch, UsageProblem
@@ -35,9 +36,13 @@ from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.config import VaeConfig
 from wm.models.vae.networks import Vae
+from wm.runtime import Runtime
 from wm.training import weights
+from wm.training.device import pick_device
+from wm.training.precision import pick
 
 M = TypeVar("M", bound=nn.Module)
+ENCODED = 64  # frames at a time
 
 LARGEST_CONTROLLER = 1 << 30  # bytes of C's weights with those of its search: two layers of 1,024 units take 0.2 GB
 NETWORKS = "networks."  # before the names of actor and critic, in the weights of a C by policy gradient
@@ -90,6 +95,51 @@ class TrainedVae:
                 f"{path} has {name} {theirs} but {self.artifact.folder} was trained with {ours}; {way_out}, or collect "
                 f"with `--set {name}={ours}`."
             )
+
+    def encode(self, dataset: Dataset, runtime: Runtime, label: str, device: str = "auto") -> Latents:
+        """The latents of every frame of a dataset. Raises BadData for rewards that are not finite."""
+        model = self.model.to(pick_device(device))
+        means = np.empty((dataset.rows, model.latent), np.float32)
+        logvars = np.empty_like(means)
+        with runtime.progress(label, dataset.rows, "frames") as progress:
+            for start, mean, logvar in encode_frames(dataset, model):
+                stop = start + len(mean)
+                means[start:stop], logvars[start:stop] = mean, logvar
+                progress.update(stop)
+                runtime.raise_if_stopped()
+        model.cpu()
+        rewards = dataset.column("rewards")
+        if not np.isfinite(rewards).all():
+            episode = int(np.searchsorted(dataset.ends, np.flatnonzero(~np.isfinite(rewards))[0], side="right"))
+            raise BadData(
+                f"{dataset.path} has a reward that is not a number in episode {episode}; collect it again into another "
+                "place with --data, with an environment that gives finite rewards."
+            )
+        return Latents(
+            means=means,
+            logvars=logvars,
+            actions=dataset.column("actions"),
+            rewards=rewards,
+            ends=dataset.ends,
+            terminated=dataset.table["terminated"].astype(bool),
+            seeds=dataset.table["seed"].astype(np.int64),
+            space=dataset.actions,
+        )
+
+
+@torch.inference_mode()
+def encode_frames(dataset: Dataset, model: Vae) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+    """(first row, mean, log-variance) of every frame in turn, a batch at a time.
+
+    In bf16 where the device has instructions for it: that moves a mean by a thirtieth of its deviation.
+    """
+    reader, device = FrameReader(dataset), model.mean_image.device
+    precision = pick("auto", device)
+    for start in range(0, dataset.rows, ENCODED):
+        frames = torch.from_numpy(reader.read(start, min(start + ENCODED, dataset.rows)))
+        with precision.cast():
+            mean, logvar = model.encode(frames.to(device))
+        yield start, mean.cpu().numpy(), logvar.cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,14 @@ def shared(published: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def trained(chain: Path, tmp_path: Path) -> Path:
+    """The run and the dataset of `chain`, to be changed."""
+    for name in ("runs", "data"):
+        shutil.copytree(chain / name, tmp_path / name)
+    return tmp_path / "runs" / SLUG
+
+
+@pytest.fixture
 def answer(tmp_path: Path) -> Answer:
     """What a command in the test's folder says: one sentence on stderr, and its exit code as expected."""
 

@@ -6,8 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import wm
 from tests.conftest import SLUG, TINY, arguments, outcome, run, write_dataset
 from tests.sharing.conftest import Answer
 from wm.artifacts import locks, manifest
@@ -52,6 +54,29 @@ def test_the_episodes_that_came_along_suffice_to_dream(shared: Path, answer: Ans
     assert "up to date" in answer(*arguments("dream"), code=0)
     shutil.rmtree(shared.parent / RUN / "dream")
     assert "created" in answer(*arguments("dream"), code=0)
+
+
+def test_a_run_without_latents_dreams_in_the_episodes_that_came_along(trained: Path, answer: Answer) -> None:
+    without = ("--without", "latents", "--without", "dream")
+    answer("push", str(RUN), "shared", *without, "--episodes", "2", code=0)
+    for name in ("runs", "data"):
+        shutil.rmtree(trained.parents[1] / name)
+    assert f"next: wm play --env {TINY}" in answer("pull", "shared", code=0)
+    assert "starts in the 2 episodes that came along" in outcome(trained.parents[1], "play", "--env", TINY).stderr
+    assert "created" in answer(*arguments("dream"), code=0)
+    assert "up to date" in answer(*arguments("dream"), code=0)
+    world = wm.load(trained)
+    assert np.array_equal(world.latents.ends, world.dataset.ends)
+    assert np.allclose(world.latents.means[:5], world.encode(world.episode(0).frames[:5]), atol=0.2)
+    another = arguments("train-controller", "--in", "dream", "--name", "again")
+    assert "pull one that was pushed with its latents" in answer(*another, code=66)
+
+
+def test_a_dream_that_came_along_without_its_latents_is_kept(trained: Path, answer: Answer) -> None:
+    answer("push", str(RUN), "shared", "--without", "latents", code=0)
+    shutil.rmtree(trained)
+    answer("pull", "shared", code=0)
+    assert "up to date" in answer(*arguments("dream"), code=0)
 
 
 def test_without_an_episode_there_is_no_dream(shared: Path, answer: Answer) -> None:

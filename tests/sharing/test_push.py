@@ -19,14 +19,6 @@ from wm.sharing.contents import CARD
 RUN = f"runs/{SLUG}"
 
 
-@pytest.fixture
-def trained(chain: Path, tmp_path: Path) -> Path:
-    """The run and the dataset of `chain`, to be changed."""
-    for name in ("runs", "data"):
-        shutil.copytree(chain / name, tmp_path / name)
-    return tmp_path / RUN
-
-
 def test_the_same_run_is_published_once(trained: Path, answer: Answer) -> None:
     assert json.loads(answer("push", RUN, "shared", "--json", code=0))["status"] == "published"
     before = files_of(trained.parents[1] / "shared")

@@ -7,15 +7,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wm.artifacts import runs
+from wm.artifacts import manifest, runs
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import InitialStates, warm_up
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents, join, read_latents
-from wm.errors import RecipeMismatch
+from wm.errors import MissingInput, RecipeMismatch
 from wm.pretrained import TrainedMdnRnn, TrainedVae
+from wm.runtime import Runtime
 from wm.seeding import generator
 
+LATENTS = "latents"
 CONTEXT = 8  # real steps before a dream
 # Percentiles of V's latents that bound those of a dream. What is rare has latents near them: before a point that is won
 # in Pong, 62 % of the frames are beyond the 0.5th or the 99.5th.
@@ -37,11 +39,27 @@ def load_newest_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
     return _parts(workspace, mdnrnn)[-1]
 
 
-def latents_of(workspace: Workspace, vae: TrainedVae, mdnrnn: TrainedMdnRnn, dataset: Dataset) -> Latents:
+def latents_of(
+    workspace: Workspace,
+    vae: TrainedVae,
+    mdnrnn: TrainedMdnRnn,
+    dataset: Dataset,
+    runtime: Runtime,
+    device: str = "auto",
+) -> Latents:
     """The latents M was trained on. They begin with those of V's dataset: a dream is pictured next to the frames of the
-    same rows. The dataset may have the first of V's episodes alone. Raises RecipeMismatch where it has other ones."""
+    same rows. The dataset may have the first of V's episodes alone; those are encoded if the latents stayed behind.
+    Raises RecipeMismatch where it has other episodes."""
     command = workspace.command("train-mdnrnn")
-    first = runs.load(workspace.run / "latents", "latents", command)
+    if latents_stayed_behind(workspace, vae, dataset):
+        if vae.artifact.inputs["episodes"] != dataset.fingerprint_of_first(vae.episodes):
+            raise RecipeMismatch(
+                f"{dataset.path} has other episodes than those {vae.artifact.folder} was trained on; give these with "
+                "--data."
+            )
+        runtime.log(f"dream {workspace.env}: starts in the {dataset.episodes} episodes that came along, encoded now")
+        return vae.encode(dataset, runtime, f"encode {workspace.env}", device)
+    first = runs.load(workspace.run / LATENTS, "latents", command)
     same = first.inputs["episodes"] == dataset.fingerprint_of_first(vae.episodes)
     if same:
         latents = load_latents(workspace, mdnrnn)
@@ -54,6 +72,11 @@ def latents_of(workspace: Workspace, vae: TrainedVae, mdnrnn: TrainedMdnRnn, dat
     return latents
 
 
+def latents_stayed_behind(workspace: Workspace, vae: TrainedVae, dataset: Dataset) -> bool:
+    """Whether the run was shared without its latents, and with few of V's episodes."""
+    return dataset.episodes < vae.episodes and not (workspace.run / LATENTS / manifest.NAME).is_file()
+
+
 def _names(mdnrnn: TrainedMdnRnn) -> list[str]:
     return [name for name in mdnrnn.artifact.inputs if name.startswith("latents")]
 
@@ -62,6 +85,11 @@ def _parts(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> list[Latents]:
     parts, command = [], workspace.command("train-mdnrnn")
     for name in _names(mdnrnn):
         folder = workspace.run / name
+        if not (folder / manifest.NAME).is_file():
+            raise MissingInput(
+                f"{folder} does not exist or is not finished; run `{command}` first, or if the run was pulled, pull "
+                "one that was pushed with its latents."
+            )
         if runs.load(folder, "latents", command).fingerprint != mdnrnn.artifact.inputs[name]:
             raise RecipeMismatch(f"{folder} are not the latents M was trained on; run `{command}`.")
         parts.append(read_latents(folder))

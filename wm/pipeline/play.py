@@ -36,7 +36,8 @@ def open_game(session: Session, agent: str, temperature: float) -> Game:
     if controller is None:
         session.runtime.log(f"play {session.env}: {session.run_path} has no controller, so only the person drives")
     dataset = vae.open_episodes(session.data_path)
-    latents, pace = latents_of(session.workspace, vae, mdnrnn, dataset), measure_pace(vae.env)
+    latents = latents_of(session.workspace, vae, mdnrnn, dataset, session.runtime, session.device)
+    pace = measure_pace(vae.env)
     artifact = None if controller is None else controller.artifact
     models = describe_models(session.run_path, vae.artifact, mdnrnn.artifact, artifact)
     return Game(session.env, vae, mdnrnn, controller, latents, dataset, temperature, *pace, models)

@@ -70,9 +70,8 @@ class Contents:
 
     @property
     def can_dream(self) -> bool:
-        """Whether there is what `wm dream` and `wm play` need besides V and M: latents to start from, and the frames of
-        an episode beside the dream."""
-        return self.episodes > 0 and "latents" in self.artifacts.values()
+        """Whether there is what `wm dream` and `wm play` need besides V and M: an episode to start in."""
+        return self.episodes > 0
 
     @property
     def episodes_along(self) -> str:
@@ -82,7 +81,7 @@ class Contents:
             return along
         if self.can_dream:
             return f"{along} Who trains V or M again trains on these alone."
-        return f"{along} wm dream and wm play need one, and the latents."
+        return f"{along} wm dream and wm play need one."
 
     def below(self, folder: str) -> dict[str, File]:
         """The files of an artifact or of the episodes, named from there."""

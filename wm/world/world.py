@@ -14,9 +14,10 @@ from torch import Tensor
 
 from wm import extras
 from wm.arguments import as_array, whole
+from wm.artifacts import manifest
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import DreamConfig, DreamEnv, DreamVectorEnv
-from wm.dreams.initial_states import latent_bounds, load_latents
+from wm.dreams.initial_states import LATENTS, latent_bounds, latents_of, load_latents
 from wm.dreams.view import View, decode
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
@@ -24,15 +25,13 @@ from wm.episodes.latents import Latents
 from wm.episodes.schema import Episode
 from wm.errors import MissingInput, RecipeMismatch, UsageProblem
 from wm.evaluation.score import protocol_of
-from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
+from wm.pretrained import ENCODED, TrainedController, TrainedMdnRnn, TrainedVae
 from wm.runtime import Runtime
 from wm.world.acting import Actor, Memory
 from wm.world.dreaming import Dream, dream_along
 from wm.world.environments import default_limit, dream_config, spec_of, view_of_latents
 from wm.world.evaluation import Evaluation, evaluate_agent, evaluate_policy
 from wm.world.real_env import RealEnv
-
-ENCODED = 64  # frames at a time, as when a dataset is encoded
 
 
 class World:
@@ -97,9 +96,13 @@ class World:
 
     @cached_property
     def latents(self) -> Latents:
-        """The latents M was trained on, in which dreams start; read when they are first used. Raises MissingInput
-        where they have been removed, RecipeMismatch where they have changed."""
-        return load_latents(self._workspace, self.mdnrnn)
+        """The latents M was trained on, in which dreams start; read when they are first used. In a run that was shared
+        without them, those of the episodes that came along. Raises MissingInput where there are neither,
+        RecipeMismatch where they have changed."""
+        finished = (self.run / LATENTS / manifest.NAME).is_file()
+        if finished or not self._workspace.datasets[0].exists():
+            return load_latents(self._workspace, self.mdnrnn)
+        return latents_of(self._workspace, self.vae, self.mdnrnn, self.dataset, Runtime(), "cpu")
 
     def encode(self, frames: ArrayLike) -> NDArray[np.float32]:
         """V's mean latents (..., Z) of frames (..., S, S, C) uint8. Raises UsageProblem for other frames."""
