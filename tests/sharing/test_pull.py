@@ -62,7 +62,7 @@ def test_a_run_without_latents_dreams_in_the_episodes_that_came_along(trained: P
     for name in ("runs", "data"):
         shutil.rmtree(trained.parents[1] / name)
     assert f"next: wm play --env {TINY}" in answer("pull", "shared", code=0)
-    assert "starts in the 2 episodes that came along" in outcome(trained.parents[1], "play", "--env", TINY).stderr
+    assert "dreams start in the 2 episodes that came along" in outcome(trained.parents[1], "play", "--env", TINY).stderr
     assert "created" in answer(*arguments("dream"), code=0)
     assert "up to date" in answer(*arguments("dream"), code=0)
     world = wm.load(trained)

@@ -50,15 +50,15 @@ def latents_of(
     """The latents M was trained on. They begin with those of V's dataset: a dream is pictured next to the frames of the
     same rows. The dataset may have the first of V's episodes alone; those are encoded if the latents stayed behind.
     Raises RecipeMismatch where it has other episodes."""
-    command = workspace.command("train-mdnrnn")
+    command, label = workspace.command("train-mdnrnn"), f"encode {workspace.env}"
     if latents_stayed_behind(workspace, vae, dataset):
         if vae.artifact.inputs["episodes"] != dataset.fingerprint_of_first(vae.episodes):
             raise RecipeMismatch(
                 f"{dataset.path} has other episodes than those {vae.artifact.folder} was trained on; give these with "
                 "--data."
             )
-        runtime.log(f"dream {workspace.env}: starts in the {dataset.episodes} episodes that came along, encoded now")
-        return vae.encode(dataset, runtime, f"encode {workspace.env}", device)
+        runtime.log(f"{label}: dreams start in the {dataset.episodes} episodes that came along")
+        return vae.encode(dataset, runtime, label, device)
     first = runs.load(workspace.run / LATENTS, "latents", command)
     same = first.inputs["episodes"] == dataset.fingerprint_of_first(vae.episodes)
     if same:
