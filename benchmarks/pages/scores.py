@@ -279,9 +279,9 @@ _NOTES = """## What the rows show
 - **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds; CMA-ES loses by 8 to 14. In M's
   dreams alone, in twenty rounds, PPO wins by 2.5, 5.3 and 2.7. M dreams of more won points than happen. Without sticky
   actions the policy of seed 1 wins by 20.
-- **CartPole.** In M's dreams alone, in five rounds, C learns to stand for 483 and 500 of 500 steps with two seeds. V
-  and M learned from 20,387 and 20,051 real steps. With validations these are 57,901 and 58,658; training in reality
-  took 544,235.
+- **CartPole.** In M's dreams alone, in five rounds, C learns to stand for 483, 500 and 500 of 500 steps with three
+  seeds. V and M learned from 20,387, 20,051 and 21,225 real steps. With validations these are 57,901, 58,658 and
+  52,699; training in reality took 544,235.
 - **Acrobot.** In M's dreams alone, in five rounds, C returns -96, -100 and -90 with three seeds; V and M learned from
   about 52,000 real steps. Random actions that are held reach the bar in 46 of 100 episodes, the random policy in one of
   twenty; so M learns from its first episodes what ends them. PPO in reality returns -72, -73 and -76 with three seeds;
