@@ -67,7 +67,7 @@ def test_the_first_episodes_travel_as_they_are(trained: Path, answer: Answer) ->
 def test_nothing_of_the_machine_travels(trained: Path, answer: Answer) -> None:
     """Logs of TensorBoard have its name in theirs, snapshots of memory its paths, commands those that were typed."""
     vae = trained / "vae"
-    (vae / "tensorboard").mkdir()
+    (vae / "tensorboard").mkdir(exist_ok=True)  # there where the extra is installed
     (vae / "tensorboard" / "events.out.tfevents.1.laptop-of-lovelace.7.0").write_bytes(b"x")
     (vae / "memory-1.json").write_text('{"lines": ["/home/lovelace/wm/x.py:3"]}')
     (vae / "notes.txt").write_text("listed by no manifest")
