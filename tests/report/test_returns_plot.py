@@ -1,6 +1,6 @@
 from typing import Any
 
-from wm.report.plots import Curve
+from wm.report.plots import LONGEST_NAME, Curve
 from wm.report.returns_plot import search_plots
 
 
@@ -20,6 +20,13 @@ def test_returns_of_different_episodes_are_on_different_axes() -> None:
         "candidates in the real environment",
         "candidates in the dream",
     ]
+
+
+def test_names_of_curves_fit_a_legend() -> None:
+    candidates = {"generation": 1, "returns": [1.0, 3.0], "env_steps": 90, "validation": [2.0, 3.0]}
+    for line in (candidates, candidates | {"policy": {}}):
+        for plot in search_plots([line | {"in": "real"}, line | {"in": "dream"}]):
+            assert all(len(curve.name) <= LONGEST_NAME for curve in plot.series if isinstance(curve, Curve))
 
 
 def test_a_search_that_has_just_begun_has_no_plot() -> None:

@@ -100,9 +100,9 @@ def test_a_policy_that_acts_otherwise_than_in_its_validations_says_so(tmp_path: 
 
 def test_a_probe_without_all_figures_is_shown(tmp_path: Path) -> None:
     """Its schema has only R2 among what must be there."""
-    metrics = METRICS["vae"] | {"probe": {"x": {"r2": 0.5}}}
+    metrics = METRICS["vae"] | {"probe": {"x": {"r2": 0.5}, "y": {"r2": -0.004, "rows": 2000}}}
     artifact = Artifact(
         tmp_path, {"metrics": metrics, "files": {}, "recipe": {"settings": {"network": "x", "latent": 4}}}
     )
     (table,) = [block for block in vae_section("run", artifact, []) if isinstance(block, Table)]
-    assert table.rows == [["x", "0.50", "–", "–", "–"]]
+    assert table.rows == [["x", "0.50", "–", "–", "–"], ["y", "0.00", "–", "–", "2,000"]]

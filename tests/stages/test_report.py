@@ -18,7 +18,7 @@ from tests.faults.test_edited_work import unfinish
 from tests.report.layout import faults
 from wm.artifacts import manifest
 from wm.report.agent_film import FILM
-from wm.report.document import Table
+from wm.report.document import Paragraph, Table
 from wm.report.run_chapter import chapter
 from wm.report.run_summary import RunSummary, overview
 from wm.units import format_duration
@@ -86,6 +86,13 @@ def test_the_verdicts_come_first(chain: Path) -> None:
     assert next(iter(rows)) == "score"
     assert re.search(r"; the random policy -?\d.*: .* than random", rows["score"])
     assert "dream's events" in rows
+
+
+def test_a_verdict_on_events_says_whose_episodes_were_dreamt(chain: Path) -> None:
+    """M is judged on held-out episodes, a dream on the agent's."""
+    texts = [block for block in chapter(RunSummary.of(chain / "runs" / SLUG)) if isinstance(block, Paragraph)]
+    labels = [block.strong for block in texts if block.strong.startswith("Verdict on")]
+    assert labels == ["Verdict on held-out episodes", "Verdict on the controller's episodes"]
 
 
 def test_the_cost_is_in_the_order_of_making_and_adds_up_to_the_wall_time_shown(chain: Path) -> None:

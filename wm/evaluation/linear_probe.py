@@ -158,8 +158,8 @@ def summarize_probe(
     if judged:
         name, worst = min(judged.items(), key=lambda item: item[1].r2)
         text = (
-            f"a linear probe of a sampled z decodes {name} with R2 {worst.r2:.2f} (error {worst.error:.3g}; untrained "
-            f"V {worst.untrained:.2f})"
+            f"a linear probe of a sampled z decodes {name} with R2 {worst.r2:z.2f} (error {worst.error:.3g}; untrained "
+            f"V {worst.untrained:z.2f})"
         )
         if required_r2 > max(worst.r2, 0):
             raise BadData(
@@ -168,5 +168,5 @@ def summarize_probe(
             )
         if worst.r2 < GOOD_R2:
             log(f"warning: {text}; {GOOD_R2} is good")
-    scores = ", ".join(f"{name} {result.r2:.2f}" for name, result in results.items() if not math.isnan(result.r2))
+    scores = ", ".join(f"{name} {result.r2:z.2f}" for name, result in results.items() if not math.isnan(result.r2))
     return f"R2 of a linear probe of a sampled z: {scores}" if scores else "too few held-out frames to probe"

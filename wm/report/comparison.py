@@ -65,7 +65,7 @@ def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
         figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
         for label, probe in (vae.metrics.get("probe") or {}).items():
             if probe["r2"] is not None:
-                figures[f"V: R2 of {label}"] = f"{probe['r2']:.2f}"
+                figures[f"V: R2 of {label}"] = f"{probe['r2']:z.2f}"
     if mdnrnn := artifacts.get("mdnrnn"):
         metrics = mdnrnn.metrics
         figures["M: NLL per dimension"] = f"{metrics['nll']:.2f} (linear {metrics['nll_linear']:.2f})"

@@ -107,7 +107,7 @@ def _figure(kind: str, artifact: Artifact) -> str:
         case "vae":
             probes = list(visible_probes(artifact).values())
             error = f"error {metrics['validation_error']:.1f}"
-            return f"R2 {min(probes):.2f} to {max(probes):.2f}" if probes else error
+            return f"R2 {min(probes):z.2f} to {max(probes):z.2f}" if probes else error
         case "latents":
             return f"{metrics['rows']:,} rows"
         case "mdnrnn":

@@ -41,7 +41,7 @@ def search_plots(lines: Lines, level: tuple[str, float] | None = None) -> list[P
         title = f"validation in {_PLACES[place]}, whole episodes"
         plots.append(Plot(unit, "return of a validation episode", [curve], title, level if place == "real" else None))
     for place in ("real", "dream"):
-        learner = "dreams" if place == "dream" else "episodes that ended"
+        learner = "dreams" if place == "dream" else "ended episodes"
         if curve := _training_curve(lines, place, "candidates" if evolved else learner):
             title = f"{players} in {_PLACES[place]}, training episodes"
             plots.append(Plot(unit, "return of a training episode", [curve], title))

@@ -231,7 +231,7 @@ def _overview_row(summary: RunSummary) -> list[str]:
         format_score(score) if score else "not yet",
         f"{score['episodes']}{'*' if score['preview'] else ''}" if score else "–",
         score_verdict(score).partition(" than")[0] if score else "–",
-        f"{min(probes):.2f} to {max(probes):.2f}" if probes else "–",
+        f"{min(probes):z.2f} to {max(probes):z.2f}" if probes else "–",
         prediction_summary(mdnrnn.metrics["open_loop"]) if mdnrnn else "–",
         format_correlation(dream.metrics) if dream else "–",
         format_duration(summary.wall_seconds(_agent(artifacts))) if artifacts else "–",

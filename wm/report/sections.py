@@ -26,7 +26,7 @@ from wm.report.verdicts import (
 )
 from wm.stats import with_interval
 
-_PROBED = {"r2": ".2f", "untrained": ".2f", "error": ".3g", "rows": ","}  # figures of a linear probe
+_PROBED = {"r2": "z.2f", "untrained": "z.2f", "error": ".3g", "rows": ","}  # figures of a linear probe
 FIDELITY = "fidelity.json"  # what a dream measured, of all policies
 _FIDELITY = table(
     {
@@ -147,7 +147,7 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
         yield from _open_loop(metrics["open_loop"], HELD_OUT)
         yield from _positions(metrics.get("positions") or {})
         if verdict := event_verdict(metrics):
-            yield Paragraph(verdict, "Verdict")
+            yield Paragraph(verdict, f"Verdict {HELD_OUT}")
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
 
 
@@ -179,11 +179,11 @@ def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] 
         return
     metrics = artifact.metrics
     yield Heading(3, f"{run}: the dream and the real environment")
+    own = whose(metrics["agent"])
     if verdict := event_verdict(metrics):
-        yield Paragraph(verdict, "Verdict")
+        yield Paragraph(verdict, f"Verdict on {own} episodes")
     returns = [with_interval(metrics[f"{name}_return"], metrics[f"{name}_return_ci95"]) for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
-    own = whose(metrics["agent"])
     variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""
     yield Paragraph(
         f"The rank correlation of returns in the dream and in the real environment is {format_correlation(metrics)} "
@@ -277,5 +277,5 @@ def _curve(log: Log, key: str, name: str, relative: bool = False) -> Curve:
     return Curve(name, [step for step, _ in points], [value / first for _, value in points])
 
 
-def _number(value: float | None, form: str = ".2f") -> str:
+def _number(value: float | None, form: str = "z.2f") -> str:
     return "–" if value is None else format(value, form)

@@ -218,6 +218,27 @@ def test_a_page_can_be_paused_stepped_restarted_and_its_latents_moved(browser: B
     assert browser.evaluate("byId('play').textContent") == "Play"
 
 
+def test_a_figure_that_is_rounded_to_zero_has_no_sign(browser: Browser, page: Path) -> None:
+    browser.open(page, prefers_reduced_motion="reduce")
+    shown = browser.evaluate("""ready.then(player => [-.004, -.006, 0, 2.5].map(reward => {
+      player.dream = Object.assign(new Dream(player.world, player.start), {reward, total: 10 * reward});
+      player.draw();
+      return [byId("reward").textContent, byId("return").textContent];
+    }))""")
+    assert shown == [["0.00", "0.0"], ["-0.01", "-0.1"], ["0.00", "0.0"], ["2.50", "25.0"]]
+
+
+def test_the_chart_of_rewards_tells_its_range(browser: Browser, page: Path) -> None:
+    """It is stretched over the height whatever the rewards are: noise must not look like a lost point."""
+    browser.open(page, prefers_reduced_motion="reduce")
+    told = browser.evaluate("""ready.then(player => [[-.004, .001], [-.004, 1.25]].map(rewards => {
+      player.trace.points = rewards.map(reward => [reward, 0]);
+      player.draw();
+      return byId("span").textContent;
+    }))""")
+    assert told == ["from 0.00 to 0.00", "from 0.00 to 1.25"]
+
+
 def test_recorded_actions_drive_the_dream_to_the_end_of_the_recording(browser: Browser, page: Path) -> None:
     browser.open(page, prefers_reduced_motion="reduce")
     browser.evaluate(NEVER_ENDS)

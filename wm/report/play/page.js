@@ -2,6 +2,8 @@
 /* The page of a game: what is seen, pressed and moved. The dream itself is in dream.js. */
 
 const byId = id => document.getElementById(id);
+/** A number of so many decimals; what is rounded to zero has no sign. */
+const decimal = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]+$)/, "");
 const TRACE = 240; // steps of the chart
 const HANDS_OFF = 700; // ms after the last key until C drives again
 const REST = 1400; // ms that the last picture of a dream is shown
@@ -130,6 +132,7 @@ class Trace {
     context.clearRect(0, 0, wide, tall);
     const rewards = this.points.map(point => point[0]), top = Math.max(...rewards, 0), bottom = Math.min(...rewards, 0);
     const span = top - bottom || 1, y = (value, low, high) => tall - 4 - (tall - 8) * (value - low) / (high - low);
+    byId("span").textContent = `from ${decimal(bottom, 2)} to ${decimal(top, 2)}`;
     const line = (colour, height) => {
       context.strokeStyle = style.getPropertyValue(colour);
       context.lineWidth = 1.5;
@@ -205,7 +208,7 @@ class Player {
   }
 
   finish() {
-    const {dream} = this, total = `after ${dream.steps} steps, return ${dream.total.toFixed(1)}`;
+    const {dream} = this, total = `after ${dream.steps} steps, return ${decimal(dream.total, 1)}`;
     const how = dream.terminated ? "M ended the episode" : dream.truncated ? "Time is over" : "The recording is over";
     byId("over").textContent = byId("said").textContent = `${how} ${total}`;
     byId("over").hidden = false;
@@ -220,8 +223,8 @@ class Player {
       this.screens.real.drawFrame(this.sheets[this.number], step);
     }
     byId("step").textContent = step;
-    byId("reward").textContent = dream.reward.toFixed(2);
-    byId("return").textContent = dream.total.toFixed(1);
+    byId("reward").textContent = decimal(dream.reward, 2);
+    byId("return").textContent = decimal(dream.total, 1);
     byId("end").textContent = `${(100 * dream.end).toFixed(1)} %`;
     byId("recording").textContent = step < start.length ? `${step} of ${start.length - 1}` : "over";
     const names = {c: "C drives", you: "you drive", recording: "the recorded actions drive"};
