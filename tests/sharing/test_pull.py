@@ -165,7 +165,11 @@ def test_no_folder_of_somebody_is_to_be_removed_because_it_is_no_shared_run(tmp_
 
 
 def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer) -> None:
-    assert "no shared run" in answer("pull", "nowhere", code=66)
+    for source in ("nowhere", "nowhere.zip"):
+        assert f"{source} is no shared run: it does not exist, or is empty." in answer("pull", source, code=66)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").touch()
+    assert "folder is no shared run: there is no contents.json of `wm push`." in answer("pull", "folder", code=66)
     (tmp_path / "file").touch()
     assert "is a file" in answer("pull", "file", code=64)
     assert not (tmp_path / "runs").exists()

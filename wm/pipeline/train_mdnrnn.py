@@ -24,7 +24,7 @@ from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
 from wm.report.training_pictures import save_mdnrnn_picture
 from wm.report.verdicts import HELD_OUT, event_verdict, prediction_verdict
 from wm.settings import MdnRnnSettings
-from wm.training.cost import publishing_bytes
+from wm.training.cost import publishing_bytes, weight_bytes
 from wm.training.device import device_name, pick_device
 from wm.training.fit import pick_precision
 from wm.training.mdnrnn import (
@@ -128,7 +128,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         save_mdnrnn_picture(builder.folder, session.env, settings.network)
         collected = sum(dataset.env_steps for dataset in datasets)
         figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
-        figures |= {"trained_on": device_name(device)}
+        figures |= {"trained_on": device_name(device), "parameters": weight_bytes(model) // 4}
         return {**scores, **predictions, **figures, **times}
 
     run, need = mdnrnn_run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000

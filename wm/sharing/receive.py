@@ -49,7 +49,8 @@ def read_contents(place: Place) -> Contents:
     present = place.files()
     if NAME not in present:
         private = ", or it is private: log in with `hf auth login`" if place.address.startswith("hf://") else ""
-        raise MissingInput(f"{place.name} is no shared run: there is no {NAME} of `wm push`{private}.")
+        problem = f"there is no {NAME} of `wm push`" if present else "it does not exist, or is empty"
+        raise MissingInput(f"{place.name} is no shared run: {problem}{private}.")
     source = f"{place.name}/{NAME}"
     if present[NAME] > json_reader.MAX_BYTES:
         raise BadData(f"{source} is larger than {json_reader.MAX_BYTES} bytes; {WAY_OUT}.")
