@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,7 +138,9 @@ def test_a_worse_trial_is_pruned_and_leaves_nothing(folder: Path) -> None:
     words = ("sweep", "--env", TINY, "--stage", "train-vae", "--set", "steps=40", "--set", "validate_every=10",
              "--set", "batch=8", "--set", "latent=4", "space.toml", "--trials", "10")  # fmt: skip
     done = run(folder, *words)
-    assert ": pruned" in done.stderr
+    trials = dict(re.findall(r"^trial (\d+) \((\d+) of 10\): learning_rate=\S+, ", done.stderr, re.M))
+    assert trials == {str(number): str(number + 1) for number in range(10)}  # of the table, and of the count
+    assert ", pruned" in done.stderr
     assert "pruned" in done.stdout.splitlines()[0]
     sweep = folder / "runs" / f"{SLUG}.sweep-train-vae"
     assert not list(sweep.rglob("*.partial"))

@@ -80,5 +80,5 @@ def _summary(artifact: Artifact) -> str:
     return (
         f"best {best} of {metrics['generations']}{acts}: validation return "
         f"{metrics['validation_return']:.1f} over {metrics['validation_episodes']} episodes{dream}; "
-        f"{metrics['env_steps']:,} env steps, {metrics['parameters']} parameters ({metrics['head']}){stopped}"
+        f"{metrics['env_steps']:,} env steps, {metrics['parameters']:,} parameters ({metrics['head']}){stopped}"
     )

@@ -25,9 +25,9 @@ def run_trial(
     """Run the next of so many `trials` to its end, to where it is pruned, or to what is wrong with its values. Its run
     has what it reads from `sources`; `train` runs the stage there with a watched Runtime and returns the figure."""
     trial = sweep.next_trial()
-    label = f"[{trial.number + 1}/{trials}] {' '.join(assignments(trial.values, stage))}"
+    label = f"trial {trial.number} ({trial.number + 1} of {trials}): {' '.join(assignments(trial.values, stage))}"
     if (earlier := sweep.same_as(trial)) is not None:
-        log(f"{label}: the values of trial {earlier.number}")
+        log(f"{label}, the values of trial {earlier.number}")
         sweep.repeat(trial, earlier)
         return
     log(f"{label} ...")
@@ -35,11 +35,11 @@ def run_trial(
     try:
         figure = train(trial, Watch(trial, sweep.objective, prunes).runtime)
     except Pruned:
-        log(f"{label}: pruned")
+        log(f"{label}, pruned")
         sweep.prune(trial)
     except (UsageProblem, BadData) as error:  # values that contradict each other, or a loss that is not finite
-        log(f"warning: {label}: failed: {error}")
+        log(f"warning: {label}, failed: {error}")
         sweep.fail(trial)
     else:
-        log(f"{label}: {sweep.objective.words} {figure:.4g}")
+        log(f"{label}, {sweep.objective.words} {figure:.4g}")
         sweep.complete(trial, figure)
