@@ -96,6 +96,8 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
+        elif _options["leader"] and self._written > self._opened:
+            click.echo(TO_LEADER, err=True)
 
 
 def _shape(label: str, figures: Sequence[str]) -> tuple[str, str, str]:
@@ -161,6 +163,10 @@ class SideBySide:
                     console.say(f"{name} | {line.strip()}")
                 return bool(line.strip())
             head, *fields = line.strip().split(TO_LEADER)
+            if not head:  # what was shown is done
+                if name in self._bars:
+                    self._show_in_place(name, f"{name} | ...", [])
+                return False
             head = f"{name} | {head.replace(f' {name}:', ':')}"  # its label names the environment again
             if shows_bars():
                 self._show_in_place(name, head, fields)

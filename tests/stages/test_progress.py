@@ -99,12 +99,14 @@ def test_processes_side_by_side_have_a_line_each_and_messages_stand_above(monkey
     assert not shown.show("CarRacing", "\tcollect CarRacing: 3/50 episodes\n")
     assert shown.show("Pong", "warning: low memory\n")
     assert not shown.show("Pong", "\n")
+    assert not shown.show("Pong", "\t\n")
     text = terminal.getvalue()
     shown.end("Pong")
     shown.end("CarRacing")
     assert "Pong | train-vae: 10/600 steps, loss 3000\r" in text.replace(" \r", "\r").replace("\n", "\r")
     assert "\nCarRacing | collect: 3/50 episodes" in text.replace("\r", "")
     assert "Pong | warning: low memory\n" in text
+    assert text.rstrip().endswith("Pong | ...")  # its training is done, and the next stage has not told its progress
     assert "…" not in text
     assert all(len(line) < 50 for line in re.split(r"[\r\n]|\x1b\[A", text))
 
@@ -135,6 +137,7 @@ def test_elsewhere_processes_side_by_side_write_a_line_every_ten_seconds(
         now[0] = 100.0 + seconds
         shown.show("Pong", f"\ttrain: {done}/9 steps\n")
         shown.show("Acrobot", f"\ttrain: {done}/9 steps\n")
+    shown.show("Pong", "\t\n")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"{name} | train: {done}/9 steps" for done in (1, 3) for name in ("Pong", "Acrobot")]
 
@@ -147,7 +150,10 @@ def test_a_process_with_a_leader_marks_its_progress(
     progress.tell_leader()
     with progress.progress("train", 10, "steps") as bar:
         bar.update(5)
-    assert capsys.readouterr().err == "\ttrain: 5/10 steps\tabout 0 s left\n"
+    assert capsys.readouterr().err == "\ttrain: 5/10 steps\tabout 0 s left\n\t\n"
+    with progress.progress("encode", 10, "steps"):
+        """Nothing of it was shown."""
+    assert capsys.readouterr().err == ""
 
 
 def test_a_training_that_resumes_does_not_call_its_first_loss_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
