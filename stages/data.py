@@ -129,6 +129,10 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
     show_default=True,
     help="Actions, where the environment has both.",
 )
+@click.option(
+    "--action-repeat", type=Number(low=1, high=16), default=1, metavar="N", show_default=True,
+    help="Environment steps that each action took.",
+)  # fmt: skip
 @click.option("--policy", default="imported", metavar="NAME", show_default=True, help="Who played, for the recipe.")
 @_out
 @_shared

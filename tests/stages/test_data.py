@@ -80,6 +80,23 @@ def test_without_a_subcommand_its_help_is_shown(output: Output) -> None:
     assert all(name in text for name in ("merge", "split", "drop", "import"))
 
 
+def test_an_import_says_how_many_steps_an_action_took(workspace: Path, output: Output) -> None:
+    """So that C plays as the recorded one did, and the episodes go with collected ones."""
+    output("collect", "--env", TINY, "--episodes", "2", "--size", "32", "--set", "action_repeat=3", "--data", "a.zarr")
+    output("export", "a.zarr", "--to", "npz", "--out", "npz")
+    words = ("data", "import", *sorted(map(str, Path("npz").iterdir())), "--env", TINY, "--size", "32", "--out")
+    output(*words, "b.zarr", "--action-repeat", "3")
+    imported = Dataset.open(Path("b.zarr"))
+    assert imported.recipe["env"]["action_repeat"] == 3
+    assert imported.env_steps == 3 * (imported.rows - imported.episodes)
+    assert "up to date" in output(*words, "b.zarr", "--action-repeat", "3")
+    output("data", "drop", "a.zarr", "--episodes", "0", "--out", "rest.zarr")
+    output("data", "drop", "b.zarr", "--episodes", "1", "--out", "first.zarr")
+    assert "2 episodes" in output("data", "merge", "first.zarr", "rest.zarr", "--out", "both.zarr")
+    refused = output(*words, "c.zarr", "--action-repeat", "0", code=64)
+    assert "--action-repeat is 0; expected a whole number from 1 to 16" in refused
+
+
 def test_an_export_that_is_imported_again_has_the_same_episodes_and_trains_v(chain_copy: Path) -> None:
     collected = next(chain_copy.glob("data/*.zarr"))
     run(chain_copy, "export", str(collected), "--to", "npz", "--out", "npz")

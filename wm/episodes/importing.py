@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.episodes import recordings
 from wm.episodes.recordings import MOST_ROWS, Recording
-from wm.episodes.schema import Episode, PackedEpisode, frame_shape
+from wm.episodes.schema import Episode, PackedEpisode, action_repeat, frame_shape
 from wm.episodes.size_estimate import estimate_size, sample_suffices
 from wm.episodes.writer import Writer
 from wm.errors import BadData
@@ -88,6 +88,7 @@ class Import:
             labels=np.zeros((len(frames), 0), np.float32),
             terminated=recording.terminated,
             truncated=recording.truncated,
+            env_steps=steps * action_repeat(self.recipe),
         ).pack()
 
     def _frames(self, recording: Recording) -> NDArray[np.uint8]:
