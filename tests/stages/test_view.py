@@ -101,6 +101,6 @@ def test_a_player_has_every_frame_in_order() -> None:
 def test_a_page_says_how_many_frames_it_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_page, "PAGE_FRAMES", 240)
     page = render(*(make_episode(index, rows) for index, rows in enumerate((130, 50))))
-    assert "up to 120 frames of each, every frame in order" in page
+    assert "All 2 episodes, up to 120 frames of each, every frame in order. Sort by <button" in page
     assert page.count("plays the first 120 of 130 frames") == 1
     assert page.count("plays the first") == 1

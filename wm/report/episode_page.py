@@ -73,14 +73,14 @@ class DatasetPage:
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self.facts
         )
         note = (
-            f"{len(cards)} of {self.episodes} episodes" if len(cards) < self.episodes else f"all {len(cards)} episodes"
+            f"{len(cards)} of {self.episodes} episodes" if len(cards) < self.episodes else f"All {len(cards)} episodes"
         )
         most = min(max(PAGE_FRAMES // max(len(cards), 1), LEAST_FRAMES), MOST_FRAMES)
         note += f", up to {most:,} frames of each, every frame in order"
         title = html.escape(self.title)
         page = f"""{resources.head(title, "base.css player.css episodes.css")}<body>
 <h1>{title}</h1><table>{rows}</table>
-<p class="sort">{note}; by <button data-by="index">number</button> <button data-by="return">return</button>
+<p class="sort">{note}. Sort by <button data-by="index">number</button> <button data-by="return">return</button>
 <button data-by="length">length</button></p>
 <p>Click a picture to play it. Keys: space, arrows, Home, End; + and − for the speed.</p>
 <main>{"".join(self._card(card, most) for card in cards)}</main>
