@@ -207,7 +207,7 @@ def test_rounds_of_a_policy_gradient_collect_with_the_latest_policy_and_the_last
 ) -> None:
     (tmp_path / "c.toml").write_text(
         '[train-controller]\nalgo = "ppo"\nin = "dream"\n'
-        "[collect.later]\nepisodes = 4\n[collect.Pong.later]\nsize = 32\n"
+        "[collect.later]\nepisodes = 4\nrandom_share = 0.2\n[collect.Pong.later]\nsize = 32\n"
     )
     sources = read_sources(config=tmp_path / "c.toml")
     steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), sources)[0].steps
@@ -217,8 +217,8 @@ def test_rounds_of_a_policy_gradient_collect_with_the_latest_policy_and_the_last
         (3, "collect"), (3, "train-mdnrnn"), (3, "train-controller"), (3, "dream"), (3, "evaluate"),
     ]  # fmt: skip
     collecting = [step.settings for step in steps if step.stage == "collect"]
-    assert [(s.policy, s.episodes, s.size) for s in collecting] == [  # type: ignore[attr-defined]
-        ("auto", 50, 64), ("latest", 4, 32), ("latest", 4, 32),
+    assert [(s.policy, s.episodes, s.size, s.random_share) for s in collecting] == [  # type: ignore[attr-defined]
+        ("auto", 50, 64, 0.05), ("latest", 4, 32, 0.2), ("latest", 4, 32, 0.2),
     ]  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def env_config(env: str, settings: CollectSettings) -> EnvConfig:
 
 def describe_collection(session: Session, settings: CollectSettings) -> tuple[Collection, dict[str, Any]]:
     """The collection and its dataset's recipe."""
+    settings.require_own()
     controller = None
     if settings.by_controller:
         controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")

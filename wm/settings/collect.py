@@ -83,13 +83,17 @@ class CollectSettings(Settings):
             raise UsageProblem(
                 f"--set mask is {self.mask!r}; expected none, flicker, or rows in percent of the height, such as 12-88."
             ) from None
-        if not self.by_controller and self.random_share != RANDOM_SHARE:
-            raise UsageProblem(
-                f"--set random_share is {self.random_share:g}, but --policy {self.policy} is no controller; leave it "
-                "out, or give --policy controller."
-            )
 
     @property
     def by_controller(self) -> bool:
         """Whether a trained C plays."""
         return self.policy in ("controller", "latest")
+
+    def require_own(self) -> None:
+        """Raise UsageProblem for a setting that means nothing to the policy. In later rounds a controller plays,
+        whatever the policy of the first."""
+        if not self.by_controller and self.random_share != RANDOM_SHARE:
+            raise UsageProblem(
+                f"--set random_share is {self.random_share:g}, but --policy {self.policy} is no controller; leave it "
+                "out, or give --policy controller."
+            )
