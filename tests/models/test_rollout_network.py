@@ -51,9 +51,10 @@ def test_stepping_is_the_same_as_a_sequence(hidden: int) -> None:
 
 
 @FORMS
-def test_the_heads_do_not_train_the_prediction_of_latents(hidden: int) -> None:
+@pytest.mark.parametrize("dreamt_rewards", [False, True])
+def test_the_heads_do_not_train_the_prediction_of_latents(hidden: int, dreamt_rewards: bool) -> None:
     model, batch = make(hidden), windows(4, 2, 3)
-    losses = model.loss(**batch)
+    losses = model.loss(**batch, dreamt_rewards=dreamt_rewards)
     (losses.reward + losses.end).backward()
     latents, *heads = model.clipped_apart()
     assert all(parameter.grad is None for parameter in latents.parameters())
@@ -91,17 +92,18 @@ def test_the_heads_learn_from_the_last_step_of_an_episode() -> None:
     assert ended != model.loss(**batch).end
 
 
-def test_every_second_window_trains_the_end_on_dreams_and_rewards_stay_real() -> None:
+@pytest.mark.parametrize("dreamt_rewards", [False, True])
+def test_every_second_window_trains_the_end_on_dreams_and_rewards_only_if_asked(dreamt_rewards: bool) -> None:
     model, batch = make(0), windows(4, 2, 3)
     batch["ends"][:, -1] = 1
     for first, real in ((0, True), (1, False)):
         mask = torch.zeros(4, 5)
         mask[first::2] = 1
-        before = model.loss(**{**batch, "mask": mask})
+        before = model.loss(**{**batch, "mask": mask}, dreamt_rewards=dreamt_rewards)
         batch["means"][:, 3:] += 1  # what a rollout does not see
-        after = model.loss(**{**batch, "mask": mask})
+        after = model.loss(**{**batch, "mask": mask}, dreamt_rewards=dreamt_rewards)
         assert torch.equal(before.end, after.end) != real
-        assert not torch.equal(before.reward, after.reward)
+        assert torch.equal(before.reward, after.reward) == (dreamt_rewards and not real)
 
 
 def test_a_step_that_ends_the_episode_has_a_reward_of_its_own() -> None:

@@ -10,7 +10,7 @@ from wm.settings.gradient import GradientSettings
 
 _OF_NETWORK = {
     "paper": ("mixtures", "seq_len", "noise_anneal", "end_weight"),
-    "rollout": ("units", "warm_up", "rollout_steps", "event_share"),
+    "rollout": ("units", "warm_up", "rollout_steps", "event_share", "dreamt_rewards"),
 }
 
 
@@ -48,6 +48,12 @@ class MdnRnnSettings(GradientSettings):
         "event is a reward of a sign, or an end.",
         low=0,
         high=0.3,
+    )
+    dreamt_rewards: bool = setting(
+        False,
+        "Rewards are learned on rollouts in every second window, and on real transitions in the others; without, on "
+        "real transitions alone.",
+        newer=True,
     )
     later_weight: float = setting(
         3.0,

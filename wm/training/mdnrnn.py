@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def fit_mdnrnn(
 ) -> dict[str, float]:
     """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
     is over rollouts where M is trained on them."""
-    run_loss = compile_if_asked(model.loss, settings)
+    run_loss = compile_if_asked(loss_of(model, settings), settings)
     accelerated = accelerated_mdnrnn_loss(model, run_loss, settings, precision, runtime.ranks is not None)
 
     def losses_of(run: Callable[..., Any], arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
@@ -174,6 +175,11 @@ def fit_mdnrnn(
         return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
+def loss_of(model: Predictor, settings: MdnRnnSettings) -> Callable[..., Any]:
+    """The loss that the settings choose."""
+    return partial(model.loss, dreamt_rewards=True) if settings.dreamt_rewards else model.loss
+
+
 def accelerated_mdnrnn_loss(
     model: Predictor, run: Callable[..., Any], settings: MdnRnnSettings, precision: Precision, ranks: bool = False
 ) -> AbstractContextManager[Callable[..., Any]]:
@@ -182,7 +188,8 @@ def accelerated_mdnrnn_loss(
     def share(piece: Piece, *arguments: Tensor) -> Any:
         *_, mask = arguments
         first, stop = piece.rows(len(mask))
-        return model.loss(*(argument[first:stop] for argument in arguments), Part(first, mask.sum(0)))
+        loss = loss_of(model, settings)
+        return loss(*(argument[first:stop] for argument in arguments), Part(first, mask.sum(0)))
 
     graphed = graphed_on_cuda(model, run, settings, precision, ranks)
     return threaded_on_cpu(model, graphed, share, SHARE_ROWS, settings, precision, ranks)

@@ -7,8 +7,10 @@
 - The input is noised by a share of V's deviation, because its own predictions are not exact either.
 - Reward and end are functions of a transition (z, difference, next difference, action), and nothing flows back into the
   prediction of latents: the gradient of their losses doubles the error of latents.
-- Rewards are trained on real transitions: on rollouts they become a smear. Half of the windows train the end on
-  rollouts: latents drift there, and an end that knows real transitions alone dreams six times too many (Pong).
+- Half of the windows train the end on rollouts: latents drift there, and an end that knows real transitions alone
+  dreams six times too many (Pong). Rewards are trained on real transitions: on rollouts they become a smear. With
+  `dreamt_rewards` half of the windows train them on rollouts too: a lost ball that fades in the dream costs nothing
+  else, and C learns to lose so (Pong).
 - A step that ends the episode has a reward of its own, and the mean is over both by the end's probability: a crash that
   is dreamt half is paid half. One reward for all steps paid a third of LunarLander's crashes.
 - With `hidden` LSTM units h is their output. Without any, M sees the last three latents and two actions, and h is the
@@ -136,6 +138,7 @@ class RolloutNetwork(Predictor):
         ends: Tensor,
         mask: Tensor,
         part: Part | None = None,
+        dreamt_rewards: bool = False,
     ) -> RolloutLoss:
         """means (B, L + 1, Z) of V; noise (B, W + 1, Z) in units of V's; action (B, L, A); rewards, ends, mask (B, L).
         The rollout begins at row W; rows of the warm-up that do not exist are left out. Of a `part` of a batch, its
@@ -160,7 +163,8 @@ class RolloutNetwork(Predictor):
         )
         kinds = self._real_transitions(z, action, mask, warm_up), torch.stack(transitions, 1)
         rewards, ends, mask = (values[:, warm_up:] for values in (rewards, ends, mask))
-        reward, end = self._outcome_losses(*kinds, rewards, ends, mask, Part(part.first, part.steps[warm_up:]))
+        rest = Part(part.first, part.steps[warm_up:])
+        reward, end = self._outcome_losses(*kinds, rewards, ends, mask, rest, dreamt_rewards)
         return RolloutLoss(rollout + warm + reward + end, rollout, warm, reward, end)
 
     def _huber(self, predicted: Tensor, real: Tensor) -> Tensor:
@@ -176,14 +180,23 @@ class RolloutNetwork(Predictor):
         return self.transition(torch.cat([z[:, first:-1], difference, action[:, first:]], -1), z[:, first + 1 :])
 
     def _outcome_losses(
-        self, real: Tensor, dreamt: Tensor, rewards: Tensor, ends: Tensor, mask: Tensor, part: Part
+        self,
+        real: Tensor,
+        dreamt: Tensor,
+        rewards: Tensor,
+        ends: Tensor,
+        mask: Tensor,
+        part: Part,
+        dreamt_rewards: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropies: of the rewards on real transitions, of the ends on dreamt ones in every second window."""
-        both = self.reward.loss(self.reward(real), (rewards / self.reward_unit).unsqueeze(-1).expand(*ends.shape, 2))
-        reward = torch.lerp(both[..., 0], both[..., 1], ends)
+        """Cross-entropies of rewards and ends; of the ends, and with `dreamt_rewards` of both, on dreamt transitions in
+        every second window."""
         shown = real.clone()
         other = slice(1 - part.first % 2, None, 2)  # every second window of the batch
         shown[other] = dreamt[other]
+        paid = self.reward(shown if dreamt_rewards else real)
+        both = self.reward.loss(paid, (rewards / self.reward_unit).unsqueeze(-1).expand(*ends.shape, 2))
+        reward = torch.lerp(both[..., 0], both[..., 1], ends)
         end = functional.binary_cross_entropy_with_logits(self.end(shown).float().squeeze(-1), ends, reduction="none")
         return _mean(reward, mask, part.steps), _mean(end, mask, part.steps)
 
