@@ -3,24 +3,27 @@
 from pathlib import Path
 
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.dreams.initial_states import LATENTS
 from wm.episodes.dataset import Dataset
 from wm.pipeline.session import Session
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae
 
-NAME, RECIPE = "latents", 3
+RECIPE = 3
 
 
 def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
     """The place of the latents of a dataset: `latents` for the first one, else with the dataset's name."""
     inputs = {"episodes": dataset.fingerprint, "vae": vae.artifact.fingerprint}
-    name = NAME if dataset.path == session.data_paths[0] else f"{NAME}-{dataset.path.stem}"
+    name = LATENTS if dataset.path == session.data_paths[0] else f"{LATENTS}-{dataset.path.stem}"
     return session.make_run(name, "latents", RECIPE, {}, inputs, seeded=False)
 
 
 def latents_in(run: Path) -> list[Path]:
     """The folders of latents in a run, of each of its datasets."""
-    return sorted(path for path in run.glob(f"{NAME}*") if path.name == NAME or path.name.startswith(f"{NAME}-"))
+    return sorted(
+        path for path in run.glob(f"{LATENTS}*") if path.name == LATENTS or path.name.startswith(f"{LATENTS}-")
+    )
 
 
 def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
