@@ -1,5 +1,6 @@
 """`wm info`: what a dataset or an artifact holds, and how it was made."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,19 @@ def _episodes(count: int) -> str:
 def _histogram(returns: dict[str, list[float]]) -> str:
     counts, edges = returns["counts"], returns["edges"]
     most = max(counts)
+    decimals = _decimals(edges[1] - edges[0])
     lines = []
     for count, low, high in zip(counts, edges, edges[1:], strict=False):
         bar = "█" * round(40 * count / most) or ("▏" if count else "")
-        lines.append(f"  {_edge(low)} to {_edge(high)}  {bar} {int(count) or ''}".rstrip())
+        lines.append(f"  {_edge(low, decimals)} to {_edge(high, decimals)}  {bar} {int(count) or ''}".rstrip())
     return "\n".join(lines)
 
 
-def _edge(value: float) -> str:
-    """With one decimal, or with the exponent of a number that is too large for its column."""
-    return f"{value:10.1f}" if abs(value) < 1e7 else f"{value:10.4g}"
+def _decimals(width: float) -> int:
+    """Enough to tell the edges of intervals of this width apart, one at least and six at most."""
+    return min(max(1, math.ceil(-math.log10(width))), 6) if width else 1
+
+
+def _edge(value: float, decimals: int) -> str:
+    """With as many decimals, or with the exponent of a number that is too large for its column."""
+    return f"{value:10.{decimals}f}" if abs(value) < 1e7 else f"{value:10.4g}"

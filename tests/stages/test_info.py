@@ -65,16 +65,30 @@ def test_info_of_a_dataset_counts_what_is_there(workspace: Path, output: Output)
     assert "is neither a dataset" in output("info", "empty", code=66)
 
 
+def _with_returns(path: Path, returns: list[float]) -> None:
+    with Writer(create(path, RECIPE)) as writer:
+        for index, value in enumerate(returns):
+            rewards = np.append(np.full(19, value / 19), 0).astype(np.float32)
+            writer.add(replace(make_episode(index), rewards=rewards).pack())
+
+
+@pytest.mark.parametrize(("value", "edge"), [(1.9e16, "1.9e+16"), (-38, "-38.0")])
 def test_info_of_a_dataset_whose_returns_no_bins_can_divide_has_one(
+    value: float, edge: str, tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _with_returns(tmp_path / "d.zarr", [value] * 3)
+    assert output("info", "d.zarr").splitlines()[-1].split()[:3] == [edge, "to", edge]
+    assert json.loads(output("info", "d.zarr", "--json"))["returns"]["counts"] == [3]
+
+
+def test_info_of_a_dataset_tells_narrow_bins_of_returns_apart(
     tmp_path: Path, output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Writer(create(tmp_path / "d.zarr", RECIPE)) as writer:
-        for index in range(3):
-            rewards = np.append(np.full(19, 1e15), 0).astype(np.float32)
-            writer.add(replace(make_episode(index), rewards=rewards).pack())
-    assert output("info", "d.zarr").splitlines()[-1].split()[:3] == ["1.9e+16", "to", "1.9e+16"]
-    assert json.loads(output("info", "d.zarr", "--json"))["returns"]["counts"] == [3]
+    _with_returns(tmp_path / "d.zarr", [-19.0, -18.95, -18.9])
+    bins = output("info", "d.zarr").splitlines()[-12:]
+    assert all(line.split()[0] != line.split()[2] for line in bins)
 
 
 def test_info_of_a_dataset_tells_how_many_episodes_it_had_after_each_command(

@@ -1,6 +1,7 @@
 """Datasets and artifacts below folders: kind, main figure, date and size of each, and everything known of one."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,12 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def _histogram(returns: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The numbers of returns in BINS equal intervals, and their edges; in one interval where floats are too coarse to
-    divide theirs, as for 1e17 and the next number."""
+    """The numbers of returns in BINS equal intervals, and their edges; in one interval where all are equal, or where
+    floats are too coarse to divide theirs, as for 1e17 and the next number."""
     if not len(returns):
         return np.zeros(0), np.zeros(0)
-    try:
-        return np.histogram(returns, bins=BINS)
-    except ValueError:
-        return np.array([len(returns)]), np.array([returns.min(), returns.max()])
+    low, high = returns.min(), returns.max()
+    if low < high:
+        with suppress(ValueError):
+            return np.histogram(returns, bins=BINS)
+    return np.array([len(returns)]), np.array([low, high])
