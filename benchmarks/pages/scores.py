@@ -277,8 +277,8 @@ _NOTES = """## What the rows show
   has 12 actions there, for from the fifteenth on C leaves what M knows: dreams of 500 actions promise 2,328, real
   episodes of 249 pay 648. Ten rounds with dreams of 50 actions returned 414.
 - **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds; CMA-ES loses by 8 to 14. In M's
-  dreams alone, in twenty rounds, PPO wins by 2.5, 5.3 and 2.7. M dreams of more won points than happen. Without sticky
-  actions the policy of seed 1 wins by 20.
+  dreams alone, in twenty rounds, PPO wins by 2.5, 5.3 and 2.7. These are rows of an earlier preset: since `53142b3`
+  there are fourteen rounds, and M learns in larger steps. Without sticky actions the policy of seed 1 wins by 20.
 - **CartPole.** In M's dreams alone, in five rounds, C learns to stand for 483, 500 and 500 of 500 steps with three
   seeds. V and M learned from 20,387, 20,051 and 21,225 real steps. With validations these are 57,901, 58,658 and
   52,699; training in reality took 544,235.
