@@ -99,7 +99,7 @@ def _histogram(returns: dict[str, list[float]]) -> str:
 
 def _decimals(width: float) -> int:
     """Enough to tell the edges of intervals of this width apart, one at least and six at most."""
-    return min(max(1, math.ceil(-math.log10(width))), 6) if width else 1
+    return min(max(1, math.ceil(-math.log10(width))), 6) if 0 < width < math.inf else 1
 
 
 def _edge(value: float, decimals: int) -> str:
