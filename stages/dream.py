@@ -13,6 +13,7 @@ from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_er
 from wm.dreams.initial_states import latents_of, latents_stayed_behind
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.episodes.lives import lost_lives_end
 from wm.errors import BadData, UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
@@ -132,7 +133,8 @@ def dream(session: Session, settings: DreamSettings) -> Result:
             f"{label}: {count} {'policy' if count == 1 else 'policies'}; of each {settings.dreams} dreams and "
             f"{REAL_EPISODES} real episodes of up to {settings.max_steps} steps"
         )
-        fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label)
+        one_life = lost_lives_end(mdnrnn.artifact.settings["network"], models.dataset)
+        fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label, one_life)
         runtime.raise_if_stopped()
         _require_finite(fidelity, session.run_path)
         durable.write_json(builder.folder / FIDELITY, fidelity)

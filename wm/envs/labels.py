@@ -1,7 +1,8 @@
 """Labels: positions and speeds that an environment knows, for linear probes only, never for training.
 
 Atari's are in pixels of the 210x160 screen, decoded from RAM; a test compares them with the screen. NaN means that the
-object is not on the screen.
+object is not on the screen. The last label of a game with lives is `lives`. It is no position: M learns from it when a
+life is lost, which every Atari agent may know.
 """
 
 import math
@@ -13,6 +14,8 @@ import numpy as np
 
 TOP_OF_FRAME = 1.42  # LunarLander's y above which the lander is not visible
 OUT_OF_SIGHT = 12.0  # from the middle of CarRacing's road, which is 13 wide; a frame shows about 18 to each side
+
+LIVES = "lives"
 
 Reader = Callable[[Any], Sequence[float]]
 
@@ -108,6 +111,12 @@ class _CarRacing:
         if math.hypot(track_x - x, track_y - y) > OUT_OF_SIGHT:
             heading = offset = math.nan
         return [math.hypot(vx, vy), hull.angularVelocity, env.car.wheels[0].joint.angle, heading, offset]
+
+
+def lives_at_start(game: Any) -> int:
+    """The lives that an Atari game begins with; 0 in one without."""
+    lives: int = game.ale.lives()
+    return lives
 
 
 pong = Probe(("ball_x", "ball_y", "player_y", "enemy_y"), _pong, moving=("ball_x", "ball_y"))

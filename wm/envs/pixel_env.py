@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 
 from wm.envs.checked_env import CheckedEnv
-from wm.envs.labels import Probe
+from wm.envs.labels import LIVES, Probe
 from wm.envs.observation import Mask, Observation
 from wm.envs.resize import AreaResize, Frame
 from wm.envs.rgb import to_rgb
@@ -49,8 +49,9 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     `observation` is the transform of the renderer's images and `mask` what frames hide (wm/envs/observation.py). With
     `action_repeat`, a step takes that many of the environment's: rewards add up, and the last image is observed. With a
-    probe, `info["labels"]` holds positions and speeds that the environment knows, for linear probes only. An
-    environment's own key `labels` means nothing here, and is left out.
+    probe, `info["labels"]` holds positions and speeds that the environment knows, for linear probes only; with
+    `counts_lives` its last value are the lives that `info` has. An environment's own key `labels` means nothing here,
+    and is left out.
     `frame_source` says where its frames come from: observation, render or renderer.
     """
 
@@ -64,6 +65,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         observation: str,
         mask: str = "none",
         probe: Probe | None,
+        counts_lives: bool = False,
         action_repeat: int = 1,
     ) -> None:
         self.env, self.renderer, self._repeat = env, renderer, action_repeat
@@ -72,7 +74,8 @@ class PixelEnv(gym.Env[Frame, Any]):
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
         self._observation: Any = None
-        self.label_names: tuple[str, ...] = probe.names if probe else ()
+        self._counts_lives = counts_lives
+        self.label_names: tuple[str, ...] = (*(probe.names if probe else ()), *[LIVES] * counts_lives)
         self._labels = probe.bind(env.unwrapped) if probe else None
         self.frame_source = "renderer"
         if isinstance(renderer, GymnasiumRenderer):
@@ -114,8 +117,9 @@ class PixelEnv(gym.Env[Frame, Any]):
         self.env.close()
 
     def _labelled(self, info: dict[str, Any], observation: Any) -> dict[str, Any]:
-        if self._labels is not None:
-            info["labels"] = self._labels(observation)
+        if self.label_names:
+            read = self._labels(observation) if self._labels else ()
+            info["labels"] = [*read, info["lives"]] if self._counts_lives else read
         elif "labels" in info:
             info = {key: value for key, value in info.items() if key != "labels"}
         return info

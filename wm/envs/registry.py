@@ -22,6 +22,7 @@ from wm.envs import frame_source, registration
 from wm.envs.checked_env import CheckedEnv, as_number
 from wm.envs.code import EnvCode
 from wm.envs.known_envs import ATARI_PROTOCOL, ATARI_RENDERER, KNOWN_ENVS, EnvSpec
+from wm.envs.labels import lives_at_start
 from wm.envs.noop_start import NoopStart
 from wm.envs.pixel_env import GymnasiumRenderer, PixelEnv, Renderer
 from wm.errors import MissingPackage, RecipeMismatch, UsageProblem
@@ -171,6 +172,7 @@ class EnvConfig:
             observation=self.observation,
             mask=self.mask,
             probe=spec.probe if labelled else None,
+            counts_lives=labelled and spec.is_atari and lives_at_start(env.unwrapped) > 0,
             action_repeat=self.action_repeat,
         )
 

@@ -4,7 +4,8 @@
 - Returns and lengths of one policy's episodes, and the variance of every latent in them.
 - Open-loop error: dreams that are given the actions of that policy's real episodes.
 
-Dreams start a few steps into real episodes. Dreams and episodes are truncated after `max_steps`.
+Dreams start a few steps into real episodes. Dreams and episodes are truncated after `max_steps`. Where a lost life ends
+M's dreams, it ends the real episodes, too.
 """
 
 import itertools
@@ -89,8 +90,10 @@ def measure_fidelity(
     latents: Latents,
     policies: Policies,
     label: str = "dream",
+    one_life: bool = False,
 ) -> dict[str, Any]:
-    """All figures by name. `latents` are those M was trained on."""
+    """All figures by name. `latents` are those M was trained on; `one_life` says whether it took lost lives for
+    ends."""
     initial = early_initial_states(latents, mdnrnn)
     policy = policies.policy
     settings = replace(settings, max_steps=policy.env.shorter(settings.max_steps))
@@ -98,8 +101,9 @@ def measure_fidelity(
     dreams = _dream(settings, seed, mdnrnn, policy, policies.means, initial)
     policy_dreams = _dream(settings, seed, mdnrnn, policy, parameters, initial)
     with open_workers(runtime) as workers:
-        episodes = _play(runtime, settings, seed, workers, policy, np.concatenate([policies.means, parameters]), label)
-        trajectories = _encode(settings, seed, workers, policy)
+        played = np.concatenate([policies.means, parameters])
+        episodes = _play(runtime, settings, seed, workers, policy, played, label, one_life)
+        trajectories = _encode(settings, seed, workers, policy, one_life)
     real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
     dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
     encoded = _as_latents(trajectories, latents)
@@ -165,12 +169,13 @@ def _play(
     policy: PolicySpec,
     parameters: NDArray[np.float32],
     label: str,
+    one_life: bool,
 ) -> list[list[EpisodeResult]]:
     """Real episodes with each row of parameters, on the same seeds; with the last row as many as it has dreams."""
     counts = [REAL_EPISODES] * (len(parameters) - 1) + [settings.dreams]
     seeds = [episode_seed("validation", seed, "fidelity", number) for number in range(max(counts))]
     pairs = [(row, episode) for row, count in enumerate(counts) for episode in range(count)]
-    jobs = [EpisodeJob(key, seeds[episode], row) for key, (row, episode) in enumerate(pairs)]
+    jobs = [EpisodeJob(key, seeds[episode], row, one_life) for key, (row, episode) in enumerate(pairs)]
     tasks = play_tasks(workers, policy, parameters, jobs, 4, settings.max_steps)
     results: dict[int, EpisodeResult] = {}
     with runtime.progress(f"{label}: real episodes", len(jobs), "episodes") as progress:
@@ -181,9 +186,12 @@ def _play(
     return [[results[key] for key in range(*span)] for span in itertools.pairwise(bounds)]
 
 
-def _encode(settings: DreamSettings, seed: int, workers: Workers, policy: PolicySpec) -> list[LatentTrajectory]:
+def _encode(
+    settings: DreamSettings, seed: int, workers: Workers, policy: PolicySpec, one_life: bool
+) -> list[LatentTrajectory]:
     """Real episodes with the policy's own parameters, encoded."""
-    jobs = [EpisodeJob(number, episode_seed("validation", seed, "seen", number)) for number in range(ENCODED_EPISODES)]
+    seeds = [episode_seed("validation", seed, "seen", number) for number in range(ENCODED_EPISODES)]
+    jobs = [EpisodeJob(number, seed, one_life=one_life) for number, seed in enumerate(seeds)]
     tasks = [(policy, [job], settings.max_steps) for job in jobs]
     results = sorted(map_playing(workers, encode_rollouts, tasks), key=lambda result: result[0])
     return [trajectory for _, trajectories in results for trajectory in trajectories]

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from wm.envs.labels import LIVES
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader, evenly_spaced_rows
@@ -58,10 +59,10 @@ def probe_vae(
 ) -> dict[str, ProbeResult]:
     """How well every label is decoded from a sampled z of `model`, scored on the `validation` episodes; empty without
     labels or without validation episodes."""
-    names = dataset.label_names
+    names = [name for name in dataset.label_names if name != LIVES]
     if not names or not validation.any():
         return {}
-    labels = labels_within_limits(dataset)
+    labels = labels_within_limits(dataset)[:, [dataset.label_names.index(name) for name in names]]
     fitted = evenly_spaced_rows(dataset, ~validation, FITTED_FRAMES)
     scored = evenly_spaced_rows(dataset, validation, SCORED_FRAMES)
     random = generator(seed, "probe")

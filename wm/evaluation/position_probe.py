@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from wm.envs.labels import LIVES
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.evaluation.linear_probe import MIN_ROWS, labels_within_limits
@@ -50,7 +51,7 @@ def mean_error(
 def visible_positions(datasets: Sequence[Dataset]) -> dict[str, NDArray[np.float32]]:
     """(rows of all datasets,) by label, of those that a single frame shows; NaN where the object is absent."""
     spec = EnvConfig.of_recipe(datasets[0].recipe).spec().probe
-    hidden = spec.hidden if spec else ()
+    hidden = (*spec.hidden, LIVES) if spec else ()
     names = [name for name in datasets[0].label_names if name not in hidden]
     if spec is None or not names or any(dataset.label_names != datasets[0].label_names for dataset in datasets):
         return {}

@@ -13,7 +13,7 @@ from wm.errors import WmError
 from wm.pipeline.session import Session
 from wm.pipeline.stage import CREATED, RESUMED, UP_TO_DATE, Result
 from wm.rollouts.collecting import collect_episodes
-from wm.rollouts.collection import Collection, describe, require_survival
+from wm.rollouts.collection import Collection, as_begun, describe, require_survival
 from wm.rollouts.players import trained_policy
 from wm.settings import CollectSettings
 from wm.units import format_size
@@ -48,7 +48,8 @@ def describe_collection(session: Session, settings: CollectSettings) -> tuple[Co
         controller = trained_policy(session.workspace, settings.random_share, latest=settings.policy == "latest")
     config, runtime = env_config(session.env, settings), session.runtime
     instances = None if session.data_path.exists() else require_survival(config, runtime)
-    return describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log, instances)
+    described = describe(config, settings.policy, session.seed, settings.max_steps, controller, runtime.log, instances)
+    return as_begun(session.data_path, *described)
 
 
 def collect(session: Session, settings: CollectSettings) -> Result:

@@ -17,7 +17,7 @@ from wm.report.play.inputs import describe_models
 from wm.report.play.page import Game, write_page
 from wm.report.run_summary import PLAY
 from wm.report.window import Window, no_window, why_no_window
-from wm.rollouts.collection import HUMAN, describe
+from wm.rollouts.collection import HUMAN, as_begun, describe
 from wm.run_models import load_dreaming, require_run_of
 
 
@@ -52,7 +52,7 @@ def play_real(session: Session, episodes: int) -> Path:
     folder, path, runtime = session.run_path / "vae", session.data_path, session.runtime
     trained = (folder / manifest.NAME).is_file()
     env = load_vae(folder, session.workspace.command("train-vae")).env if trained else EnvConfig(session.env)
-    collection, recipe = describe(env, HUMAN, session.seed, 0, log=runtime.log)
+    collection, recipe = as_begun(path, *describe(env, HUMAN, session.seed, 0, log=runtime.log))
     controls, began = controls_for(session.env, ActionSpace.from_json(recipe["action_space"])), runtime.clock()
     for button in controls.buttons:
         keys = " or ".join(key.strip() or "space" for key in button.keys)

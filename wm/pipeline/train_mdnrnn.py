@@ -11,6 +11,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
+from wm.episodes.lives import cut_at_lost_lives, lost_lives_end
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.errors import UsageProblem
@@ -106,6 +107,8 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         parts, device = [read_latents(path) for path in folders], pick_device(session.device)
+        pairs = zip(parts, datasets, strict=True)
+        parts = [cut_at_lost_lives(*pair) if lost_lives_end(settings.network, pair[1]) else pair[0] for pair in pairs]
         latents = join(parts)
         model = new_mdnrnn(config, seed)
         fit_normalization(model, latents)

@@ -23,7 +23,7 @@ from wm.errors import UsageProblem
 from wm.policy_gradient.ppo import Passes, Rollout
 from wm.policy_gradient.sources import Experience
 from wm.rollouts.agents import VmcAgent
-from wm.rollouts.loop import EpisodeJob
+from wm.rollouts.loop import EpisodeJob, lives_in
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent, map_playing
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import Workers
@@ -158,12 +158,12 @@ class Place:
 
     def step(self, action: Any) -> tuple[float, bool, bool, bool, int]:
         """Reward, whether the episode terminated or was truncated, whether a life was lost, and environment steps."""
-        lives, before = _lives(self.info), self._env.steps
+        lives, before = lives_in(self.info), self._env.steps
         self.actions.append(int(action) if self._discrete else action.tolist())
         self.frame, reward, terminated, truncated, self.info = self._env.step(action)
         self.episode_return += reward
         self.idle = 0 if reward > 0 else self.idle + 1
-        lost = _lives(self.info) < lives
+        lost = lives_in(self.info) < lives
         return reward, bool(terminated), bool(truncated), lost, self._env.steps - before
 
     def close(self) -> None:
@@ -173,16 +173,6 @@ class Place:
     def slot(self, agent: dict[str, Any] | None) -> Slot:
         """The slot as a value."""
         return Slot(self._number, self.episode, list(self.actions), agent if self.actions else None)
-
-
-def _lives(info: dict[str, Any]) -> float:
-    """The lives that an environment reports. NaN, which is less than nothing, where it reports no number: what others
-    call lives may be a table of players, or have a thousand digits."""
-    lives = info.get("lives")
-    try:
-        return float(lives) if isinstance(lives, int | float | np.integer | np.floating) else math.nan
-    except OverflowError:
-        return math.nan
 
 
 def require_instances(config: EnvConfig) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from wm.actions import ActionSpace
@@ -10,11 +11,12 @@ from wm.artifacts import durable
 from wm.artifacts.disk import DiskBudget
 from wm.envs.instances import Instances, compare_instances
 from wm.envs.known_envs import EnvSpec
+from wm.envs.labels import LIVES
 from wm.envs.pixel_env import PixelEnv
 from wm.envs.registration import one_line
 from wm.envs.registry import EnvConfig, require_choice_of_frames, require_same_observation
 from wm.episodes import mirror as mirrors
-from wm.episodes.archive import Claim
+from wm.episodes.archive import Claim, find_dataset
 from wm.episodes.schema import FramePacker, PackedEpisode, round_labels
 from wm.episodes.size_estimate import SAMPLE_EPISODES, estimate_size, sample_suffices
 from wm.episodes.writer import Writer
@@ -37,13 +39,15 @@ def _ignore(text: str) -> None:
 
 @dataclass(frozen=True)
 class Collection:
-    """What a worker needs to play any episode of a dataset. `controller` is set where a trained controller plays."""
+    """What a worker needs to play any episode of a dataset. `controller` is set where a trained controller plays.
+    `lives` says whether their label is kept, in a game that has some."""
 
     env: EnvConfig
     policy: str
     seed: int
     max_steps: int
     controller: PolicySpec | None = None
+    lives: bool = True
 
     def episode_seed(self, index: int) -> int:
         """Seed of the environment and the policy in episode `index`."""
@@ -86,6 +90,19 @@ def describe(
     }
     built.close()
     return Collection(env, policy, seed, max_steps, controller), recipe
+
+
+def labels_kept(names: Sequence[str], lives: bool) -> list[str]:
+    """The labels of an environment that a dataset keeps. That of the lives is the last."""
+    return [name for name in names if lives or name != LIVES]
+
+
+def as_begun(path: Path, collection: Collection, recipe: dict[str, Any]) -> tuple[Collection, dict[str, Any]]:
+    """The same for a dataset at `path` that was begun before lives were kept: it goes on without them."""
+    without = recipe | {"labels": labels_kept(recipe["labels"], lives=False)}
+    if without != recipe and path.exists() and find_dataset(path, without) is not None:
+        return replace(collection, lives=False), without
+    return collection, recipe
 
 
 def _with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log: Callable[[str], None]) -> EnvConfig:
@@ -198,7 +215,7 @@ def record_episode(
         shape=shape,
         actions=played.actions,
         rewards=played.rewards,
-        labels=round_labels(played.labels),
+        labels=round_labels(played.labels[:, : len(labels_kept(env.label_names, collection.lives))]),
         terminated=played.terminated,
         truncated=played.truncated,
         env_steps=played.env_steps,

@@ -5,6 +5,7 @@ episode ends takes the next job. The batch always has `num_envs` rows, zeros for
 an episode's result does not depend on how many others are played.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 @dataclass(frozen=True)
 class EpisodeJob:
     """One episode to play: `key` names it in the results, `seed` seeds the environment and the agent's own randomness,
-    `candidate` is the row of the parameters that act."""
+    `candidate` is the row of the parameters that act. With `one_life` a lost life ends it, as it ends a dream."""
 
     key: int
     seed: int
     candidate: int = 0
+    one_life: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,16 @@ class EpisodeResult:
     env_steps: int
     terminated: bool
     truncated: bool
+
+
+def lives_in(info: dict[str, Any]) -> float:
+    """The lives that an environment reports. NaN, which is less than nothing, where it reports no number: what others
+    call lives may be a table of players, or have a thousand digits."""
+    lives = info.get("lives")
+    try:
+        return float(lives) if isinstance(lives, int | float | np.integer | np.floating) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 class Agent(Protocol):
@@ -107,7 +119,9 @@ def play(
         for index, episode in enumerate(episodes):
             if episode is None:
                 continue
+            lives = lives_in(infos[index])
             observation, reward, terminated, truncated, infos[index] = envs[index].step(actions[index])
+            terminated = terminated or (episode.job.one_life and lives_in(infos[index]) < lives)
             frames[index] = observation
             episode.episode_return += float(reward)
             episode.length += 1
@@ -168,8 +182,9 @@ def play_one(
     while not (terminated or truncated):
         if heartbeat is not None:
             heartbeat(len(actions))
-        action = agent.act(observation[None], [info])[0]
+        action, lives = agent.act(observation[None], [info])[0], lives_in(info)
         observation, reward, terminated, truncated, info = env.step(action)
+        terminated = terminated or (job.one_life and lives_in(info) < lives)
         keep_frame(observation)
         actions.append(action)
         rewards.append(float(reward))
