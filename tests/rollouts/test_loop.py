@@ -79,3 +79,22 @@ def test_a_recorded_episode_has_a_row_more_than_actions() -> None:
     assert played.rewards.tolist() == [0, 1, 2, 3, 0]
     assert played.terminated
     assert not played.truncated
+
+
+class LivingEnv(CountingEnv):
+    """A life is lost in every second step."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        *result, _ = super().step(action)
+        return (*result, {"lives": 9 - self.t // 2})  # type: ignore[return-value]
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset(seed=seed)[0], {"lives": 9}
+
+
+def test_a_lost_life_ends_an_episode_that_has_one_life() -> None:
+    jobs = [EpisodeJob(0, 4), EpisodeJob(1, 4, one_life=True), EpisodeJob(2, 4, one_life=True)]
+    played = {result.key: result for result in play(TapeAgent(2), [LivingEnv(), LivingEnv()], jobs)}
+    assert [(played[key].length, played[key].terminated) for key in range(3)] == [(6, True), (2, True), (2, True)]
+    kept = record(TapeAgent(1), LivingEnv(), jobs[1], lambda rows: np.zeros(rows))
+    assert (len(kept.frames), kept.terminated) == (3, True)

@@ -1,0 +1,113 @@
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from tests.conftest import outcome, run
+from tests.episodes.test_windows import make
+from wm.envs import registry
+from wm.envs.registry import EnvConfig
+from wm.episodes.dataset import Dataset
+from wm.episodes.lives import cut
+from wm.rollouts import collection
+from wm.rollouts.collection import Collection, play_episode
+
+COLLECT = ("collect", "--env", "Breakout", "--size", "32")
+
+
+def of(folder: Path) -> Dataset:
+    return Dataset.open(folder / "data" / "Breakout.zarr")
+
+
+@contextmanager
+def earlier_version() -> Iterator[None]:
+    """One whose datasets did not keep lives."""
+    with mock.patch.object(registry, "lives_at_start", return_value=0):
+        collection._open.cache_clear()
+        yield
+    collection._open.cache_clear()
+
+
+def test_an_episode_is_cut_after_every_frame_that_shows_a_lost_life() -> None:
+    latents = replace(make(), terminated=np.array([True, False, False]))
+    whole = cut(latents, np.array([], np.int64))
+    assert np.array_equal(whole.ends, latents.ends)
+    assert np.array_equal(whole.terminated, latents.terminated)
+    lives = cut(latents, np.array([4, 20, 30]))
+    assert lives.ends.tolist() == [5, 12, 17, 21, 31, 47]
+    assert lives.terminated.tolist() == [True, True, False, True, True, False]
+    assert lives.seeds.tolist() == [0, 0, 1, 2, 2, 2]
+    assert lives.means is latents.means
+
+
+def test_no_piece_has_less_than_a_step() -> None:
+    lives = cut(make(), np.array([0, 4, 5, 6, 10, 11, 12, 14, 15, 16]))
+    assert np.diff(lives.ends, prepend=0).min() >= 2
+    assert set(make().ends) <= set(lives.ends)
+
+
+def test_a_dataset_keeps_the_lives_that_the_game_reports() -> None:
+    labels = play_episode(Collection(EnvConfig("Breakout", 32), "sticky", seed=0, max_steps=0), 0).labels
+    assert labels[0, -1] == 5
+    assert labels[-1, -1] == 0
+    assert set(np.diff(labels[:, -1])) == {0.0, -1.0}
+    for name, names in {"Pong": 4, "ALE/Boxing-v5": 0, "ALE/SpaceInvaders-v5": 1}.items():
+        played = play_episode(Collection(EnvConfig(name, 32), "sticky", seed=0, max_steps=3), 0)
+        assert played.labels.shape == (4, names)
+
+
+def test_a_dataset_that_was_begun_without_lives_goes_on_without(tmp_path: Path) -> None:
+    with earlier_version():
+        run(tmp_path, *COLLECT, "--episodes", "2")
+    assert "resumed" in run(tmp_path, *COLLECT, "--episodes", "3").stdout
+    assert of(tmp_path).label_names == ["ball_x", "ball_y", "paddle_x"]
+    assert of(tmp_path).episodes == 3
+    assert not (tmp_path / "archive").exists()
+
+
+def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("with", "without")}
+    for folder in folders.values():
+        folder.mkdir()
+    run(folders["with"], *COLLECT, "--episodes", "4")
+    with earlier_version():
+        run(folders["without"], *COLLECT, "--episodes", "4")
+    observed = {}
+    for name, folder in folders.items():
+        run(folder, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
+        small = ("--steps", "2", "--batch", "8", "--hidden", "8")
+        for network in ("rollout", "paper"):
+            run(folder, "train-mdnrnn", "--env", "Breakout", "--network", network, *small)
+            described = json.loads((folder / "runs" / "Breakout" / "mdnrnn" / "manifest.json").read_text())
+            observed[name, network] = described["metrics"]["end"]["observed"]
+            assert "lives" not in described["metrics"]["positions"]
+        assert "lives" not in outcome(folder, "info", "runs/Breakout/vae").stdout
+    held_out = observed["without", "rollout"]  # episodes, each of which ends
+    assert held_out > 0
+    assert observed == {
+        ("with", "rollout"): 5 * held_out,
+        ("with", "paper"): held_out,
+        ("without", "rollout"): held_out,
+        ("without", "paper"): held_out,
+    }
+
+
+@pytest.mark.slow
+def test_wm_dream_compares_single_lives_where_a_lost_one_ends_a_dream(tmp_path: Path) -> None:
+    run(tmp_path, *COLLECT, "--episodes", "2")
+    run(tmp_path, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
+    ended = {}
+    for network in ("paper", "rollout"):
+        small = ("--steps", "2", "--batch", "8", "--hidden", "8", "--network", network)
+        run(tmp_path, "train-mdnrnn", "--env", "Breakout", *small)
+        run(tmp_path, "dream", "--env", "Breakout", "--dreams", "4", "--max-steps", "60")
+        ended[network] = json.loads((tmp_path / "runs" / "Breakout" / "dream" / "fidelity.json").read_text())
+    assert ended["paper"]["real_ended"] == 0
+    assert set(ended["paper"]["real_lengths"]) == {60}
+    assert ended["rollout"]["real_ended"] > 0
+    assert min(ended["rollout"]["real_lengths"]) < 60
