@@ -13,10 +13,10 @@ from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_er
 from wm.dreams.initial_states import latents_of, latents_stayed_behind
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.episodes.lives import lost_lives_end
 from wm.errors import BadData, UsageProblem
 from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
+from wm.pipeline.lives import lost_lives_end
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage

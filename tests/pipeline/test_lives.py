@@ -13,7 +13,7 @@ from tests.episodes.test_windows import make
 from wm.envs import registry
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.episodes.lives import cut
+from wm.pipeline.lives import cut
 from wm.rollouts import collection
 from wm.rollouts.collection import Collection, play_episode
 
