@@ -1,6 +1,6 @@
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -95,6 +95,21 @@ def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(tmp_path: Path) 
         ("without", "rollout"): held_out,
         ("without", "paper"): held_out,
     }
+
+
+@pytest.mark.parametrize("earlier", ["Breakout", "second"])
+def test_the_first_dataset_decides_where_an_earlier_version_collected_one_of_two(tmp_path: Path, earlier: str) -> None:
+    data = ("--data", "data/Breakout.zarr", "--data", "data/second.zarr")
+    for name, seed in (("Breakout", "0"), ("second", "1")):
+        collect = (*COLLECT, "--episodes", "3", "--seed", seed, "--data", f"data/{name}.zarr")
+        with earlier_version() if name == earlier else nullcontext():
+            run(tmp_path, *collect)
+    run(tmp_path, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
+    small = ("--steps", "2", "--batch", "8", "--hidden", "8", "--network", "rollout")
+    run(tmp_path, "train-mdnrnn", "--env", "Breakout", *small, *data)
+    metrics = json.loads((tmp_path / "runs" / "Breakout" / "mdnrnn" / "manifest.json").read_text())["metrics"]
+    assert set(metrics["positions"]) == {"ball_x", "ball_y", "paddle_x"}
+    assert metrics["end"]["observed"] == (2 if earlier == "Breakout" else 6)  # one held-out episode of each
 
 
 @pytest.mark.slow

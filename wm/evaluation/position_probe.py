@@ -52,11 +52,11 @@ def visible_positions(datasets: Sequence[Dataset]) -> dict[str, NDArray[np.float
     """(rows of all datasets,) by label, of those that a single frame shows; NaN where the object is absent."""
     spec = EnvConfig.of_recipe(datasets[0].recipe).spec().probe
     hidden = (*spec.hidden, LIVES) if spec else ()
-    names = [name for name in datasets[0].label_names if name not in hidden]
-    if spec is None or not names or any(dataset.label_names != datasets[0].label_names for dataset in datasets):
+    names, *others = [[name for name in dataset.label_names if name not in hidden] for dataset in datasets]
+    if spec is None or not names or any(other != names for other in others):
         return {}
-    labels = np.concatenate([labels_within_limits(dataset) for dataset in datasets])
-    return {name: labels[:, list(datasets[0].label_names).index(name)] for name in names}
+    parts = [labels_within_limits(each)[:, [each.label_names.index(name) for name in names]] for each in datasets]
+    return dict(zip(names, np.concatenate(parts).T, strict=True))
 
 
 def fit_position_probe(

@@ -16,16 +16,18 @@ from wm.episodes.latents import Latents
 
 
 def lost_lives_end(network: str, dataset: Dataset) -> bool:
-    """Whether a lost life is an end for an M of this network that learns from the dataset. The paper's M sees whole
+    """Whether a lost life is an end for an M of this network whose first dataset this is. The paper's M sees whole
     episodes; a dataset that an earlier version began does not tell when a life was lost."""
     return network == "rollout" and LIVES in dataset.label_names
 
 
 def cut_at_lost_lives(latents: Latents, dataset: Dataset) -> Latents:
-    """The latents of `dataset`, which tells of lives, with an episode for each.
+    """The latents of `dataset` with an episode for each life; the same if it does not tell of lives.
 
     A life ends with the frame that shows its loss, and that episode is terminated. The next one begins a frame later.
     """
+    if LIVES not in dataset.label_names:
+        return latents
     lives = dataset.column("labels")[:, dataset.label_names.index(LIVES)]
     return cut(latents, np.flatnonzero(np.diff(lives, prepend=np.nan) < 0))
 

@@ -107,8 +107,8 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         parts, device = [read_latents(path) for path in folders], pick_device(session.device)
-        pairs = zip(parts, datasets, strict=True)
-        parts = [cut_at_lost_lives(*pair) if lost_lives_end(settings.network, pair[1]) else pair[0] for pair in pairs]
+        if lost_lives_end(settings.network, datasets[0]):
+            parts = [cut_at_lost_lives(part, dataset) for part, dataset in zip(parts, datasets, strict=True)]
         latents = join(parts)
         model = new_mdnrnn(config, seed)
         fit_normalization(model, latents)
