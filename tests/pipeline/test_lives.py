@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import outcome, run
 from tests.episodes.test_windows import make
+from tests.object_store import Server
 from wm.envs import registry
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
@@ -95,6 +96,17 @@ def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(tmp_path: Path) 
         ("without", "rollout"): held_out,
         ("without", "paper"): held_out,
     }
+
+
+@pytest.mark.extra("s3")
+def test_a_dataset_in_a_store_that_was_begun_without_lives_goes_on_without(tmp_path: Path, s3: Server) -> None:
+    address = f"s3://{s3.bucket()}/data/breakout"
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    with earlier_version():
+        run(tmp_path / "one", *COLLECT, "--episodes", "2", "--data", address)
+    more = run(tmp_path / "other", *COLLECT, "--episodes", "3", "--data", address)  # on another machine
+    assert "resumed" in more.stdout
 
 
 @pytest.mark.parametrize("earlier", ["Breakout", "second"])

@@ -100,8 +100,6 @@ def labels_kept(names: Sequence[str], lives: bool) -> list[str]:
 def as_begun(path: Path, collection: Collection, recipe: dict[str, Any]) -> tuple[Collection, dict[str, Any]]:
     """The same for a dataset at `path` that was begun before lives were kept: it goes on without them."""
     without = recipe | {"labels": labels_kept(recipe["labels"], lives=False)}
-    if without != recipe and (mirror := mirrors.of(path)) is not None:
-        mirror.refresh()
     if without != recipe and find_dataset(path, without) is not None:
         return replace(collection, lives=False), without
     return collection, recipe
