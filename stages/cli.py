@@ -97,6 +97,9 @@ TABLE = {
 WITH_TORCHRUN = ("train-vae", "train-mdnrnn")
 
 
+READER_GONE = 141  # as a shell says it of a command that SIGPIPE ended
+
+
 class _ReaderGone(Exception):
     """Who read the output has closed it. click itself would end the process then."""
 
@@ -318,7 +321,7 @@ def run(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except _ReaderGone:
-        return 141
+        return READER_GONE
     except WmError as error:
         return _fail(str(error), error.exit_code)
     except PermissionError as error:
@@ -363,6 +366,8 @@ def main() -> None:
         traceback.print_exc()
         code = WmError.exit_code
     console.end_on_signals()
+    if not console.write_out():
+        code = READER_GONE
     if not console.end_threads():
         console.say("warning: a thread that an environment or a package started goes on; wm ends without it")
         atexit._run_exitfuncs()  # as Python does once the threads have ended

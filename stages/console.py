@@ -198,6 +198,16 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 
+def write_out() -> bool:
+    """Write what is left of the output. False if its reader has gone, of which Python would complain at the exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
     """Send to stderr what is printed meanwhile, by an environment, a library in C or a worker process."""

@@ -113,11 +113,13 @@ def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: s
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
-def test_a_reader_that_has_read_enough_is_no_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_read_enough_is_no_fault(tmp_path: Path, unbuffered: str) -> None:
     """What `wm help | head -1` does, after the pipe has been closed for sure."""
+    variables = environment(PYTHONUNBUFFERED=unbuffered)
     for words in (["help"], ["--help"], ["ls", "--help"], ["ls"]):
         line = f"({shlex.join(command(*words))}; echo $? >&2) | true"
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True)
         assert done.stderr == "141\n"
 
 
