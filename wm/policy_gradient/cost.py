@@ -62,7 +62,9 @@ def _dream_seconds(
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
     config = DreamConfig(memory, initial, controller.space, float(settings.temperature), 0, dream_format())
     parameters = np.zeros(controller.parameters, np.float32)
-    recorder = DreamRecorder(config, controller, parameters, settings.places, np.random.default_rng(0))
+    recorder = DreamRecorder(
+        config, controller, parameters, settings.places, np.random.default_rng(0), settings.sticky_share
+    )
     seconds = []
     for _ in range(1 + TIMED_DREAM_STEPS):
         started = clock()
@@ -88,7 +90,7 @@ def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, co
         features, choices.unflatten(0, shape), log_probs.view(shape), zeros, zeros + 1, ~torch.zeros_like(cut), cut,
         features[-1],
     )  # fmt: skip
-    seconds, passes = [], REAL_PASSES if settings.in_ == "real" else DREAM_PASSES
+    seconds, passes = [], (REAL_PASSES if settings.in_ == "real" else DREAM_PASSES).of(settings)
     for _ in range(1 + TIMED_UPDATES):
         started = clock()
         update(

@@ -32,7 +32,7 @@ ENDED = 0.5  # a dream whose probability to go on has fallen below is cut
 class DreamSource:
     """Dreams of M from `initial` states, for a fixed number of steps in each iteration."""
 
-    place, unit, passes = "dream", "dream steps", PASSES
+    place, unit = "dream", "dream steps"
 
     def __init__(
         self,
@@ -42,9 +42,10 @@ class DreamSource:
         controller: Controller,
         initial: InitialStates,
     ) -> None:
-        self.steps = settings.max_dream_steps
+        self.steps, self.passes = settings.max_dream_steps, PASSES.of(settings)
         self._seed, self._controller = seed, controller
         self._count, self._horizon = settings.places, settings.steps_per_place
+        self._sticky = settings.sticky_share
         self.iterations = math.ceil(self.steps / (self._count * self._horizon))
         temperature, space = float(settings.temperature), mdnrnn.space
         self._config = DreamConfig(mdnrnn.model, initial, space, temperature, self._horizon, dream_format())
@@ -52,7 +53,7 @@ class DreamSource:
     def play(self, parameters: NDArray[np.float32], iteration: int) -> Experience:
         """As Source: the state is none, every iteration begins new dreams."""
         random = generator(self._seed, "ppo dreams", iteration)
-        recorder = DreamRecorder(self._config, self._controller, parameters, self._count, random)
+        recorder = DreamRecorder(self._config, self._controller, parameters, self._count, random, self._sticky)
         for _ in range(self._horizon):
             recorder.step()
         return recorder.finish()
@@ -81,7 +82,8 @@ def dream_format() -> torch.dtype:
 
 class DreamRecorder:
     """Plays steps in dreams, and keeps what a learner needs of them. Where the player serves, dreams begin with a
-    serve, as real episodes do."""
+    serve, as real episodes do. In a `sticky` share of the steps the action before is carried out again; C does not
+    see that."""
 
     def __init__(
         self,
@@ -90,12 +92,15 @@ class DreamRecorder:
         parameters: NDArray[np.float32],
         count: int,
         random: np.random.Generator,
+        sticky: float = 0.0,
     ) -> None:
         self._config, self._controller, self._random = config, controller, random
+        self._sticky = sticky
         self._network = controller.pack(torch.from_numpy(parameters), count)
         initial = config.sample_states(random, count)
         self._dreams = Dreams(config.mdnrnn, initial, config.temperature, int(random.integers(1 << 62)), config.dtype)
         self._z_before, self._action_before = initial.z_before, initial.action_before
+        self._carried_out = initial.action_before
         self._serves = np.full(count, 0 if controller.serve is None else SERVE_STEPS)
         self._goes_on, self._return = torch.ones(count), torch.zeros(count, dtype=torch.float64)
         self._steps: dict[str, list[Tensor]] = defaultdict(list)
@@ -120,7 +125,8 @@ class DreamRecorder:
             actions[served] = self._controller.serve
             self._serves[served] -= 1
         self._z_before, self._action_before = self._dreams.z, self._config.encode(actions)
-        sample = self._dreams.advance(self._action_before)
+        self._carried_out = self._stuck(self._action_before)
+        sample = self._dreams.advance(self._carried_out)
         self._return += self._goes_on * sample.reward
         self._goes_on = self._goes_on * (1 - sample.end)
         cut = self._goes_on < ENDED
@@ -133,6 +139,13 @@ class DreamRecorder:
         if cut.any():
             self._begin(cut)
 
+    def _stuck(self, actions: Tensor) -> Tensor:
+        """What is carried out of these actions (N, A)."""
+        if not self._sticky:
+            return actions
+        stuck = torch.from_numpy(self._random.random(len(actions)) < self._sticky)
+        return torch.where(stuck[:, None], self._carried_out, actions)
+
     def _begin(self, rows: Tensor) -> None:
         """New dreams in the place of these, (N,) bool."""
         self._returns += self._return[rows].tolist()
@@ -140,7 +153,9 @@ class DreamRecorder:
         initial = self._config.sample_states(self._random, len(numbers))
         self._dreams.restart(numbers, initial)
         self._z_before, self._action_before = self._z_before.clone(), self._action_before.clone()
+        self._carried_out = self._carried_out.clone()
         self._z_before[rows], self._action_before[rows] = initial.z_before, initial.action_before
+        self._carried_out[rows] = initial.action_before
         self._goes_on, self._return = self._goes_on.masked_fill(rows, 1.0), self._return.masked_fill(rows, 0.0)
         if self._controller.serve is not None:
             self._serves[numbers] = SERVE_STEPS

@@ -3,7 +3,7 @@
 Shapes: T steps of N places, F inputs of C.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from wm.models.action_distributions import ActionDistribution
 from wm.policy_gradient.network import ActorCritic
+from wm.settings import ControllerSettings
 
 LAMBDA = 0.95  # of the advantages' exponential average
 CLIP = 0.2  # of the ratio of probabilities
@@ -27,6 +28,10 @@ class Passes:
 
     epochs: int
     minibatch: int
+
+    def of(self, settings: ControllerSettings) -> "Passes":
+        """With the minibatch that these settings name, if they do."""
+        return self if settings.minibatch is None else replace(self, minibatch=settings.minibatch)
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,11 @@ class Played:
 class RealSource:
     """Slots of the real environment, which worker processes share."""
 
-    place, unit, passes = "real", "environment steps", PASSES
+    place, unit = "real", "environment steps"
 
     def __init__(self, settings: ControllerSettings, seed: int, policy: PolicySpec, workers: Workers) -> None:
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
+        self.passes = PASSES.of(settings)
         self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))
         self._seed, self._policy, self._workers = seed, policy, workers
         self._slots = [Slot(number) for number in range(settings.places)]

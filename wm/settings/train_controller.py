@@ -19,7 +19,7 @@ _BY_PLACE = {
     "real": {"num_envs": 16, "rollout_steps": 128, "entropy": 0.01},
     "dream": {"num_envs": 512, "rollout_steps": 50, "entropy": 0.02},
 }
-_OF_PLACE = {"real": {"render"}, "dream": {"temperature", "max_dream_steps"}}  # of a policy gradient
+_OF_PLACE = {"real": {"render"}, "dream": {"temperature", "max_dream_steps", "sticky_share"}}  # of a policy gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,23 @@ class ControllerSettings(Settings):
         low=8,
         high=4096,
         algorithm="ppo",
+    )
+    minibatch: int | None = setting(
+        None,
+        "Steps of a gradient step; none: 512, in the dream 2,048.",
+        low=8,
+        high=1 << 20,
+        algorithm="ppo",
+        newer=True,
+    )
+    sticky_share: float = setting(
+        0.0,
+        "Share of dream steps in which the action before is carried out again, as Atari does, so that C does not rely "
+        "on an action at the last moment.",
+        low=0,
+        high=0.99,
+        algorithm="ppo",
+        newer=True,
     )
     learning_rate: float = setting(
         7e-4, "Adam's step size; it falls to zero with the steps.", low=1e-8, high=1, algorithm="ppo"
