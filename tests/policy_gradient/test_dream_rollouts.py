@@ -1,10 +1,13 @@
 """Steps in the dreams of an untrained M, whose inputs, ends and cuts can be told."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
 from wm.actions import ActionSpace
-from wm.dreams.env import DreamConfig, InitialStates
+from wm.dreams.env import DreamConfig, Dreams, InitialStates
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
 from wm.policy_gradient.dream_rollouts import ENDED, DreamRecorder
@@ -14,7 +17,7 @@ Z, A, H, N, T = 2, 3, 8, 32, 20
 SPACE = ActionSpace(count=A)
 
 
-def play(serve: int | None = None, seed: int = 0) -> Experience:
+def recorder_of(serve: int | None = None, seed: int = 0, sticky: float = 0.0) -> DreamRecorder:
     torch.manual_seed(0)
     memory = MdnRnn(Z, A, H, 2, 1.0).requires_grad_(False)
     with torch.no_grad():
@@ -24,9 +27,12 @@ def play(serve: int | None = None, seed: int = 0) -> Experience:
     initial = InitialStates(z, memory.initial_state(100), -bound, bound, z - 0.5, action)
     controller = Controller(2 * Z + A + H, SPACE, "categorical", None, 0, serve, (8,), True, True, True)
     parameters = torch.randn(controller.parameters).numpy() / 2
-    recorder = DreamRecorder(
-        DreamConfig(memory, initial, SPACE, 1.0, T), controller, parameters, N, np.random.default_rng(seed)
-    )
+    config = DreamConfig(memory, initial, SPACE, 1.0, T)
+    return DreamRecorder(config, controller, parameters, N, np.random.default_rng(seed), sticky)
+
+
+def play(serve: int | None = None, seed: int = 0) -> Experience:
+    recorder = recorder_of(serve, seed)
     for _ in range(T):
         recorder.step()
     return recorder.finish()
@@ -85,3 +91,29 @@ def test_an_iteration_follows_from_its_seed() -> None:
     assert torch.equal(one.features, same.features)
     assert torch.equal(one.log_probs, same.log_probs)
     assert not torch.equal(one.features, other.features)
+
+
+def test_where_actions_are_sticky_the_one_before_is_carried_out_and_c_does_not_see_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carried_out: list[torch.Tensor] = []
+    advance = Dreams.advance
+
+    def spied(dreams: Dreams, actions: torch.Tensor) -> Any:
+        carried_out.append(actions.argmax(-1))
+        return advance(dreams, actions)
+
+    monkeypatch.setattr(Dreams, "advance", spied)
+    recorder = recorder_of(sticky=0.4)
+    for _ in range(T):
+        recorder.step()
+    rollout, played = recorder.finish().rollout, torch.stack(carried_out)
+    before = rollout.features[..., 2 * Z : 2 * Z + A].argmax(-1)
+    starts = torch.cat([torch.ones(1, N, dtype=torch.bool), rollout.cut[:-1]])
+    assert torch.equal(before[1:][~starts[1:]], rollout.choices[:-1][~starts[1:]])
+    carried_before = torch.where(starts, before, torch.cat([played[:1], played[:-1]]))
+    stuck = played != rollout.choices
+    assert torch.equal(played[stuck], carried_before[stuck])
+    could_be_stuck = carried_before != rollout.choices
+    assert 0.3 < stuck.sum() / could_be_stuck.sum() < 0.5
+    assert stuck[starts].any()

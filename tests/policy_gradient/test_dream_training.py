@@ -30,7 +30,8 @@ from wm.training import weights
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--in", "dream", "--set", "units=32",
          "--set", "num_envs=64", "--set", "rollout_steps=16")  # fmt: skip
 SHORT = (*WORDS, "--set", "max_dream_steps=14000", "--set", "validate_steps=6000", "--set", "validation_episodes=2",
-         "--set", "memory=trained", "--set", "previous_action=true")  # fmt: skip
+         "--set", "memory=trained", "--set", "previous_action=true", "--set", "minibatch=256",
+         "--set", "sticky_share=0.25")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +137,10 @@ def test_a_c_that_exploits_the_dream_ends_the_training(
         (
             ("--in", "real", "--set", "max_dream_steps=5"),
             "--set max_dream_steps is 5, which means nothing with --algo ppo --in real; leave it out, or",
+        ),
+        (
+            ("--in", "real", "--set", "sticky_share=0.25"),
+            "--set sticky_share is 0.25, which means nothing with --algo ppo --in real; leave it out, or",
         ),
         (
             ("--in", "dream", "--set", "render=fast"),

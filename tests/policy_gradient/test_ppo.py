@@ -1,3 +1,7 @@
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
@@ -6,8 +10,11 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.models.action_distributions import Categorical
 from wm.models.controller import Controller
+from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import LAMBDA, Passes, RewardScale, Rollout, advantages, losses, make_optimizer, update
+from wm.policy_gradient.real_rollouts import RealSource
+from wm.settings import ControllerSettings
 
 T, N, F = 12, 3, 4
 CONTROLLER = Controller(F, ActionSpace(count=3), "categorical", layers=(8, 8))
@@ -146,3 +153,27 @@ def test_inputs_that_were_seen_once_leave_the_network_finite() -> None:
     network = ActorCritic(CONTROLLER, 0)
     network.standardise(torch.ones(1, network.mean.numel()))
     assert np.isfinite(network.parameter_vector()).all()
+
+
+def adam_steps(passes: Passes) -> int:
+    network = ActorCritic(CONTROLLER, 0)
+    optimizer, rollout = make_optimizer(network, 1e-3), make_rollout()
+    random = np.random.default_rng(0)
+    update(network, optimizer, Categorical(3), rollout, rollout.rewards, 0.9, 0.01, passes, random)
+    return int(next(iter(optimizer.state.values()))["step"])
+
+
+def test_the_minibatch_of_the_settings_decides_how_many_gradient_steps_an_update_takes() -> None:
+    given, default = (ControllerSettings(algo="ppo", in_=place, minibatch=rows)
+                      for place, rows in (("dream", 9), ("dream", None)))  # fmt: skip
+    assert adam_steps(Passes(2, 2048).of(default)) == 2
+    assert adam_steps(Passes(2, 2048).of(given)) == 2 * T * N // 9
+
+
+def test_both_sources_of_experience_are_learned_from_in_such_steps() -> None:
+    real = ControllerSettings(algo="ppo", minibatch=9)
+    policy: Any = SimpleNamespace(env=SimpleNamespace(action_repeat=1))
+    workers: Any = None
+    assert RealSource(real, 0, policy, workers).passes == Passes(4, 9)
+    mdnrnn, initial = cast(Any, SimpleNamespace(space=ActionSpace(count=3), model=None)), cast(Any, None)
+    assert DreamSource(replace(real, in_="dream"), 0, mdnrnn, CONTROLLER, initial).passes == Passes(2, 9)
