@@ -135,7 +135,7 @@ class ControllerSettings(Settings):
     )
     minibatch: int | None = setting(
         None,
-        "Steps of a gradient step; none: 512, in the dream 2,048.",
+        "Steps that a gradient step learns from; none: 512, in the dream 2,048.",
         low=8,
         high=1 << 20,
         algorithm="ppo",
