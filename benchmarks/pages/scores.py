@@ -38,6 +38,7 @@ AGENTS = {
     "ppo-after-dream": "in reality, 600,000 steps more from the C that learned in the dream",
     "ppo-discount-0.99": "discount 0.99 instead of 0.999",
     "ppo-foreground": "foreground frames, the preset until wall and score were hidden",
+    "ppo-dream-16-steps": "the preset until actions were sticky in dreams, dreams of 16 steps",
     "ppo-dream-50-steps": "the preset until a lost life was an end for M, dreams of 50 steps",
     "ppo-dream-20-rounds": "the preset until M learned in four times larger steps",
     "ppo-dream-foreground": "foreground frames, the preset until wall and score were hidden",
@@ -181,7 +182,8 @@ def page(rows: list[Row]) -> str:
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- Pong's rows in the dream took V and the first episodes, and with seed 0 the first M, from runs of the same "
-        "settings at commit `82fa737`.\n"
+        "settings at commit `82fa737`. Breakout's took V, the random episodes and the first M from runs of the same "
+        "settings at `f3c7740`, and their rounds up to the tenth, seed 1's up to the ninth, are of `1fc6c3f`.\n"
         "- Breakout's rows at commit `f9f33dda203c` and Acrobot's by PPO at `639ebf508d20` were given by `--set` what "
         "has since become the preset: `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality stopped "
         "at a target of 100, which is 130 now.\n"
@@ -298,10 +300,11 @@ _NOTES = """## What the rows show
   an episode pays: before, its dreams paid a third of what a crash costs.
 - **Breakout.** PPO returns 85, 86 and 73 with three seeds, one from 1.5 M steps, where it returned 38 from 3 M. Frames
   hide the wall and the score now. They showed the foreground before, in which a paddle that rests disappears: its
-  place was missed by 19 pixels, and is by 1.3. In M's dreams alone, in ten rounds, C returns 22, 25 and 24
-  with three seeds; seed 0 found its best policy in the fourth round. V and M learned from 114,423 to 116,077 real
-  steps; M has memory, because the ball is hidden too while it is at the wall. Dreams last sixteen steps, and a lost
-  life ends them. Before, in dreams of fifty steps, C returned 21, 22 and 17; with the foreground a seed returned 18.
+  place was missed by 19 pixels, and is by 1.3. In M's dreams alone, in sixteen rounds, C returns 36, 43 and 36
+  with three seeds. M has memory, because the ball is hidden too while it is at the wall. Dreams last 24 steps, a lost
+  life ends them, and a quarter of the actions are the one before again. In dreams that carry out every action C learned
+  to move at the last moment: it returned 22, 25 and 24, in ten rounds of fewer gradient steps, and in dreams of fifty
+  steps 21, 22 and 17. With the foreground a seed returned 18.
 
 The [research log](../research/LOG.md) has every experiment, those that failed too. [What these numbers do not
 show](limits.md) has its own page.
