@@ -181,9 +181,10 @@ def page(rows: list[Row]) -> str:
         "eight runs shared; elsewhere it had two cores.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
-        "- Pong's rows in the dream took V and the first episodes, and with seed 0 the first M, from runs of the same "
-        "settings at commit `82fa737`. Breakout's took V, the random episodes and the first M from runs of the same "
-        "settings at `f3c7740`, and their rounds up to the tenth, seed 1's up to the ninth, are of `1fc6c3f`.\n"
+        "- Pong's rows `ppo-dream-20-rounds` took V and the first episodes, and with seed 0 the first M, from runs of "
+        "the same settings at commit `82fa737`; the preset's took V and M of two rounds, seed 2's of six, from runs "
+        "of the same settings. Breakout's rows in the dream took V, the random episodes and the first M from runs of the "
+        "same settings at `f3c7740`; their rounds up to the tenth, seed 1's up to the ninth, are of `1fc6c3f`.\n"
         "- Breakout's rows at commit `f9f33dda203c` and Acrobot's by PPO at `639ebf508d20` were given by `--set` what "
         "has since become the preset: `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality stopped "
         "at a target of 100, which is 130 now.\n"
