@@ -18,7 +18,7 @@ class ImportedFrames:
         """Raises UsageProblem for motion in gray."""
         env.require_channels()
         self.env = env
-        self._observe = Observation(env.observation, env.gray)
+        self._observe = Observation(env.observation, env.gray, env.action_repeat)
         self._resize: AreaResize | None = None
 
     def begin(self) -> None:

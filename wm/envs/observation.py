@@ -9,7 +9,7 @@ from wm.masks import masked_rows
 from wm.seeding import generator
 
 Frame = NDArray[np.uint8]
-LAG = 4  # steps, in which a lander falls some three pixels
+LAG = 4  # steps of the environment, in which a lander falls some three pixels
 # Grey levels a step. With 2, broken bricks stay visible for a hundred steps; with 6, a paddle that rests disappears
 # sooner (a linear probe reads it in random play with R2 0.59, and with 0.89 at 2).
 ADAPTATION = 4
@@ -28,13 +28,15 @@ class Observation:
     `foreground` subtracts a background that adapts to each pixel by up to `ADAPTATION` levels a step (a sigma-delta
     estimate, Manzanera & Richefeu 2004). So what stands still disappears after a while, such as a wall with gaps.
     `motion` has three channels: the grey-level differences to the episode's first image now, `LAG` steps and twice
-    that many steps ago. In both, 128 is no difference and one level stands for two of brightness.
+    that many steps ago; where an action is repeated for more than `LAG` steps, one and two actions ago. In both, 128 is
+    no difference and one level stands for two of brightness.
     """
 
-    def __init__(self, kind: str, gray: bool) -> None:
+    def __init__(self, kind: str, gray: bool, action_repeat: int = 1) -> None:
         self._kind, self._to_gray = kind, gray or kind == "motion"
         self._background: NDArray[np.int16] | None = None
-        self._past: deque[Frame] = deque(maxlen=2 * LAG + 1)
+        self._lag = max(1, LAG // action_repeat)  # images, of which each step of an agent shows one
+        self._past: deque[Frame] = deque(maxlen=2 * self._lag + 1)
 
     def begin(self) -> None:
         """A new episode begins with the next image."""
@@ -48,14 +50,14 @@ class Observation:
             return image
         if self._background is None:
             self._background = image.astype(np.int16)
-            self._past.extend([np.full(image.shape, 128, np.uint8)] * (2 * LAG + 1))
+            self._past.extend([np.full(image.shape, 128, np.uint8)] * (2 * self._lag + 1))
         difference = image - self._background
         change: Frame = (128 + difference // 2).astype(np.uint8)
         if self._kind == "foreground":
             self._background += np.clip(difference, -ADAPTATION, ADAPTATION)
             return change
         self._past.append(change)
-        return np.concatenate([self._past[-1 - lag] for lag in (0, LAG, 2 * LAG)], axis=-1)
+        return np.concatenate([self._past[-1 - lag] for lag in (0, self._lag, 2 * self._lag)], axis=-1)
 
 
 class Mask:

@@ -69,7 +69,7 @@ class PixelEnv(gym.Env[Frame, Any]):
         action_repeat: int = 1,
     ) -> None:
         self.env, self.renderer, self._repeat = env, renderer, action_repeat
-        self._observe, self._mask = Observation(observation, gray), Mask(mask, observation)
+        self._observe, self._mask = Observation(observation, gray, action_repeat), Mask(mask, observation)
         self.size, self.gray = size, gray
         self.action_space = env.action_space
         self.observation_space = gym.spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
