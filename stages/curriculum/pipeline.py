@@ -152,8 +152,9 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
     that is none of the agent's, before the first one starts.
 
     A later round has a run of its own, `runs/<Env>.round2`. It collects with the controller of the round before into
-    `data/<Env>.round2.zarr`, and continues from its M and its C, with its V. Rounds of a policy gradient are short and
-    many, so the last one alone is compared with the dream and evaluated.
+    `data/<Env>.round2.zarr`, and continues from its M and its C, with its V. The round of `retrain_round` trains all
+    three anew: V has seen the frames of random play alone. Rounds of a policy gradient are short and many, so the last
+    one alone is compared with the dream and evaluated.
     """
     for name in settings.names:
         find_env(name)
@@ -179,9 +180,15 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
     if settings.agent == "dreamer":
         return _dreamer_steps(session, settings, sources)
     first = stage_settings(settings, sources, session.env)
-    own = sources.resolve("curriculum", CurriculumSettings, session.env)[0]
+    own, origin = sources.resolve("curriculum", CurriculumSettings, session.env)
     later = stage_settings(settings, sources, session.env, later=True)
     rounds, data, run = settings.rounds or own.rounds, session.data_path, session.run_path
+    anew = own.retrain_round
+    if "retrain_round" in typed_settings(origin) and anew not in (0, *range(2, rounds + 1)):
+        raise UsageProblem(
+            f"--set curriculum.retrain_round is {anew} and {session.env} has {rounds} rounds; expected 2 or more "
+            "of them, or 0."
+        )
     steps = [Step(stage, session, first[stage]) for stage in _stages_of_round(first, rounds <= 1)]
     datasets = [data]
     for number in range(2, rounds + 1):
@@ -190,12 +197,25 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
         session = replace(previous, data=tuple(datasets), run=run.with_name(f"{run.name}.round{number}"))
         others = {"collect": replace(previous, data=(datasets[-1],)), "dream": replace(session, data=(data,))}
         again = _continued(later, previous.run_path)
+        if number == anew:
+            again |= _begun_anew(first, previous.run_path)
         steps += [
             Step(stage, others.get(stage, session), again[stage], number)
             for stage in _stages_of_round(later, number == rounds)
-            if stage != "train-vae"
+            if stage != "train-vae" or number == anew
         ]
     return steps
+
+
+def _begun_anew(first: dict[str, Settings], previous: Path) -> dict[str, Settings]:
+    """The settings of V, M and C in a round that trains them from new weights, as the first one does."""
+    search = first["train-controller"]
+    assert isinstance(search, ControllerSettings)
+    return {
+        "train-vae": first["train-vae"],
+        "train-mdnrnn": first["train-mdnrnn"],
+        "train-controller": replace(search, init_from=str(previous), new_weights=True),
+    }
 
 
 def _stages_of_round(settings: dict[str, Settings], last: bool) -> tuple[str, ...]:

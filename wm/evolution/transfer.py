@@ -25,6 +25,7 @@ from wm.pretrained import (
     controller_memory,
     load_controller,
     load_mdnrnn,
+    load_vae,
 )
 from wm.settings import ControllerSettings
 from wm.stats import ridge_regression
@@ -40,12 +41,15 @@ class TransferSource:
     mdnrnn: TrainedMdnRnn
 
     def cost(self, mdnrnn: TrainedMdnRnn) -> dict[str, float]:
-        """Environment steps of its search and those before, and their seconds with those of its M if that is another
-        one than `mdnrnn`."""
+        """Environment steps of its search and those before, and their seconds with those of its M and V where they are
+        others than `mdnrnn` and its V."""
         search = self.controller.artifact.metrics
         seconds = search["seconds"] + search.get("seconds_before", 0.0)
         if self.mdnrnn.artifact.fingerprint != mdnrnn.artifact.fingerprint:
             seconds += self.mdnrnn.artifact.wall_seconds
+        if self.mdnrnn.artifact.inputs["vae"] != mdnrnn.artifact.inputs["vae"]:
+            vae = load_vae(self.mdnrnn.artifact.folder.parent / "vae", "")
+            seconds += vae.artifact.wall_seconds + self.mdnrnn.artifact.metrics.get("encoding_seconds", 0.0)
         steps = search["env_steps"] + search.get("env_steps_before", 0)
         return {"env_steps_before": steps, "seconds_before": seconds}
 
@@ -65,10 +69,12 @@ def initial_parameters(
     controller: Controller,
 ) -> tuple[NDArray[np.float32], dict[str, float]]:
     """The parameters the search starts from, and the cost of earlier searches and their Ms: zeros at no cost without
-    `--init-from`."""
+    `--init-from`, and zeros with `new_weights`."""
     if not settings.init_from:
         return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     source = load_transfer_source(settings.init_from, workspace.env)
+    if settings.new_weights:
+        return np.zeros(controller.parameters, np.float32), source.cost(mdnrnn)
     start = transferred_weights(source, mdnrnn, config, controller, load_latents(workspace, mdnrnn))
     return start, source.cost(mdnrnn)
 

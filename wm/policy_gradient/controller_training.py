@@ -58,7 +58,8 @@ def train_by_gradient(
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from, workspace.env)
-        earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
+        if not settings.new_weights:
+            earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"
     trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label, began)
