@@ -12,6 +12,7 @@ import torch
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
+from wm.artifacts.runs import load
 from wm.episodes.dataset import Dataset
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
@@ -189,6 +190,30 @@ def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Pa
     assert metrics["validation_return"] >= metrics_of(first)["validation_return"]
     if metrics["earlier_is_best"]:
         assert np.array_equal(after.parameters, before.parameters)
+
+
+def test_with_new_weights_an_earlier_run_gives_its_cost_alone(continued: Path, tmp_path: Path) -> None:
+    """As a round that trains V anew does; with the earlier V's own weights C would go on from them."""
+    folder = tmp_path / "all"
+    shutil.copytree(continued, folder)
+    again = folder / "runs" / NEXT
+    for name in ("vae", "mdnrnn", "controller", "latents"):
+        shutil.rmtree(again / name, ignore_errors=True)
+    run(folder, "train-vae", "--env", TINY, "--run", f"runs/{NEXT}", "--steps", "20", "--set", "latent=7")
+    run(folder, "train-mdnrnn", "--env", TINY, "--run", f"runs/{NEXT}", "--network", "rollout", "--hidden", "0",
+        "--batch", "48", "--steps", "20", "--set", "warm_up=2", "--set", "rollout_steps=8")  # fmt: skip
+    refused = outcome(folder, *CONTINUED)
+    assert "has another V than" in refused.stderr
+    run(folder, *CONTINUED, "--set", "new_weights=true")
+    first = folder / "runs" / SLUG
+    earlier, metrics = metrics_of(first / "controller"), metrics_of(again / "controller")
+    spent = sum(load(first / name, name, "").wall_seconds for name in ("vae", "mdnrnn"))
+    spent += earlier["seconds"] + metrics_of(first / "mdnrnn")["encoding_seconds"]
+    assert metrics["seconds_before"] == pytest.approx(spent)
+    assert metrics["env_steps_before"] == earlier["env_steps"]
+    assert not metrics["earlier_is_best"]
+    alone = outcome(folder, *WORDS, "--set", "new_weights=true")
+    assert "add --init-from, or leave it out" in alone.stderr
 
 
 def test_an_earlier_policy_stays_the_best_if_none_validates_better(

@@ -222,6 +222,42 @@ def test_rounds_of_a_policy_gradient_collect_with_the_latest_policy_and_the_last
     ]  # fmt: skip
 
 
+def test_a_round_trains_all_three_anew_on_the_episodes_of_all_rounds(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        '[curriculum]\nrounds = 4\nretrain_round = 3\n[train-controller]\nalgo = "ppo"\nin = "dream"\n'
+        "[train-mdnrnn]\nsteps = 800\n[train-mdnrnn.later]\nsteps = 70\n[collect.later]\nepisodes = 7\n"
+    )
+    sources = read_sources(config=tmp_path / "c.toml")
+    steps = pipelines_of(Session(""), CurriculumSettings(envs="Pong"), sources)[0].steps
+    of_v = [step for step in steps if step.stage == "train-vae"]
+    assert [step.round for step in of_v] == [1, 3]
+    assert of_v[1].session.run_path == Path("runs/Pong.round3")
+    assert [path.stem for path in of_v[1].session.data_paths] == ["Pong", "Pong.round2", "Pong.round3"]
+    assert of_v[0].settings == of_v[1].settings
+    memories: list[Any] = [step.settings for step in steps if step.stage == "train-mdnrnn"]
+    assert [(m.steps, m.init_from) for m in memories] == [
+        (800, None), (70, "runs/Pong"), (800, None), (70, "runs/Pong.round3"),
+    ]  # fmt: skip
+    searches: list[Any] = [step.settings for step in steps if step.stage == "train-controller"]
+    assert [(c.new_weights, c.init_from) for c in searches] == [
+        (False, None), (False, "runs/Pong"), (True, "runs/Pong.round2"), (False, "runs/Pong.round3"),
+    ]  # fmt: skip
+    collecting: list[Any] = [step.settings for step in steps if step.stage == "collect"]
+    assert [c.episodes for c in collecting] == [50, 7, 7, 7]
+
+
+@pytest.mark.parametrize(("number", "accepted"), [(0, True), (1, False), (2, True), (3, True), (4, False)])
+def test_the_round_that_trains_anew_is_a_later_one(number: int, accepted: bool) -> None:
+    settings = CurriculumSettings(envs=TINY, rounds=3)
+    sources = read_sources(assignments=[f"retrain_round={number}"], command="curriculum")
+    if accepted:
+        steps = pipelines_of(Session(""), settings, sources)[0].steps
+        assert [step.round for step in steps if step.stage == "train-vae"] == ([1, number] if number else [1])
+    else:
+        with pytest.raises(UsageProblem, match=f"retrain_round is {number} and {TINY} has 3 rounds; expected 2 or"):
+            pipelines_of(Session(""), settings, sources)
+
+
 @pytest.mark.parametrize(("name", "later"), [("whiten_at", ""), ("restarts", 1)])
 def test_only_the_first_round_restarts(tmp_path: Path, name: str, later: str | int) -> None:
     (tmp_path / "c.toml").write_text(f"[train-controller]\n{name} = 5\n")
