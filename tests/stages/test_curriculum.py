@@ -154,7 +154,7 @@ def test_named_curricula_and_lists() -> None:
 
 
 def test_the_limits_of_a_search_can_be_given() -> None:
-    settings = CurriculumSettings(envs="Pong,LunarLander", max_generations=3, max_hours=0.5, max_env_steps=1000)
+    settings = CurriculumSettings(envs="Pong,Acrobot", max_generations=3, max_hours=0.5, max_env_steps=1000)
     pipelines = pipelines_of(Session(""), settings, read_sources("quick"))
     searches = [step.settings for pipeline in pipelines for step in pipeline.steps if step.stage == "train-controller"]
     limits = [(s.algo, s.max_generations, s.max_hours, s.max_env_steps) for s in searches]  # type: ignore[attr-defined]
