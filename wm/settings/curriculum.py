@@ -46,7 +46,6 @@ class CurriculumSettings(Settings):
         "Round that trains V anew, on the episodes of all rounds, and M and C with it; 0: none.",
         low=0,
         high=99,
-        section="Curriculum",
         result=False,
     )
     jobs: int = setting(1, "Environments at a time.", low=1, high=8, section="Curriculum", result=False)

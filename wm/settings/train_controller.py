@@ -59,7 +59,6 @@ class ControllerSettings(Settings):
     new_weights: bool = setting(
         False,
         "With --init-from, begin with new weights, as after a new V: the earlier run gives its cost alone.",
-        section="Search",
         newer=True,
     )
     max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits", algorithm="cma")
