@@ -186,7 +186,8 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
     anew = own.retrain_round
     if "retrain_round" in typed_settings(origin) and anew not in (0, *range(2, rounds + 1)):
         raise UsageProblem(
-            f"--set retrain_round is {anew} and {session.env} has {rounds} rounds; expected 2 or more of them, or 0."
+            f"--set retrain_round is {anew}, and {session.env}'s rounds are 1 to {max(rounds, 1)}; expected a later "
+            "one than the first, or 0."
         )
     steps = [Step(stage, session, first[stage]) for stage in _stages_of_round(first, rounds <= 1)]
     datasets = [data]

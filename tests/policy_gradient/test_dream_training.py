@@ -213,7 +213,7 @@ def test_with_new_weights_an_earlier_run_gives_its_cost_alone(continued: Path, t
     assert metrics["env_steps_before"] == earlier["env_steps"]
     assert not metrics["earlier_is_best"]
     alone = outcome(folder, *WORDS, "--set", "new_weights=true")
-    assert "add --init-from, or leave it out" in alone.stderr
+    assert "takes an earlier run; add --init-from, or leave it out" in alone.stderr
 
 
 def test_an_earlier_policy_stays_the_best_if_none_validates_better(

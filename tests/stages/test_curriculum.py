@@ -254,7 +254,7 @@ def test_the_round_that_trains_anew_is_a_later_one(number: int, accepted: bool) 
         steps = pipelines_of(Session(""), settings, sources)[0].steps
         assert [step.round for step in steps if step.stage == "train-vae"] == ([1, number] if number else [1])
     else:
-        with pytest.raises(UsageProblem, match=f"retrain_round is {number} and {TINY} has 3 rounds; expected 2 or"):
+        with pytest.raises(UsageProblem, match=f"retrain_round is {number}, and {TINY}'s rounds are 1 to 3; expected"):
             pipelines_of(Session(""), settings, sources)
 
 

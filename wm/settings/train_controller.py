@@ -170,9 +170,7 @@ class ControllerSettings(Settings):
         check_temperature(self.temperature)
         self._refuse_other_algorithms()
         if self.new_weights and not self.init_from:
-            raise UsageProblem(
-                "--set new_weights=true says what --init-from does not give; add --init-from, or leave it out."
-            )
+            raise UsageProblem("--set new_weights=true takes an earlier run; add --init-from, or leave it out.")
         if self.policy_gradient and self.in_ == "mixed":
             raise UsageProblem("--algo ppo learns in one place; use --in real or --in dream, or --algo cma.")
         if self.policy_gradient and self.temperature == "auto":
