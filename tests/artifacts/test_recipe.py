@@ -20,6 +20,12 @@ def test_differences_are_told_in_words() -> None:
     assert differences(old, new) == ["latent 32 -> 64", "episodes changed"]
 
 
+def test_inputs_that_came_or_went_are_told_in_their_order() -> None:
+    old = Recipe("vae", 1, {}, {"episodes": "1", "init": "5"}).as_json()
+    new = Recipe("vae", 1, {}, {"episodes": "1", "episodes 10": "4", "episodes 2": "2"}).as_json()
+    assert differences(old, new) == ["now with episodes 2, 10", "now without init"]
+
+
 def test_settings_that_mean_nothing_to_another_algorithm_are_no_differences() -> None:
     evolved = {"settings": {"algo": "cma", "in_": "real", "popsize": 16, "whiten_at": "", "seed": 0}}
     trained = {"settings": {"algo": "ppo", "in_": "dream", "units": 128, "seed": 1}}

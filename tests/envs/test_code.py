@@ -147,5 +147,5 @@ def test_a_dataset_from_before_sources_were_recorded_is_told(own: Path, tmp_path
         patch.setattr(EnvConfig, "code", EnvCode(recorded.code.packages))
         run(tmp_path, *collecting)
     said = run(tmp_path, *collecting).stderr
-    assert "source of edited_base none -> " in said
+    assert "now with source of edited_base" in said
     assert "the dataset of the old recipe moves to" in said

@@ -1,5 +1,6 @@
 """A recipe is everything that determines a result; its fingerprint is the artifact's identity."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,10 +51,22 @@ def _shown(value: Any) -> Any:
     return "none" if value is None or value == "" else value
 
 
+def _in_series(names: Iterable[str]) -> list[str]:
+    """Names in order; those that differ by their last number alone as one: `episodes 2, 3, 4`."""
+    series = dict[str, list[str]]()
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        stem, _, last = name.rpartition(" ")
+        if last.isdecimal():
+            series.setdefault(stem, []).append(last)
+        else:
+            series[name] = []
+    return [f"{stem} {', '.join(numbers)}".rstrip() for stem, numbers in series.items()]
+
+
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """How two recipes, as_json, differ: `latent 32 -> 64`. A setting that one of them lacks has its default there, or
-    means nothing to another choice of algorithm or network and is left out; an input or a package that one of them
-    lacks is `none` there."""
+    means nothing to another choice of algorithm or network and is left out; a package that one of them lacks is `none`
+    there, and of an input it is said which has it."""
     changes = []
     settings = old.get("settings", {}), new.get("settings", {})
     before, after = map(_flat, settings)
@@ -67,11 +80,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if was != now:
             changes.append(f"{name.rstrip('_')} {_shown(was)} -> {_shown(now)}")
     before, after = old.get("inputs", {}), new.get("inputs", {})
-    for name in sorted({*before, *after}):
-        if name in before and name in after:
-            changes += [f"{name} changed"] * (before[name] != after[name])
-        else:
-            changes.append(f"{name} {before.get(name, 'none')[:8]} -> {after.get(name, 'none')[:8]}")
+    changes += [f"{name} changed" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
+    changes += [f"now with {name}" for name in _in_series(after.keys() - before.keys())]
+    changes += [f"now without {name}" for name in _in_series(before.keys() - after.keys())]
     if old.get("recipe") != new.get("recipe"):
         changes.append(f"code of the stage {old.get('recipe')} -> {new.get('recipe')}")
     if old.get("format") != new.get("format"):
