@@ -284,6 +284,6 @@ def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Setti
         search = replace(search, whiten_at="0" if search.whitened_from_start else "", restarts=1)
     return settings | {
         "collect": replace(collecting, policy="latest" if search.policy_gradient else "controller"),
-        "train-mdnrnn": replace(mdnrnn, init_from=str(previous)),
+        "train-mdnrnn": replace(mdnrnn, init_from=str(previous), source_vae=True),
         "train-controller": replace(search, init_from=str(previous)),
     }

@@ -235,8 +235,8 @@ def test_a_round_trains_all_three_anew_on_the_episodes_of_all_rounds(tmp_path: P
     assert [path.stem for path in of_v[1].session.data_paths] == ["Pong", "Pong.round2", "Pong.round3"]
     assert of_v[0].settings == of_v[1].settings
     memories: list[Any] = [step.settings for step in steps if step.stage == "train-mdnrnn"]
-    assert [(m.steps, m.init_from) for m in memories] == [
-        (800, None), (70, "runs/Pong"), (800, None), (70, "runs/Pong.round3"),
+    assert [(m.steps, m.init_from, m.source_vae) for m in memories] == [
+        (800, None, False), (70, "runs/Pong", True), (800, None, False), (70, "runs/Pong.round3", True),
     ]  # fmt: skip
     searches: list[Any] = [step.settings for step in steps if step.stage == "train-controller"]
     assert [(c.new_weights, c.init_from) for c in searches] == [
@@ -335,6 +335,11 @@ def test_two_rounds_run_through_and_are_up_to_date_afterwards(tmp_path: Path) ->
         assert shown in done.stdout  # the console's table
         assert f"| {shown} |" in (tmp_path / "runs" / "report.md").read_text()
     assert json.loads(record.read_text())["usage"] == usage
+    run(tmp_path, *words, "--set", "train-vae.learning_rate=0.002")  # the second round takes the new V
+    first, second = (json.loads((tmp_path / "runs" / name / "vae" / "manifest.json").read_text())
+                     for name in (SLUG, f"{SLUG}.round2"))  # fmt: skip
+    assert first["recipe"]["settings"]["learning_rate"] == 0.002
+    assert first == second
 
 
 def test_what_is_not_kept_goes_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

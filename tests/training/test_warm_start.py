@@ -33,8 +33,8 @@ def test_latents_of_the_source_run_are_copied(chain: Path, tmp_path: Path) -> No
     shutil.copytree(chain / "data", tmp_path / "data")
     words = arguments("train-mdnrnn", "--run", "runs/again", "--init-from", f"runs/{SLUG}", "--steps", "20")
     log = run(tmp_path, *words).stderr
-    assert "copies V from" in log
-    assert "copies latents from" in log
+    assert f"vae: copied from runs/{SLUG}/vae" in log
+    assert f"latents: copied from runs/{SLUG}/latents" in log
     assert "encode" not in log
     source, copy = (json.loads((tmp_path / "runs" / name / "latents" / NAME).read_text()) for name in (SLUG, "again"))
     assert source == copy
@@ -64,3 +64,27 @@ def test_without_init_from_the_training_starts_from_scratch_and_the_earlier_arti
 
 def fingerprint(folder: Path) -> str:
     return str(json.loads((folder / "manifest.json").read_text())["fingerprint"])
+
+
+def test_a_v_that_the_source_does_not_know_is_refused_and_the_sources_taken_on_demand(
+    chain: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(chain / "data", tmp_path / "data")
+    shutil.copytree(chain / "runs", tmp_path / "runs")
+    folder = tmp_path / "runs" / "again"
+    words = ("--run", "runs/again")
+    again = arguments("train-mdnrnn", *words, "--init-from", f"runs/{SLUG}", "--steps", "20")
+    run(tmp_path, *arguments("train-vae", *words, "--steps", "10", "--seed", "7"))
+    own = fingerprint(folder / "vae")
+    refused = outcome(tmp_path, *again)
+    assert refused.returncode == 78
+    assert f"runs/again/vae is another V than runs/{SLUG}/vae, whose latents the M of --init-from" in refused.stderr
+    assert outcome(tmp_path, *again, "--set", "source_vae=true", "--keep-current").returncode == 78
+    assert fingerprint(folder / "vae") == own
+    log = run(tmp_path, *again, "--set", "source_vae=true").stderr
+    assert "vae: seed 7 -> 0" in log
+    assert f"latents: copied from runs/{SLUG}/latents" in log
+    assert fingerprint(folder / "vae") == fingerprint(tmp_path / "runs" / SLUG / "vae")
+    assert fingerprint(folder / "archive" / f"vae-{own[:8]}") == own
+    run(tmp_path, *arguments("train-vae", *words, "--steps", "10", "--init-from", f"runs/{SLUG}"))
+    assert "runs/again/mdnrnn" in run(tmp_path, *again).stdout  # M of the source goes on with a V that began as its own

@@ -153,6 +153,10 @@ def read_whole(folder: Path, kind: str = "") -> Artifact:
 def copy(artifact: Artifact, folder: Path) -> None:
     """Copy an artifact to `folder`, whole or not at all, without taking its disk space again: the files of an artifact
     never change. Raises BadData if one does not match its checksum."""
+    durable.commit_folder(_staged_copy(artifact, folder), folder)
+
+
+def _staged_copy(artifact: Artifact, folder: Path) -> Path:
     durable.make_folder(folder.parent)
     staged = durable.staging_path(folder)
     staged.mkdir()
@@ -160,7 +164,7 @@ def copy(artifact: Artifact, folder: Path) -> None:
         path = artifact.folder / name if name == manifest.NAME else artifact.check(name)
         durable.make_folder((staged / name).parent)
         durable.link(path, staged / name)
-    durable.commit_folder(staged, folder)
+    return staged
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,15 @@ class Run:
             else:
                 log(f"{self.name}: restored from the archive")
                 yield Builder(self, self.partial, False, restored)
+
+    def take(self, artifact: Artifact, keep_current: bool, log: Callable[[str], None]) -> None:
+        """Copy the artifact of this recipe from another run, as `copy` does; one of another recipe moves to the
+        archive. Raises what `build` and `copy` raise."""
+        with self.build(keep_current, log) as builder:
+            if builder.restored is None:
+                log(f"{self.name}: copied from {artifact.folder}")
+                self.swap_in(_staged_copy(artifact, self.folder))
+                durable.remove(builder.folder)
 
     def _finish_publishing(self) -> None:
         if (self.partial / manifest.NAME).is_file():

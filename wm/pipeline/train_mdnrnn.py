@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from wm.artifacts import runs
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
-from wm.errors import UsageProblem
+from wm.errors import RecipeMismatch, UsageProblem
 from wm.evaluation.linear_probe import velocities
 from wm.evaluation.position_probe import visible_positions
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
@@ -38,18 +39,16 @@ from wm.training.mdnrnn import (
     validation_count,
     validation_windows,
 )
-from wm.training.warm_start import copy_inputs, load_initial_weights, source_fingerprint
+from wm.training.warm_start import load_initial_weights, source_fingerprint
 
 RECIPE = 8
 
 
 def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
     """The datasets, of the first the episodes that V was trained on, and V: this run's, or else that of
-    `--init-from`. Raises UsageProblem for a mixture or a batch that does not fit them."""
-    folder = session.run_path / "vae"
-    if settings.init_from and not folder.exists():
-        folder = Path(settings.init_from) / "vae"
-    vae = load_vae(folder, session.workspace.command("train-vae"))
+    `--init-from`. Raises UsageProblem for a mixture or a batch that does not fit them, and RecipeMismatch for a V
+    whose latents the M of `--init-from` does not know."""
+    vae = load_vae(_vae_folder(session, settings), session.workspace.command("train-vae"))
     datasets = open_datasets(session.env, session.data_paths)
     episodes = int(vae.artifact.metrics["episodes"])
     if episodes < datasets[0].upto:
@@ -59,6 +58,39 @@ def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Datase
     _require_names([dataset.path for dataset in datasets[1:]])
     batch_sizes(settings.batch, settings.mixture, datasets, settings.later_weight)
     return datasets, vae
+
+
+def _vae_folder(session: Session, settings: MdnRnnSettings) -> Path:
+    own = session.run_path / "vae"
+    if not settings.init_from:
+        return own
+    source = Path(settings.init_from) / "vae"
+    if not own.exists() or not source.exists():
+        return source if source.exists() else own
+    command = session.workspace.command("train-vae")
+    mine, theirs = (runs.load(folder, "vae", command) for folder in (own, source))
+    if theirs.fingerprint in (mine.fingerprint, mine.inputs.get("init_from")):
+        return own
+    if settings.source_vae:
+        return source
+    raise RecipeMismatch(
+        f"{own} is another V than {source}, whose latents the M of --init-from was trained on; add "
+        "--set source_vae=true to take that V (this run's moves to the archive), or leave --init-from out."
+    )
+
+
+def _take_inputs(session: Session, settings: MdnRnnSettings, vae: TrainedVae, latents: Sequence[Run]) -> None:
+    """Copy V of the run of `--init-from` where this run has none or another, and its latents of the same episodes:
+    encoding them again would take minutes."""
+    log, source = session.runtime.log, Path(str(settings.init_from))
+    if vae.artifact.folder.parent != session.run_path:
+        recipe = vae.artifact.manifest["recipe"]
+        run = session.make_run("vae", "vae", recipe["recipe"], recipe["settings"], recipe["inputs"], seeded=False)
+        run.take(vae.artifact, session.keep_current, log)
+    for run in latents:
+        artifact = replace(run, root=source).current()
+        if artifact is not None and run.current() is None:
+            run.take(artifact, session.keep_current, log)
 
 
 def _require_names(paths: Sequence[Path]) -> None:
@@ -92,16 +124,16 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     """Encode the episodes where latents are missing, train M, and publish the best weights by validation loss with a
     comparison to baselines."""
     datasets, vae = open_inputs(session, settings)
-    runs = [latents_run(session, dataset, vae) for dataset in datasets]
+    latents = [latents_run(session, dataset, vae) for dataset in datasets]
     label, seed, runtime = f"train-mdnrnn {session.env}", session.seed, session.runtime
     if settings.init_from and session.leads:
-        copy_inputs(vae.artifact, runs, session.run_path, Path(settings.init_from), label, runtime.log)
+        _take_inputs(session, settings, vae, latents)
     encoded = [encode(session, dataset, vae) for dataset in datasets]
     folders = [result.path for result in encoded]
     of_vae = {datasets[0].fingerprint, *vae.artifact.inputs.values()}  # V has the time of these
     times = {
         "collecting_seconds": sum(collecting_seconds(one.path) for one in datasets if one.fingerprint not in of_vae),
-        "encoding_seconds": sum(latents.seconds for latents in encoded),
+        "encoding_seconds": sum(each.seconds for each in encoded),
     }
     config = mdnrnn_config(settings, vae.model.latent, datasets[0].actions)
 
@@ -109,9 +141,9 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         parts, device = [read_latents(path) for path in folders], pick_device(session.device)
         if lost_lives_end(settings.network, datasets[0]):
             parts = [cut_at_lost_lives(part, dataset) for part, dataset in zip(parts, datasets, strict=True)]
-        latents = join(parts)
+        joined = join(parts)
         model = new_mdnrnn(config, seed)
-        fit_normalization(model, latents)
+        fit_normalization(model, joined)
         load_initial_weights(settings, "mdnrnn", session.env, model)
         model.to(device)
         precision = pick_precision(settings, device)
@@ -125,23 +157,23 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         fit_residuals(model, validation, settings)
         untrained = new_mdnrnn(config, seed)
         predictions = evaluate_predictions(
-            model, untrained, latents, mask, velocities(datasets), visible_positions(datasets)
+            model, untrained, joined, mask, velocities(datasets), visible_positions(datasets)
         )
         save_mdnrnn(builder.folder, config, model)
         save_mdnrnn_picture(builder.folder, session.env, settings.network)
         collected = sum(dataset.env_steps for dataset in datasets)
-        figures = {"rows": latents.rows, "collected_steps": collected, "precision": precision.name}
+        figures = {"rows": joined.rows, "collected_steps": collected, "precision": precision.name}
         figures |= {"trained_on": device_name(device), "parameters": weight_bytes(model) // 4}
         return {**scores, **predictions, **figures, **times}
 
-    run, need = mdnrnn_run(session, settings, runs, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
+    run, need = mdnrnn_run(session, settings, latents, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     verdicts = prediction_verdict(result.metrics["open_loop"], HELD_OUT), event_verdict(result.metrics)
     return replace(
         result,
         table=format_predictions(result.metrics),
         verdict=" ".join(filter(None, verdicts)),
-        seconds=result.seconds + sum(latents.seconds for latents in encoded),
+        seconds=result.seconds + sum(each.seconds for each in encoded),
     )
 
 

@@ -69,9 +69,16 @@ class MdnRnnSettings(GradientSettings):
         high=1,
     )
     end_weight: float = setting(10.0, "Weight of the rare ends of episodes in the end head's loss.", low=1.0)
+    source_vae: bool = setting(
+        False,
+        "With --init-from, take that run's V, even in place of this run's, which moves to the archive.",
+        result=False,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.source_vae and not self.init_from:
+            raise UsageProblem("--set source_vae=true takes the V of an earlier run; add --init-from, or leave it out.")
         if self.network == "paper" and not self.hidden:
             raise UsageProblem("--hidden is 0; expected at least 1 unit, or --network rollout.")
         for network, names in _OF_NETWORK.items():

@@ -4,14 +4,12 @@ The source is an input of the artifact that is trained. So the same command with
 another recipe: it trains again, and the earlier artifact moves to the archive.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
 from wm.artifacts import durable, runs
-from wm.artifacts.runs import Artifact, Run
+from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.errors import RecipeMismatch
 from wm.settings import GradientSettings
@@ -56,18 +54,3 @@ def load_initial_weights(settings: GradientSettings, name: str, env: str, model:
     constants = {key: value.clone() for key, value in model.state_dict().items() if key in _DATA_CONSTANTS}
     weights.load_into(model, tensors, str(source.folder / weights.WEIGHTS))
     model.load_state_dict(constants, strict=False)
-
-
-def copy_inputs(
-    vae: Artifact, latents: Sequence[Run], run: Path, source: Path, label: str, log: Callable[[str], None]
-) -> None:
-    """Copy V of the run `source` into a run without one, and latents of the same episodes: encoding them again would
-    take minutes."""
-    if vae.folder.parent != run:
-        log(f"{label}: copies V from {vae.folder}")
-        runs.copy(vae, run / "vae")
-    for latents_run in latents:
-        artifact = replace(latents_run, root=source).current()
-        if artifact is not None and not latents_run.folder.exists():
-            log(f"{label}: copies latents from {artifact.folder}")
-            runs.copy(artifact, latents_run.folder)
