@@ -208,13 +208,14 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
 
 
 def _begun_anew(first: dict[str, Settings], previous: Path) -> dict[str, Settings]:
-    """The settings of V, M and C in a round that trains them from new weights, as the first one does."""
+    """The settings of V, M and C in a round that trains them from new weights, as the first one does; C's begin by
+    imitating the round before."""
     search = first["train-controller"]
     assert isinstance(search, ControllerSettings)
     return {
         "train-vae": first["train-vae"],
         "train-mdnrnn": first["train-mdnrnn"],
-        "train-controller": replace(search, init_from=str(previous), new_weights=True),
+        "train-controller": replace(search, init_from=str(previous), imitate=True),
     }
 
 

@@ -13,15 +13,19 @@ import torch
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
 from wm.artifacts.runs import load
+from wm.artifacts.workspace import Workspace
 from wm.episodes.dataset import Dataset
+from wm.episodes.latents import read_latents
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.search_log import LOG, read_log
 from wm.evolution.transfer import load_transfer_source
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.earlier import earlier_policy
+from wm.policy_gradient.imitation import imitated_policy
+from wm.policy_gradient.network import inputs_along
 from wm.policy_gradient.sources import Experience
-from wm.pretrained import load_controller
+from wm.pretrained import load_controller, load_mdnrnn
 from wm.report.document import Chart, Heading
 from wm.report.rounds import read_rounds, rounds_section
 from wm.report.run_summary import RunSummary, find_runs
@@ -192,8 +196,8 @@ def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Pa
         assert np.array_equal(after.parameters, before.parameters)
 
 
-def test_with_new_weights_an_earlier_run_gives_its_cost_alone(continued: Path, tmp_path: Path) -> None:
-    """As a round that trains V anew does; with the earlier V's own weights C would go on from them."""
+def test_on_another_v_the_earlier_policy_is_imitated_and_its_cost_counted(continued: Path, tmp_path: Path) -> None:
+    """As in a round that trains V anew."""
     folder = tmp_path / "all"
     shutil.copytree(continued, folder)
     again = folder / "runs" / NEXT
@@ -204,7 +208,7 @@ def test_with_new_weights_an_earlier_run_gives_its_cost_alone(continued: Path, t
         "--batch", "48", "--steps", "20", "--set", "warm_up=2", "--set", "rollout_steps=8")  # fmt: skip
     refused = outcome(folder, *CONTINUED)
     assert "has another V than" in refused.stderr
-    run(folder, *CONTINUED, "--set", "new_weights=true")
+    run(folder, *CONTINUED, "--set", "imitate=true")
     first = folder / "runs" / SLUG
     earlier, metrics = metrics_of(first / "controller"), metrics_of(again / "controller")
     spent = sum(load(first / name, name, "").wall_seconds for name in ("vae", "mdnrnn"))
@@ -212,8 +216,20 @@ def test_with_new_weights_an_earlier_run_gives_its_cost_alone(continued: Path, t
     assert metrics["seconds_before"] == pytest.approx(spent)
     assert metrics["env_steps_before"] == earlier["env_steps"]
     assert not metrics["earlier_is_best"]
-    alone = outcome(folder, *WORDS, "--set", "new_weights=true")
-    assert "takes an earlier run; add --init-from, or leave it out" in alone.stderr
+    source = load_transfer_source(str(first), TINY)
+    controller, mdnrnn = load_controller(again / "controller", "").model, load_mdnrnn(again / "mdnrnn", "")
+    pupil = imitated_policy(source, Workspace(TINY, again, ()), mdnrnn, controller, 0)
+    latents = [read_latents(path / "latents") for path in (first, again)]
+    old, new = (inputs_along(c, None, of_v, zip(of_v.starts, of_v.ends, strict=True))
+                for c, of_v in zip((source.controller.model, controller), latents, strict=True))  # fmt: skip
+    of_both = (
+        (source.controller.model, source.controller.parameters, old),
+        (controller, pupil.parameter_vector(), new),
+    )
+    before, after = (c.pack(torch.as_tensor(parameters), len(x))(x).argmax(-1) for c, parameters, x in of_both)
+    assert (before == after).float().mean() > 0.8  # by chance: a third
+    alone = outcome(folder, *WORDS, "--set", "imitate=true")
+    assert "takes the policy of an earlier run; add --init-from, or leave it out" in alone.stderr
 
 
 def test_an_earlier_policy_stays_the_best_if_none_validates_better(

@@ -239,7 +239,7 @@ def test_a_round_trains_all_three_anew_on_the_episodes_of_all_rounds(tmp_path: P
         (800, None, False), (70, "runs/Pong", True), (800, None, False), (70, "runs/Pong.round3", True),
     ]  # fmt: skip
     searches: list[Any] = [step.settings for step in steps if step.stage == "train-controller"]
-    assert [(c.new_weights, c.init_from) for c in searches] == [
+    assert [(c.imitate, c.init_from) for c in searches] == [
         (False, None), (False, "runs/Pong"), (True, "runs/Pong.round2"), (False, "runs/Pong.round3"),
     ]  # fmt: skip
     collecting: list[Any] = [step.settings for step in steps if step.stage == "collect"]

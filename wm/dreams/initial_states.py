@@ -30,13 +30,39 @@ def load_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
 
 
 def load_latent_parts(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> list[Latents]:
-    """The same, apart: a part for every dataset, in the order of rounds."""
+    """The same, apart: a part for every dataset, V's own first."""
     return _parts(workspace, mdnrnn)
 
 
 def load_newest_latents(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> Latents:
-    """Those of the dataset whose name comes last, which is the newest round's."""
-    return _parts(workspace, mdnrnn)[-1]
+    """Those of the newest round: of the dataset whose name comes last, where round 10 follows round 9."""
+    names = _names(mdnrnn)
+    return _parts(workspace, mdnrnn)[names.index(max(names, key=lambda name: (len(name), name)))]
+
+
+def load_shared_latents(
+    workspaces: tuple[Workspace, Workspace], mdnrnns: tuple[TrainedMdnRnn, TrainedMdnRnn]
+) -> tuple[Latents, Latents]:
+    """The latents of the same episodes by the Vs of two Ms, row by row: of the datasets that both were trained on.
+    Raises what `load_latents` raises, and RecipeMismatch if there are none."""
+    parts = [
+        dict(zip(_names(mdnrnn), _parts(workspace, mdnrnn), strict=True))
+        for workspace, mdnrnn in zip(workspaces, mdnrnns, strict=True)
+    ]
+    shared = [name for name in parts[0] if name in parts[1] and _same_episodes(parts[0][name], parts[1][name])]
+    if not shared:
+        raise RecipeMismatch(
+            f"{workspaces[0].run} and {workspaces[1].run} have no recorded episodes in common to imitate a policy in; "
+            "train both Ms with the same --data, or leave --set imitate=true out."
+        )
+    first, second = (join([of_run[name] for name in shared]) for of_run in parts)
+    return first, second
+
+
+def _same_episodes(one: Latents, other: Latents) -> bool:
+    """Equal seeds, ends and actions: the same episodes, whatever V says of their frames."""
+    columns = [(latents.seeds, latents.ends, latents.actions) for latents in (one, other)]
+    return all(np.array_equal(first, second) for first, second in zip(*columns, strict=True))
 
 
 def latents_of(

@@ -63,7 +63,7 @@ def evolve_controller(
             else:
                 durable.remove(folder / LOG)
         evolution = evolve()
-        evolution.run(search(), bool(settings.init_from) and not settings.new_weights, began)
+        evolution.run(search(), bool(settings.init_from), began)
         figures = search_figures(settings, evolution.history, fitness)
     history = evolution.history
     assert history.best is not None

@@ -2,7 +2,7 @@
 
 C is linear in [z, h], and an M that was trained again encodes the same history in another h. So the new parameters are
 those whose outputs are nearest, over real episodes, to the outputs of the old ones with the old M (ridge regression). A
-controller whose weights on h are zero keeps its weights on z.
+controller whose weights on h are zero keeps its weights on z. With `imitate` the old outputs may be of another V.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from wm.artifacts.workspace import Workspace
-from wm.dreams.initial_states import load_latents
+from wm.dreams.initial_states import load_latents, load_shared_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
 from wm.models.controller import Controller, ControllerConfig, controller_inputs
@@ -69,14 +69,45 @@ def initial_parameters(
     controller: Controller,
 ) -> tuple[NDArray[np.float32], dict[str, float]]:
     """The parameters the search starts from, and the cost of earlier searches and their Ms: zeros at no cost without
-    `--init-from`, and zeros with `new_weights`."""
+    `--init-from`."""
     if not settings.init_from:
         return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
     source = load_transfer_source(settings.init_from, workspace.env)
-    if settings.new_weights:
-        return np.zeros(controller.parameters, np.float32), source.cost(mdnrnn)
+    if settings.imitate:
+        return _imitating(source, workspace, mdnrnn, config, controller), source.cost(mdnrnn)
     start = transferred_weights(source, mdnrnn, config, controller, load_latents(workspace, mdnrnn))
     return start, source.cost(mdnrnn)
+
+
+def _imitating(
+    source: TransferSource,
+    workspace: Workspace,
+    mdnrnn: TrainedMdnRnn,
+    config: ControllerConfig,
+    controller: Controller,
+) -> NDArray[np.float32]:
+    """The parameters nearest to the source's policy on another V. Raises RecipeMismatch for hidden units and another
+    head."""
+    old = source.controller
+    if old.model.hidden or old.model.layers or controller.hidden or old.model.outputs != controller.outputs:
+        raise RecipeMismatch(
+            f"--set imitate=true takes a linear policy with this head for --algo cma, which {old.artifact.folder} is "
+            "not; leave it out."
+        )
+    workspaces = Workspace(workspace.env, old.artifact.folder.parent, ()), workspace
+    latents = load_shared_latents(workspaces, (source.mdnrnn, mdnrnn))
+    memories = controller_memory(source.mdnrnn, old.config), controller_memory(mdnrnn, config)
+    old_inputs, new_inputs = (_inputs_of(memory, of_v) for memory, of_v in zip(memories, latents, strict=True))
+    return _nearest(new_inputs, _outputs(old.model, np.asarray(old.parameters, np.float32), old_inputs))
+
+
+def _outputs(
+    controller: Controller, parameters: NDArray[np.float32], inputs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Of a linear C on inputs (N, F)."""
+    size = controller.outputs * controller.inputs
+    weights, biases = parameters[:size].reshape(controller.outputs, -1), parameters[size:]
+    return inputs @ weights.T.astype(np.float64) + biases
 
 
 def transferred_weights(
@@ -100,15 +131,14 @@ def transferred_weights(
         raise RecipeMismatch(
             "--init-from transfers a controller with hidden units to the same memory only; leave --init-from out."
         )
-    size = controller.outputs * old.model.inputs
-    weights, biases = parameters[:size].reshape(controller.outputs, -1), parameters[size:]
-    latent = mdnrnn.model.latent
+    size, latent = controller.outputs * old.model.inputs, mdnrnn.model.latent
     if not weights_on_memory(parameters, old.model, latent).any():
-        padded = np.pad(weights[:, :latent], ((0, 0), (0, controller.inputs - latent)))
-        return np.concatenate([padded.ravel(), biases])
+        weights = parameters[:size].reshape(controller.outputs, -1)[:, :latent]
+        padded = np.pad(weights, ((0, 0), (0, controller.inputs - latent)))
+        return np.concatenate([padded.ravel(), parameters[size:]])
     memories = [controller_memory(source.mdnrnn, old.config), controller_memory(mdnrnn, config)]
     old_inputs, new_inputs = (_inputs_of(memory, latents) for memory in memories)
-    return _nearest(new_inputs, old_inputs @ weights.T.astype(np.float64) + biases)
+    return _nearest(new_inputs, _outputs(old.model, parameters, old_inputs))
 
 
 def require_same_network(source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller) -> None:

@@ -13,13 +13,15 @@ from wm.episodes.latents import join
 from wm.evolution.history import History
 from wm.evolution.transfer import load_transfer_source
 from wm.models.controller import Controller
-from wm.policy_gradient.earlier import earlier_policy
+from wm.policy_gradient.earlier import Earlier, earlier_policy
+from wm.policy_gradient.imitation import imitated_policy
 from wm.policy_gradient.network import inputs_seen
 from wm.policy_gradient.training import train_policy
 from wm.pretrained import TrainedMdnRnn, build_controller, controller_memory, save_controller
 from wm.rollouts.players import PolicySpec
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
+from wm.training.cpu_threads import one_thread
 
 INITIAL_STATES = 4096  # real states in which dreams start
 
@@ -58,7 +60,10 @@ def train_by_gradient(
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from, workspace.env)
-        if not settings.new_weights:
+        if settings.imitate:
+            with one_thread():  # the same weights on any number of cores
+                earlier = Earlier(imitated_policy(source, workspace, mdnrnn, controller, seed), None)
+        else:
             earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"

@@ -1,6 +1,7 @@
 """Actor and critic on C's inputs."""
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -35,13 +36,21 @@ def policy_config(settings: ControllerSettings, space: ActionSpace, seed: int) -
     )
 
 
-@torch.inference_mode()
 def inputs_seen(controller: Controller, memory: Predictor | None, latents: Latents) -> Tensor:
-    """C's inputs (N, F) along recorded episodes."""
+    """C's inputs (N, F) along some of the recorded episodes."""
+    rows = ((part.start, part.stop) for part in spaced_episodes(latents))
+    return inputs_along(controller, memory, latents, rows)
+
+
+@torch.no_grad()
+def inputs_along(
+    controller: Controller, memory: Predictor | None, latents: Latents, rows: Iterable[tuple[int, int]]
+) -> Tensor:
+    """C's inputs (N, F) in rows that each begin an episode, from the first to before the last."""
     parts = []
-    for rows in spaced_episodes(latents):
-        z = torch.from_numpy(latents.means[rows])
-        actions = torch.from_numpy(latents.space.encode(latents.actions[rows]))
+    for first, end in rows:
+        z = torch.from_numpy(latents.means[first:end])
+        actions = torch.from_numpy(latents.space.encode(latents.actions[first:end]))
         h = torch.zeros(len(z), 0) if memory is None else memory.hidden_states(z[None], actions[None])[0]
         z_before = torch.cat([z[:1], z[:-1]])
         parts.append(controller.features(z, z_before, _step_before(actions), _step_before(h)))

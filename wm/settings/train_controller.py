@@ -56,9 +56,9 @@ class ControllerSettings(Settings):
         section="Search",
     )
     init_from: str | None = setting(None, "Run to start from, such as runs/Pong.", section="Search", result=False)
-    new_weights: bool = setting(
+    imitate: bool = setting(
         False,
-        "With --init-from, begin with new weights, as after a new V: the earlier run gives its cost alone.",
+        "With --init-from, new weights that act as the earlier policy did in recorded episodes, as after a new V.",
         newer=True,
     )
     max_generations: int = setting(60, "Generations of the search.", low=1, section="Limits", algorithm="cma")
@@ -169,8 +169,10 @@ class ControllerSettings(Settings):
         super().__post_init__()
         check_temperature(self.temperature)
         self._refuse_other_algorithms()
-        if self.new_weights and not self.init_from:
-            raise UsageProblem("--set new_weights=true takes an earlier run; add --init-from, or leave it out.")
+        if self.imitate and not self.init_from:
+            raise UsageProblem(
+                "--set imitate=true takes the policy of an earlier run; add --init-from, or leave it out."
+            )
         if self.policy_gradient and self.in_ == "mixed":
             raise UsageProblem("--algo ppo learns in one place; use --in real or --in dream, or --algo cma.")
         if self.policy_gradient and self.temperature == "auto":

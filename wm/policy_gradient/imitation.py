@@ -1,0 +1,76 @@
+"""A new policy that acts as an earlier one did: where V is trained anew, C's inputs mean something else.
+
+Policy distillation (Rusu et al. 2016) on recorded episodes: the earlier actor and critic see the latents of their own
+V, the new ones those of the new V.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wm.artifacts.workspace import Workspace
+from wm.dreams.initial_states import load_shared_latents
+from wm.errors import RecipeMismatch
+from wm.evolution.transfer import TransferSource
+from wm.models.controller import Controller
+from wm.policy_gradient.network import VALUED_ROWS, ActorCritic, inputs_along
+from wm.policy_gradient.ppo import GRADIENT_NORM, VALUE_WEIGHT, make_optimizer
+from wm.pretrained import TrainedMdnRnn, controller_memory
+from wm.seeding import generator
+from wm.training.weights import load_into
+
+# Twenty passes over 78,000 rows of CarRacing, 25 seconds on one core, left 0.19 nats a row between the two policies,
+# four passes 0.41 (docs/research/LOG.md, 2026-11-29). With more rows there are fewer passes, in the same time.
+PASSES, MOST_STEPS = 20, 6000
+MINIBATCH = 512
+LEARNING_RATE = 1e-3  # falls to zero
+
+
+def imitated_policy(
+    source: TransferSource, workspace: Workspace, mdnrnn: TrainedMdnRnn, controller: Controller, seed: int
+) -> ActorCritic:
+    """Actor and critic for this M and its V, trained to choose as the source's actor does and to value as its critic
+    does. Raises RecipeMismatch for an evolved C, other actions and episodes of which none is shared."""
+    earlier = source.controller
+    distribution = controller.distribution
+    if not earlier.networks or distribution is None or earlier.model.head != controller.head:
+        raise RecipeMismatch(
+            f"{earlier.artifact.folder} is no policy by gradient with the head {controller.head}, which "
+            "--set imitate=true takes; leave it out."
+        )
+    workspaces = Workspace(workspace.env, earlier.artifact.folder.parent, ()), workspace
+    latents = load_shared_latents(workspaces, (source.mdnrnn, mdnrnn))
+    memories = controller_memory(source.mdnrnn, earlier.config), controller_memory(mdnrnn, earlier.config)
+    before, features = (
+        inputs_along(model, memory, of_v, zip(of_v.starts, of_v.ends, strict=True))
+        for model, memory, of_v in zip((earlier.model, controller), memories, latents, strict=True)
+    )
+    teacher, pupil = ActorCritic(earlier.model, seed), ActorCritic(controller, seed)
+    load_into(teacher, earlier.networks, str(earlier.artifact.folder))
+    pupil.standardise(features)
+    outputs, values = _judged(teacher, before)
+    random, optimizer = generator(seed, "imitation"), make_optimizer(pupil, LEARNING_RATE)
+    steps = min(PASSES * -(-len(features) // MINIBATCH), MOST_STEPS)
+    order = np.empty(0, np.int64)
+    for step in range(steps):
+        if len(order) < min(MINIBATCH, len(features)):
+            order = random.permutation(len(features))
+        rows, order = torch.from_numpy(order[:MINIBATCH]), order[MINIBATCH:]
+        choices = controller.choose(outputs[rows], random)
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * (1 - step / steps)
+        chosen, valued = pupil(features[rows])
+        # The likelihood of what the teacher samples is largest where the two distributions are equal.
+        loss = VALUE_WEIGHT * (valued - values[rows]).square().mean() - distribution.log_prob(chosen, choices).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(pupil.parameters(), GRADIENT_NORM)
+        optimizer.step()
+    return pupil
+
+
+def _judged(network: ActorCritic, features: Tensor) -> tuple[Tensor, Tensor]:
+    """The actor's outputs (N, O) and the values (N,) of inputs (N, F), without a graph."""
+    with torch.no_grad():
+        outputs, values = zip(*(network(block) for block in features.split(VALUED_ROWS)), strict=True)
+    return torch.cat(outputs), torch.cat(values)
