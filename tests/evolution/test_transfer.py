@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from stages.session import Session
-from tests.conftest import SLUG, TINY, arguments, outcome
+from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts.runs import Artifact
 from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
 from wm.errors import RecipeMismatch
-from wm.evolution.transfer import TransferSource, initial_parameters, transferred_weights, weights_on_memory
+from wm.evolution.transfer import TransferSource, _inputs_of, initial_parameters, transferred_weights, weights_on_memory
 from wm.models.mdnrnn.network import MdnRnn
-from wm.pretrained import TrainedMdnRnn
+from wm.pretrained import TrainedMdnRnn, controller_memory
 from wm.run_models import load_all
 from wm.settings import ControllerSettings
 
@@ -139,6 +139,31 @@ def test_another_v_is_refused(chain: Path) -> None:
     other = replace(source, controller=replace(source.controller, artifact=artifact))
     with pytest.raises(RecipeMismatch, match="has another V"):
         transfer(other, mdnrnn, latents)
+
+
+def test_on_another_v_a_linear_policy_is_imitated_in_the_episodes_that_both_have(chain: Path, tmp_path: Path) -> None:
+    for name in ("data", "runs"):
+        shutil.copytree(chain / name, tmp_path / name)
+    first, again = (tmp_path / "runs" / name for name in (SLUG, "again"))
+    run(tmp_path, *arguments("train-vae", "--run", "runs/again", "--seed", "7"))
+    run(tmp_path, *arguments("train-mdnrnn", "--run", "runs/again", "--steps", "10"))
+    words = arguments("train-controller", "--run", "runs/again", "--init-from", f"runs/{SLUG}")
+    assert "has another V than" in (refused := outcome(tmp_path, *words)).stderr
+    assert "add --set imitate=true" in refused.stderr
+    run(tmp_path, *words, "--set", "imitate=true")
+    of_first = Session(TINY, run=first).workspace
+    _, mdnrnn, old = load_all(of_first)
+    workspace = Session(TINY, run=again).workspace
+    _, other, new = load_all(workspace)
+    settings = ControllerSettings(init_from=str(first), imitate=True)
+    weights, _ = initial_parameters(settings, workspace, other, new.config, new.model)
+    outputs = []
+    for models, parameters, place in (((mdnrnn, old), old.parameters, of_first), ((other, new), weights, workspace)):
+        memory, latents = controller_memory(models[0], models[1].config), load_latents(place, models[0])
+        inputs = torch.as_tensor(_inputs_of(memory, latents), dtype=torch.float32)
+        packed = models[1].model.pack(torch.as_tensor(np.asarray(parameters)), len(inputs))
+        outputs.append(packed(inputs).numpy())
+    assert np.corrcoef(outputs[0].ravel(), outputs[1].ravel())[0, 1] > 0.9
 
 
 def test_init_from_a_missing_run_names_the_command_that_makes_it(chain: Path, tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def require_same_network(source: TransferSource, mdnrnn: TrainedMdnRnn, controll
     old = source.controller
     if old.artifact.inputs["vae"] != mdnrnn.artifact.inputs["vae"]:
         raise RecipeMismatch(
-            f"{old.artifact.folder} has another V than {mdnrnn.artifact.folder}; copy that V into this run "
-            "and train M on it, or leave --init-from out."
+            f"{old.artifact.folder} has another V than {mdnrnn.artifact.folder}; add --set imitate=true to begin by "
+            "imitating it, or leave --init-from out."
         )
     if replace(old.model, inputs=controller.inputs, sampled=controller.sampled) != controller:
         models = old.model, controller
