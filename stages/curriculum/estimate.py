@@ -172,12 +172,21 @@ class Estimate:
 
 def _with_rounds(plans: list[Plan]) -> list[tuple[str, Plan]]:
     """Every plan with its stage's name, and the round after the first; each round starts with collecting. Alike plans
-    of many rounds are one."""
+    of rounds in a row are one."""
     numbers = list(itertools.accumulate(plan.stage == "collect" for plan in plans))
-    groups = dict[tuple[str, str, int], list[tuple[int, Plan]]]()
+    groups: list[list[tuple[int, Plan]]] = []
     for number, plan in zip(numbers, plans, strict=True):
-        groups.setdefault((plan.stage, plan.what, min(number, 2)), []).append((number, plan))
-    return [(_stage_and_rounds(group), _together([plan for _, plan in group])) for group in groups.values()]
+        alike = (
+            group
+            for group in groups
+            if (group[-1][1].stage, group[-1][1].what, group[-1][0]) == (plan.stage, plan.what, number - 1)
+        )
+        group = next(alike, None) if number > 2 else None
+        if group is None:
+            groups.append([(number, plan)])
+        else:
+            group.append((number, plan))
+    return [(_stage_and_rounds(group), _together([plan for _, plan in group])) for group in groups]
 
 
 def _stage_and_rounds(group: list[tuple[int, Plan]]) -> str:
@@ -251,8 +260,11 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
 
 def _is_alike(step: Step, other: Step) -> bool:
     """Whether two steps are the same stage of two later rounds, with the same settings but for the run they continue:
-    only new episodes need new disk space."""
-    settings, others = ({**vars(one.settings), "init_from": ""} for one in (step, other))
+    only new episodes need new disk space. A round that trains anew continues none."""
+    settings, others = (
+        {name: bool(value) if name == "init_from" else value for name, value in vars(one.settings).items()}
+        for one in (step, other)
+    )
     return step.stage == other.stage and min(step.round, other.round) > 1 and settings == others
 
 

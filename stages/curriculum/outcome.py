@@ -74,7 +74,12 @@ class Outcome:
         episodes, key = "validation", "validation_return"
         if isinstance(settings[-1], DreamerSettings) and trainings[-1]["validation_return"] is None:
             episodes, key = f"last {trainings[-1]['training_episodes']} training episodes", "training_return"
-        returns = [metrics[key] for metrics in trainings if metrics[key] is not None]
+        # The best C goes on from round to round, but not from before a round that trains V anew.
+        begun = max(
+            (number for number, one in enumerate(settings) if isinstance(one, ControllerSettings) and one.imitate),
+            default=0,
+        )
+        returns = [metrics[key] for metrics in trainings[begun:] if metrics[key] is not None]
         best = f"{episodes} {max(returns):.1f}" if returns else "no episode ended"
         target = settings[-1].target_return
         if target is None:

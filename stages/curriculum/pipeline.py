@@ -27,7 +27,7 @@ from wm.settings import (
     Settings,
     VaeSettings,
 )
-from wm.settings.sources import Sources, typed_settings
+from wm.settings.sources import Sources, chosen_settings, typed_settings
 
 
 class Stage(NamedTuple):
@@ -52,6 +52,9 @@ STAGES = {
     ),
     "train-dreamer": Stage(train_dreamer.train_dreamer, train_dreamer.plan, train_dreamer.RECIPE, ("dreamer",)),
 }
+
+
+OF_ROUNDS = ("init_from", "imitate", "source_vae")  # settings that each round has of its own
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,13 @@ def pipelines_of(session: Session, settings: CurriculumSettings, sources: Source
         find_env(name)
     stages = STAGES_OF_AGENT[settings.agent]
     for each in sources.assignments:
+        if (each.command, each.name) == ("curriculum", "retrain_round") and settings.agent == "dreamer":
+            raise UsageProblem("--set retrain_round is for V, M and C; leave it out, or give --agent vmc.")
+        if each.name in OF_ROUNDS:
+            raise UsageProblem(
+                f"--set {each.command}.{each.name}: the curriculum says what a round continues from; leave it out. "
+                "V, M and C begin anew in the round that --set retrain_round names."
+            )
         if each.command not in ("curriculum", *stages):
             raise UsageProblem(
                 f"--set {each.command}.{each.name.rstrip('_')} means nothing with --agent {settings.agent}, whose "
@@ -184,11 +194,12 @@ def _steps(session: Session, settings: CurriculumSettings, sources: Sources) -> 
     later = stage_settings(settings, sources, session.env, later=True)
     rounds, data, run = settings.rounds or own.rounds, session.data_path, session.run_path
     anew = own.retrain_round
-    if "retrain_round" in typed_settings(origin) and anew not in (0, *range(2, rounds + 1)):
-        raise UsageProblem(
-            f"--set retrain_round is {anew}, and {session.env}'s rounds are 1 to {max(rounds, 1)}; expected a later "
-            "one than the first, or 0."
+    # A preset's may lie beyond the rounds that are given.
+    if "retrain_round" in chosen_settings(origin) and anew not in (0, *range(2, rounds + 1)):
+        way_out = (
+            "expected a later one than the first, or 0" if rounds > 1 else "give --rounds 2 or more, or leave it out"
         )
+        raise UsageProblem(f"retrain_round is {anew}, and {session.env}'s rounds are 1 to {max(rounds, 1)}; {way_out}.")
     steps = [Step(stage, session, first[stage]) for stage in _stages_of_round(first, rounds <= 1)]
     datasets = [data]
     for number in range(2, rounds + 1):
@@ -212,11 +223,25 @@ def _begun_anew(first: dict[str, Settings], previous: Path) -> dict[str, Setting
     imitating the round before."""
     search = first["train-controller"]
     assert isinstance(search, ControllerSettings)
+    if search.hidden and not search.policy_gradient:
+        raise UsageProblem(
+            f"retrain_round is given, and C has {search.hidden} hidden units; with --algo cma a linear C alone can "
+            "imitate on a new V. Give --set train-controller.hidden=0 or --set train-controller.algo=ppo, or "
+            "--set retrain_round=0."
+        )
     return {
         "train-vae": first["train-vae"],
         "train-mdnrnn": first["train-mdnrnn"],
-        "train-controller": replace(search, init_from=str(previous), imitate=True),
+        "train-controller": replace(_continuing(search), init_from=str(previous), imitate=True),
     }
+
+
+def _continuing(search: ControllerSettings) -> ControllerSettings:
+    """The settings of a C that goes on from another one. A search by CMA-ES that continues has no restarts; it is
+    whitened at its start, or not at all."""
+    if search.policy_gradient:
+        return search
+    return replace(search, whiten_at="0" if search.whitened_from_start else "", restarts=1)
 
 
 def _stages_of_round(settings: dict[str, Settings], last: bool) -> tuple[str, ...]:
@@ -275,16 +300,13 @@ def _step_limits(settings: CurriculumSettings, search: ControllerSettings, actio
 
 def _continued(settings: dict[str, Settings], previous: Path) -> dict[str, Settings]:
     """The settings of a later round: C collects, and M and C continue from the run before. Of a policy gradient the
-    best policy continues, but the latest collects: M must learn where its dreams misled it. A search by CMA-ES that
-    continues has no restarts; it is whitened at its start, or not at all."""
+    best policy continues, but the latest collects: M must learn where its dreams misled it."""
     collecting, mdnrnn, search = (settings[stage] for stage in ("collect", "train-mdnrnn", "train-controller"))
     assert isinstance(collecting, CollectSettings)
     assert isinstance(mdnrnn, MdnRnnSettings)
     assert isinstance(search, ControllerSettings)
-    if not search.policy_gradient:
-        search = replace(search, whiten_at="0" if search.whitened_from_start else "", restarts=1)
     return settings | {
         "collect": replace(collecting, policy="latest" if search.policy_gradient else "controller"),
         "train-mdnrnn": replace(mdnrnn, init_from=str(previous), source_vae=True),
-        "train-controller": replace(search, init_from=str(previous)),
+        "train-controller": replace(_continuing(search), init_from=str(previous)),
     }

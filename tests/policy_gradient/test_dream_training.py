@@ -12,7 +12,7 @@ import torch
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
-from wm.artifacts.runs import load
+from wm.artifacts.runs import Artifact, load
 from wm.artifacts.workspace import Workspace
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import read_latents
@@ -285,6 +285,12 @@ def test_a_report_shows_the_rounds_in_the_last_one(continued: Path) -> None:
     assert blocks[0].text == f"{NEXT}: round by round"
     assert sum(isinstance(block, Chart) for block in blocks) >= 3
     assert not list(rounds_section(SLUG, [first]))
+    said = "Round 2 trained V and M anew"
+    assert not any(said in getattr(block, "text", "") for block in blocks)
+    recipe = second.mdnrnn.manifest["recipe"]
+    recipe = recipe | {"inputs": recipe["inputs"] | {"vae": "0" * 64}}
+    anew = replace(second, mdnrnn=Artifact(second.mdnrnn.folder, second.mdnrnn.manifest | {"recipe": recipe}))
+    assert any(said in getattr(block, "text", "") for block in rounds_section(NEXT, [first, anew]))
 
 
 def test_a_report_names_what_is_damaged_in_an_earlier_round(continued: Path, tmp_path: Path) -> None:

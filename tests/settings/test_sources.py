@@ -76,7 +76,7 @@ def test_an_assignment_for_later_rounds_holds_in_them_alone_and_over_that_for_al
     assert episodes == [7, 12]
     with pytest.raises(UsageProblem, match="there is no stage"):
         parse_assignment("collect.later.episodes=12", "collect")
-    with pytest.raises(UsageProblem, match="later rounds have no train-vae of their own"):
+    with pytest.raises(UsageProblem, match="later rounds have the train-vae settings of the first"):
         parse_assignment("train-vae.later.latent=12", "curriculum")
 
 

@@ -147,6 +147,53 @@ def test_an_outcome_distinguishes_a_threshold_reached_from_a_budget_spent() -> N
     assert outcome(-19.0, "steps") == "budget spent (steps): validation -19.0, threshold -16"
 
 
+def test_a_best_policy_that_was_replaced_does_not_pass(tmp_path: Path) -> None:
+    text = "[curriculum]\nrounds = 3\nretrain_round = 3\n[train-controller]\ntarget_return = 5\n"
+    (tmp_path / "c.toml").write_text(text)
+    settings, sources = CurriculumSettings(envs="Pong", rounds=3), read_sources(config=tmp_path / "c.toml")
+    (pipeline,) = pipelines_of(Session(""), settings, sources)
+    validated = ({"validation_return": best, "ended": "steps"} for best in (1.0, 9.0, 2.0))
+    results = [Result("train-controller", "created", Path("c"), Path("r"), "f", each, "", 1.0) for each in validated]
+    assert str(Outcome(pipeline, results)) == "budget spent (steps): validation 2.0, threshold 5"
+
+
+@pytest.mark.parametrize(
+    ("words", "agent", "expected"),
+    [
+        (("rounds=2", "retrain_round=2", "train-controller.hidden=4"), "vmc", "C has 4 hidden units; with --algo cma"),
+        (("rounds=2", "train-controller.imitate=true"), "vmc", "the curriculum says what a round continues from"),
+        (("rounds=2", "train-mdnrnn.source_vae=true"), "vmc", "the curriculum says what a round continues from"),
+        (("retrain_round=2",), "dreamer", "--set retrain_round is for V, M and C"),
+        (("retrain_round=2",), "vmc", "rounds are 1 to 1; give --rounds 2 or more, or leave it out"),
+    ],
+)
+def test_what_a_round_that_trains_anew_cannot_do_is_told(words: tuple[str, ...], agent: str, expected: str) -> None:
+    sources = read_sources(assignments=words, command="curriculum")
+    with pytest.raises(UsageProblem, match=re.escape(expected)):
+        pipelines_of(Session(""), CurriculumSettings(envs=TINY, agent=agent), sources)
+
+
+@pytest.mark.parametrize(
+    ("given", "later"), [("restarts=2", (1, "")), ("whiten_at=1", (1, "")), ("whiten_at=0", (1, "0"))]
+)
+def test_an_evolved_policy_that_is_imitated_has_one_search_whitened_at_its_start_if_ever(
+    given: str, later: tuple[int, str]
+) -> None:
+    words = ("rounds=2", "retrain_round=2", f"train-controller.{given}")
+    sources = read_sources(assignments=words, command="curriculum")
+    steps = pipelines_of(Session(""), CurriculumSettings(envs=TINY), sources)[0].steps
+    searches: list[Any] = [step.settings for step in steps if step.stage == "train-controller"]
+    assert (searches[1].restarts, searches[1].whiten_at, searches[1].imitate) == (*later, True)
+
+
+def test_a_round_beyond_those_of_a_file_is_told_and_that_of_a_preset_left_out(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[curriculum]\nrounds = 2\nretrain_round = 3\n")
+    with pytest.raises(UsageProblem, match="retrain_round is 3, and Pong's rounds are 1 to 2; expected a later one"):
+        pipelines_of(Session(""), CurriculumSettings(envs="Pong"), read_sources(config=tmp_path / "c.toml"))
+    (pipeline,) = pipelines_of(Session(""), CurriculumSettings(envs="Pong", rounds=3), read_sources("dream"))
+    assert [step.round for step in pipeline.steps if step.stage == "train-vae"] == [1]
+
+
 def test_named_curricula_and_lists() -> None:
     assert CurriculumSettings().names == ["Pong", "LunarLander", "Breakout", "CarRacing"]
     assert CurriculumSettings(envs="classic").names == ["Pong", "Breakout", "CartPole", "Acrobot"]
@@ -448,6 +495,15 @@ def test_the_stages_of_a_later_round_carry_its_number() -> None:
     assert [(line[1], line[2]) for line in lines] == [  # alike plans are one
         ("collect", "1 B"), ("train-vae", "1 B"), ("evaluate", "1 B"), ("collect, rounds 2 to 3", "2 B"),
         ("evaluate, round 2", "1 B"),
+    ]  # fmt: skip
+
+
+def test_rounds_on_both_sides_of_another_one_have_a_row_each() -> None:
+    plans = [Plan(stage, Path("a"), what, 1, 1, (1, 1)) for what in ("first", "short", "short", "long", "short")
+             for stage in ("collect", "train-mdnrnn")]  # fmt: skip
+    table = str(estimating.Estimate({"a": plans}, {}, None, "all"))
+    assert re.findall(r"train-mdnrnn(?:, rounds? [0-9to ]*[0-9])?", table) == [
+        "train-mdnrnn", "train-mdnrnn, rounds 2 to 3", "train-mdnrnn, round 4", "train-mdnrnn, round 5",
     ]  # fmt: skip
 
 

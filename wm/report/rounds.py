@@ -7,6 +7,7 @@ import glob
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,12 @@ def rounds_section(run: str, rounds: list[Round]) -> Iterator[Block]:
         "Each round collects episodes with the latest C, and continues M on all of them. It continues the best C by "
         "validation so far; at the end this one is evaluated."
     )
+    for before, after in pairwise(rounds):
+        if before.mdnrnn.inputs["vae"] != after.mdnrnn.inputs["vae"]:
+            yield Paragraph(
+                f"Round {after.number} trained V and M anew, and a new C, which began by imitating the C before. M's "
+                "errors before and after it are in the latents of two Vs."
+            )
     if real := _validations(rounds):
         plot = Plot("round", "return of a validation episode", [real], "real return")
         yield Chart(to_svg(plot), "Real return of C at the end of each round: whole episodes of the real environment.")

@@ -44,7 +44,7 @@ def parse_assignment(text: str, command: str) -> Assignment:
     stages = COMMANDS if command == "curriculum" else [command]
     later = command == "curriculum" and stage.endswith(f".{LATER}")
     if later and (stage := stage.removesuffix(f".{LATER}")) in ("curriculum", "train-vae", "train-dreamer"):
-        raise UsageProblem(f"--set {path}: later rounds have no {stage} of their own; leave out {LATER}.")
+        raise UsageProblem(f"--set {path}: later rounds have the {stage} settings of the first; leave out {LATER}.")
     if dot and stage not in stages:
         if stage in COMMANDS:
             raise UsageProblem(f"--set {path} is a setting of wm {stage}; wm {command} takes {command}.NAME.")
@@ -130,6 +130,13 @@ def typed_settings(origin: Mapping[str, str]) -> frozenset[str]:
     """The names of the settings that the command line gave, by a flag or --set; `origin` says where each came from.
     Presets and files have settings for every use of a command."""
     return frozenset(name for name, source in origin.items() if source in (FLAG, ASSIGNED))
+
+
+def chosen_settings(origin: Mapping[str, str]) -> frozenset[str]:
+    """The names of the settings that the user gave, on the command line, in a file or in the surroundings: all but
+    defaults and presets."""
+    given = (name for name, source in origin.items() if source != DEFAULT and not source.startswith(PRESET))
+    return frozenset(given)
 
 
 def preset_names(family: str = "") -> list[str]:
