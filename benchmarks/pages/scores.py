@@ -182,7 +182,7 @@ def page(rows: list[Row]) -> str:
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- The rows `ppo-dream` of Pong, LunarLander and CarRacing are of the presets until V, M and C were trained "
-        "anew in a later round. Those of today have no rows yet; the log of 2026-11-28 has their validations.\n"
+        "anew in a later round. Those of today have no rows yet; the log of 2026-11-28 and 29 has single runs.\n"
         "- Pong's rows `ppo-dream-20-rounds` took V and the first episodes, and with seed 0 the first M, from runs of "
         "the same settings at commit `82fa737`; the preset's took V and M of two rounds, seed 2's of six, from runs "
         "of the same settings. Breakout's rows in the dream took V, the random episodes and the first M from runs of "
