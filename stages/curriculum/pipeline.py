@@ -54,7 +54,7 @@ STAGES = {
 }
 
 
-OF_ROUNDS = ("init_from", "imitate", "source_vae")  # settings that each round has of its own
+OF_ROUNDS = ("imitate", "source_vae")  # settings that each round has of its own
 
 
 @dataclass(frozen=True)

@@ -217,8 +217,9 @@ def test_on_another_v_the_earlier_policy_is_imitated_and_its_cost_counted(contin
     assert metrics["env_steps_before"] == earlier["env_steps"]
     assert not metrics["earlier_is_best"]
     source = load_transfer_source(str(first), TINY)
-    controller, mdnrnn = load_controller(again / "controller", "").model, load_mdnrnn(again / "mdnrnn", "")
-    pupil = imitated_policy(source, Workspace(TINY, again, ()), mdnrnn, controller, 0)
+    learned, mdnrnn = load_controller(again / "controller", ""), load_mdnrnn(again / "mdnrnn", "")
+    controller, workspace = learned.model, Workspace(TINY, again, ())
+    pupil = imitated_policy(source, workspace, mdnrnn, learned.config, controller, 0)
     latents = [read_latents(path / "latents") for path in (first, again)]
     old, new = (inputs_along(c, None, of_v, zip(of_v.starts, of_v.ends, strict=True))
                 for c, of_v in zip((source.controller.model, controller), latents, strict=True))  # fmt: skip

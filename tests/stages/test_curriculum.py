@@ -173,6 +173,13 @@ def test_what_a_round_that_trains_anew_cannot_do_is_told(words: tuple[str, ...],
         pipelines_of(Session(""), CurriculumSettings(envs=TINY, agent=agent), sources)
 
 
+def test_the_first_round_may_continue_another_run() -> None:
+    sources = read_sources(assignments=("rounds=2", "train-mdnrnn.init_from=runs/other"), command="curriculum")
+    steps = pipelines_of(Session(""), CurriculumSettings(envs=TINY), sources)[0].steps
+    memories: list[Any] = [step.settings for step in steps if step.stage == "train-mdnrnn"]
+    assert [m.init_from for m in memories] == ["runs/other", f"runs/{SLUG}"]
+
+
 @pytest.mark.parametrize(
     ("given", "later"), [("restarts=2", (1, "")), ("whiten_at=1", (1, "")), ("whiten_at=0", (1, "0"))]
 )

@@ -62,7 +62,8 @@ def train_by_gradient(
         source = load_transfer_source(settings.init_from, workspace.env)
         if settings.imitate:
             with one_thread():  # the same weights on any number of cores
-                earlier = Earlier(imitated_policy(source, workspace, mdnrnn, controller, seed), None)
+                network = imitated_policy(source, workspace, mdnrnn, policy.controller, controller, seed)
+            earlier = Earlier(network, None)
         else:
             earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)

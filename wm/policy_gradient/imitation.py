@@ -12,7 +12,7 @@ from wm.artifacts.workspace import Workspace
 from wm.dreams.initial_states import load_shared_latents
 from wm.errors import RecipeMismatch
 from wm.evolution.transfer import TransferSource
-from wm.models.controller import Controller
+from wm.models.controller import Controller, ControllerConfig
 from wm.policy_gradient.network import VALUED_ROWS, ActorCritic, inputs_along
 from wm.policy_gradient.ppo import GRADIENT_NORM, VALUE_WEIGHT, make_optimizer
 from wm.pretrained import TrainedMdnRnn, controller_memory
@@ -27,20 +27,26 @@ LEARNING_RATE = 1e-3  # falls to zero
 
 
 def imitated_policy(
-    source: TransferSource, workspace: Workspace, mdnrnn: TrainedMdnRnn, controller: Controller, seed: int
+    source: TransferSource,
+    workspace: Workspace,
+    mdnrnn: TrainedMdnRnn,
+    config: ControllerConfig,
+    controller: Controller,
+    seed: int,
 ) -> ActorCritic:
-    """Actor and critic for this M and its V, trained to choose as the source's actor does and to value as its critic
-    does. Raises RecipeMismatch for an evolved C, other actions and episodes of which none is shared."""
+    """Actor and critic for this config on this M and its V, trained to choose as the source's actor does and to value as
+    its critic does. Raises RecipeMismatch for an evolved C, other actions and episodes of which none is shared."""
     earlier = source.controller
     distribution = controller.distribution
-    if not earlier.networks or distribution is None or earlier.model.head != controller.head:
+    actions = [(model.head, model.outputs) for model in (earlier.model, controller)]
+    if not earlier.networks or distribution is None or actions[0] != actions[1]:
         raise RecipeMismatch(
-            f"{earlier.artifact.folder} is no policy by gradient with the head {controller.head}, which "
-            "--set imitate=true takes; leave it out."
+            f"{earlier.artifact.folder} is no policy by gradient with these actions, which --set imitate=true takes; "
+            "leave it out."
         )
     workspaces = Workspace(workspace.env, earlier.artifact.folder.parent, ()), workspace
     latents = load_shared_latents(workspaces, (source.mdnrnn, mdnrnn))
-    memories = controller_memory(source.mdnrnn, earlier.config), controller_memory(mdnrnn, earlier.config)
+    memories = controller_memory(source.mdnrnn, earlier.config), controller_memory(mdnrnn, config)
     before, features = (
         inputs_along(model, memory, of_v, zip(of_v.starts, of_v.ends, strict=True))
         for model, memory, of_v in zip((earlier.model, controller), memories, latents, strict=True)
