@@ -34,8 +34,8 @@ def imitated_policy(
     controller: Controller,
     seed: int,
 ) -> ActorCritic:
-    """Actor and critic for this config on this M and its V, trained to choose as the source's actor does and to value as
-    its critic does. Raises RecipeMismatch for an evolved C, other actions and episodes of which none is shared."""
+    """Actor and critic for this config on this M and its V, trained to choose as the source's actor does and to value
+    as its critic does. Raises RecipeMismatch for an evolved C, other actions and episodes of which none is shared."""
     earlier = source.controller
     distribution = controller.distribution
     actions = [(model.head, model.outputs) for model in (earlier.model, controller)]
