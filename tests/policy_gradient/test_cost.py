@@ -33,3 +33,10 @@ def test_a_limit_of_time_bounds_both() -> None:
     assert least > 36
     assert shorter[0] == 36
     assert 36 < shorter[1] < most
+
+
+def test_an_imitation_takes_time_before_the_training() -> None:
+    least, most = seconds()
+    imitating = seconds(imitate=True, init_from="runs/earlier")
+    assert imitating[0] == least
+    assert imitating[1] > most

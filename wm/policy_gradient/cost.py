@@ -10,8 +10,9 @@ from wm.models.controller import Controller
 from wm.models.mdnrnn.predictor import Predictor
 from wm.policy_gradient.dream_rollouts import PASSES as DREAM_PASSES
 from wm.policy_gradient.dream_rollouts import DreamRecorder, dream_format
+from wm.policy_gradient.imitation import MINIBATCH, MOST_STEPS
 from wm.policy_gradient.network import ActorCritic
-from wm.policy_gradient.ppo import Rollout, make_optimizer, update
+from wm.policy_gradient.ppo import Passes, Rollout, make_optimizer, update
 from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
 from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.speed import PlayingSpeed
@@ -44,8 +45,12 @@ def training_seconds(
         actions = limit = settings.max_dream_steps
         playing = actions * _dream_seconds(clock, settings, controller, memory)
         validating += settings.max_dream_steps // settings.validate_steps * validation
-    expected = playing + actions / rows * _update_seconds(clock, settings, controller)
+    passes = (REAL_PASSES if settings.in_ == "real" else DREAM_PASSES).of(settings)
+    update_seconds = _update_seconds(clock, settings, controller, passes)
+    expected = playing + actions / rows * update_seconds
     least, most = FASTEST * expected, SLOWEST * expected + validating
+    if settings.imitate:  # of few episodes it takes less
+        most += SLOWEST * MOST_STEPS * MINIBATCH / (rows * passes.epochs) * update_seconds
     if settings.target_return is not None:
         least *= min(settings.validate_steps / limit, 1)
     if settings.max_hours:
@@ -74,7 +79,9 @@ def _dream_seconds(
 
 
 @one_thread()
-def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, controller: Controller) -> float:
+def _update_seconds(
+    clock: Callable[[], float], settings: ControllerSettings, controller: Controller, passes: Passes
+) -> float:
     """The time of an update on random numbers, the first one left out."""
     network, distribution = ActorCritic(controller, 0), controller.distribution
     assert distribution is not None
@@ -90,7 +97,7 @@ def _update_seconds(clock: Callable[[], float], settings: ControllerSettings, co
         features, choices.unflatten(0, shape), log_probs.view(shape), zeros, zeros + 1, ~torch.zeros_like(cut), cut,
         features[-1],
     )  # fmt: skip
-    seconds, passes = [], (REAL_PASSES if settings.in_ == "real" else DREAM_PASSES).of(settings)
+    seconds = []
     for _ in range(1 + TIMED_UPDATES):
         started = clock()
         update(
