@@ -53,6 +53,16 @@ class TransferSource:
         steps = search["env_steps"] + search.get("env_steps_before", 0)
         return {"env_steps_before": steps, "seconds_before": seconds}
 
+    def memories_and_latents(
+        self, workspace: Workspace, mdnrnn: TrainedMdnRnn, config: ControllerConfig
+    ) -> list[tuple[Predictor | None, Latents]]:
+        """What a C sees of the same episodes, row by row: the memory and the latents of the source, and those of a
+        controller of this config on this M. Raises what `load_shared_latents` raises."""
+        workspaces = Workspace(workspace.env, self.controller.artifact.folder.parent, ()), workspace
+        latents = load_shared_latents(workspaces, (self.mdnrnn, mdnrnn))
+        memories = controller_memory(self.mdnrnn, self.controller.config), controller_memory(mdnrnn, config)
+        return list(zip(memories, latents, strict=True))
+
 
 def load_transfer_source(run: str, env: str) -> TransferSource:
     """The controller of a run of `env` and its M. Raises MissingInput if there is none."""
@@ -94,10 +104,8 @@ def _imitating(
             f"--set imitate=true takes a linear policy with this head for --algo cma, which {old.artifact.folder} is "
             "not; leave it out."
         )
-    workspaces = Workspace(workspace.env, old.artifact.folder.parent, ()), workspace
-    latents = load_shared_latents(workspaces, (source.mdnrnn, mdnrnn))
-    memories = controller_memory(source.mdnrnn, old.config), controller_memory(mdnrnn, config)
-    old_inputs, new_inputs = (_inputs_of(memory, of_v) for memory, of_v in zip(memories, latents, strict=True))
+    both = source.memories_and_latents(workspace, mdnrnn, config)
+    old_inputs, new_inputs = (_inputs_of(memory, latents) for memory, latents in both)
     return _nearest(new_inputs, _outputs(old.model, np.asarray(old.parameters, np.float32), old_inputs))
 
 

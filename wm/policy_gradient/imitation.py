@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from wm.artifacts.workspace import Workspace
-from wm.dreams.initial_states import load_shared_latents
 from wm.errors import RecipeMismatch
 from wm.evolution.transfer import TransferSource
 from wm.models.controller import Controller, ControllerConfig
 from wm.policy_gradient.network import VALUED_ROWS, ActorCritic, inputs_along
 from wm.policy_gradient.ppo import GRADIENT_NORM, VALUE_WEIGHT, make_optimizer
-from wm.pretrained import TrainedMdnRnn, controller_memory
+from wm.pretrained import TrainedMdnRnn
 from wm.seeding import generator
 from wm.training.weights import load_into
 
-# Twenty passes over 78,000 rows of CarRacing, 25 seconds on one core, left 0.19 nats a row between the two policies,
-# four passes 0.41 (docs/research/LOG.md, 2026-11-29). With more rows there are fewer passes, in the same time.
+# Twenty passes over 78,000 rows of CarRacing, 24 seconds on one core, left 0.19 nats a row between the two policies,
+# four passes 0.41 (docs/research/LOG.md, 2026-11-29). More than 150,000 rows have fewer passes, so that no imitation
+# takes more than twice that time.
 PASSES, MOST_STEPS = 20, 6000
 MINIBATCH = 512
 LEARNING_RATE = 1e-3  # falls to zero
@@ -44,12 +44,10 @@ def imitated_policy(
             f"{earlier.artifact.folder} is no policy by gradient with these actions, which --set imitate=true takes; "
             "leave it out."
         )
-    workspaces = Workspace(workspace.env, earlier.artifact.folder.parent, ()), workspace
-    latents = load_shared_latents(workspaces, (source.mdnrnn, mdnrnn))
-    memories = controller_memory(source.mdnrnn, earlier.config), controller_memory(mdnrnn, config)
+    both = source.memories_and_latents(workspace, mdnrnn, config)
     before, features = (
-        inputs_along(model, memory, of_v, zip(of_v.starts, of_v.ends, strict=True))
-        for model, memory, of_v in zip((earlier.model, controller), memories, latents, strict=True)
+        inputs_along(model, memory, latents, zip(latents.starts, latents.ends, strict=True))
+        for model, (memory, latents) in zip((earlier.model, controller), both, strict=True)
     )
     teacher, pupil = ActorCritic(earlier.model, seed), ActorCritic(controller, seed)
     load_into(teacher, earlier.networks, str(earlier.artifact.folder))
