@@ -55,6 +55,13 @@ def test_later_rounds_have_a_table_of_their_own(tmp_path: Path) -> None:
         assert (settings.size, settings.max_steps, settings.episodes) == (32, 9, episodes)
 
 
+@pytest.mark.parametrize("table", ["train-vae.later", "train-vae.Pong.later"])
+def test_a_table_of_later_rounds_that_no_round_reads_is_refused(tmp_path: Path, table: str) -> None:
+    (tmp_path / "c.toml").write_text(f"[{table}]\nsteps = 7\n")
+    with pytest.raises(UsageProblem, match=rf"\[{table}\]; later rounds have the train-vae settings of the first"):
+        Sources(config=tmp_path / "c.toml").resolve("train-vae", VaeSettings, "Pong")
+
+
 def test_a_setting_can_be_given_none() -> None:
     given = parse_assignment("init_from=none", "train-vae")
     settings, origin = Sources(assignments=(given,)).resolve("train-vae", VaeSettings, "Pong")

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,17 @@ def test_a_name_that_would_leave_the_folder_is_refused() -> None:
     for name in ("../vae", "a/../b", ".hidden", ".vae.owner", "-x", "a/.b", "a//b", "a b", "."):
         with pytest.raises(UsageProblem, match="expected letters, digits"):
             stage_name(Session("Pong", name=name), "vae")
+
+
+def test_an_artifact_does_not_replace_the_one_it_starts_from(tmp_path: Path) -> None:
+    session = Session("Pong", run=tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    for source in ("run", "link", "run/../run"):
+        with pytest.raises(UsageProblem, match=r"would replace .* give --name controller-2, or"):
+            stage_name(session, "controller", str(tmp_path / source))
+    assert stage_name(session, "controller", str(tmp_path / "other")) == "controller"
+    assert stage_name(replace(session, name="controller-2"), "controller", str(tmp_path / "run")) == "controller-2"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What every stage is given: paths, seed, limits, and the Runtime and Workspace for the library."""
 
 from dataclasses import dataclass, replace
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,12 +124,19 @@ def _executor_used(runtime: Runtime) -> dict[str, Any]:
     return {"executor": runtime.executor.partition(":")[0], "any_cpu": runtime.any_cpu}
 
 
-def stage_name(session: Session, default: str) -> str:
-    """The artifact's name: `--name`, or the stage's own. Raises UsageProblem for a reserved name."""
+def stage_name(session: Session, default: str, init_from: str | None = None) -> str:
+    """The artifact's name: `--name`, or the stage's own. Raises UsageProblem for a reserved name, and for that of the
+    artifact that the run `init_from` starts it from: published, it would be another source, and the same command would
+    train again."""
     name = check_name("--name", session.name or default)
     if name != default and is_reserved(name, default):
         other = f"choose another, such as {default}-2"
         raise UsageProblem(f"--name is {name!r}, which is reserved for other artifacts of a run; {other}.")
+    if init_from and name == default and realpath(init_from) == realpath(session.run_path):
+        raise UsageProblem(
+            f"--init-from is {init_from}, so {default} would replace the one it starts from; give --name {default}-2, "
+            "or another --run."
+        )
     return name
 
 

@@ -32,7 +32,7 @@ def controller_run(session: Session, settings: ControllerSettings, vae: TrainedV
     inputs = {"vae": vae.artifact.fingerprint, "mdnrnn": mdnrnn.artifact.fingerprint, **vae.env.code.sources}
     if settings.init_from:
         inputs["init_from"] = load_transfer_source(settings.init_from, session.env).controller.artifact.fingerprint
-    name = stage_name(session, "controller")
+    name = stage_name(session, "controller", settings.init_from)
     return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 
 

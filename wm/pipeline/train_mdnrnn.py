@@ -117,7 +117,8 @@ def mdnrnn_run(session: Session, settings: MdnRnnSettings, latents: list[Run], v
     """The place of M in a run, for V and these latents."""
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
     inputs |= source_fingerprint(settings, "mdnrnn", session.env)
-    return session.make_run(stage_name(session, "mdnrnn"), "mdnrnn", RECIPE, settings.result_settings(), inputs)
+    name = stage_name(session, "mdnrnn", settings.init_from)
+    return session.make_run(name, "mdnrnn", RECIPE, settings.result_settings(), inputs)
 
 
 def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:

@@ -33,7 +33,8 @@ def open_inputs(session: Session, settings: VaeSettings) -> list[Dataset]:
 def vae_run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     """The place of V in a run, for these datasets."""
     inputs = fingerprints(datasets) | source_fingerprint(settings, "vae", session.env)
-    return session.make_run(stage_name(session, "vae"), "vae", RECIPE, settings.result_settings(), inputs)
+    name = stage_name(session, "vae", settings.init_from)
+    return session.make_run(name, "vae", RECIPE, settings.result_settings(), inputs)
 
 
 def train_vae(session: Session, settings: VaeSettings) -> Result:

@@ -18,6 +18,7 @@ from wm.settings import COMMANDS, STAGES_OF_AGENT, CurriculumSettings
 from wm.settings.base import Field, Settings, convert, find_setting, public_name, suggestion
 
 LATER = "later"  # the table of what differs in the rounds after the first
+AS_THE_FIRST = ("curriculum", "train-vae", "train-dreamer")  # later rounds have these settings of the first
 DEFAULT, FLAG, ASSIGNED, PRESET = "default", "flag", "--set", "preset "
 STAGES = tuple(name for name in COMMANDS if name != "curriculum")
 LARGEST_FILE = 1 << 20  # bytes of a TOML file; one with every setting of every command has 20 kB
@@ -43,7 +44,7 @@ def parse_assignment(text: str, command: str) -> Assignment:
         raise UsageProblem(f"--set is {text!r}; expected NAME=VALUE.")
     stages = COMMANDS if command == "curriculum" else [command]
     later = command == "curriculum" and stage.endswith(f".{LATER}")
-    if later and (stage := stage.removesuffix(f".{LATER}")) in ("curriculum", "train-vae", "train-dreamer"):
+    if later and (stage := stage.removesuffix(f".{LATER}")) in AS_THE_FIRST:
         raise UsageProblem(f"--set {path}: later rounds have the {stage} settings of the first; leave out {LATER}.")
     if dot and stage not in stages:
         if stage in COMMANDS:
@@ -203,8 +204,15 @@ def _values_for(tables: Mapping[str, Any], path: Path, command: str, env: str, l
 
 
 def _require_tables_of_environments(table: Mapping[str, Any], path: Path, command: str, env: str) -> None:
-    """Raise UsageProblem for a table within that of a command that is read for no environment."""
+    """Raise UsageProblem for a table within that of a command that is read for no environment, or in no round."""
     settings = {public_name(item) for item in dataclasses.fields(COMMANDS[command])}
+    if command in AS_THE_FIRST:
+        for where, holder in ((command, table), (f"{command}.{env}", _table_in(table, env))):
+            if _table_in(holder, LATER):
+                raise UsageProblem(
+                    f"{path} has a table [{where}.{LATER}]; later rounds have the {command} settings of the first, "
+                    "so leave it out."
+                )
     for name in (name for name, value in table.items() if isinstance(value, dict) and name != LATER):
         found = f"{path} has a table [{command}.{name}"
         if name.replace("-", "_") in settings:
