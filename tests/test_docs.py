@@ -258,10 +258,10 @@ def test_an_agent_is_named_by_what_differs_from_its_preset() -> None:
     assert name("runs/Pong.round2", "Pong", "trained") == "cma-round2"
     assert name("runs/CartPole", "CartPole", "trained", "dream") == "cma-dream"
     by_gradient = {"kind": "controller", "settings": {"algo": "ppo", "memory": "none", "in_": "dream"}}
-    assert agent_of(Path("runs/Pong.round14"), by_gradient, "dream", "Pong") == "ppo-dream"
+    assert agent_of(Path("runs/Pong.round16"), by_gradient, "dream", "Pong") == "ppo-dream"
     assert agent_of(Path("runs/Pong.round3"), by_gradient, "dream", "Pong") == "ppo-dream-round3"
     real = {"kind": "controller", "settings": by_gradient["settings"] | {"in_": "real"}, "inputs": {"init_from": "1f"}}
-    assert agent_of(Path("runs/Pong.round14"), real, "dream", "Pong") == "ppo-after-dream"
+    assert agent_of(Path("runs/Pong.round16"), real, "dream", "Pong") == "ppo-after-dream"
 
 
 def test_the_curve_of_a_second_round_follows_the_first() -> None:
