@@ -39,7 +39,6 @@ def run_command(
         session = replace(session, workers=share.workers, disk_limit=share.disk_limit)
         settings = replace(settings, envs=share.env, jobs=1)
     else:
-        console.say("measuring this machine's speed to estimate disk, memory and time ...")
         with console.stdout_for_results():
             needs = estimate_curriculum(session, settings, sources)
         if dry_run:

@@ -219,6 +219,7 @@ def estimate_curriculum(session: Session, settings: CurriculumSettings, sources:
         session = replace(session, workers=cores_each(session, jobs))
         torch.set_num_threads(session.processes)
     pipelines = pipelines_of(session, settings, sources)
+    console.say("measuring this machine's speed to estimate disk, memory and time ...")
     plans, failures = dict[str, list[Plan]](), dict[str, str]()
     for pipeline in pipelines:
         try:

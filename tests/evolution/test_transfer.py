@@ -11,8 +11,15 @@ from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts.runs import Artifact
 from wm.dreams.initial_states import load_latents
 from wm.episodes.latents import Latents
-from wm.errors import RecipeMismatch
-from wm.evolution.transfer import TransferSource, _inputs_of, initial_parameters, transferred_weights, weights_on_memory
+from wm.errors import MissingInput, RecipeMismatch
+from wm.evolution.transfer import (
+    TransferSource,
+    _inputs_of,
+    initial_parameters,
+    load_transfer_source,
+    transferred_weights,
+    weights_on_memory,
+)
 from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import TrainedMdnRnn, controller_memory
 from wm.run_models import load_all
@@ -22,7 +29,7 @@ from wm.settings import ControllerSettings
 def trained(chain: Path) -> tuple[TransferSource, TrainedMdnRnn, Latents]:
     workspace = Session(TINY, run=chain / "runs" / SLUG).workspace
     _, mdnrnn, controller = load_all(workspace)
-    return TransferSource(controller, mdnrnn), mdnrnn, load_latents(workspace, mdnrnn)
+    return TransferSource(workspace, controller, mdnrnn), mdnrnn, load_latents(workspace, mdnrnn)
 
 
 def retrained(mdnrnn: TrainedMdnRnn, model: MdnRnn) -> TrainedMdnRnn:
@@ -180,6 +187,17 @@ def test_the_cost_of_a_search_includes_the_searches_before_it_and_their_m(chain:
     assert source.cost(mdnrnn) == {"env_steps_before": metrics["env_steps"], "seconds_before": metrics["seconds"]}
     other = source.cost(retrained(mdnrnn, mdnrnn.model))["seconds_before"]
     assert other == pytest.approx(metrics["seconds"] + mdnrnn.artifact.manifest["provenance"]["wall_seconds"])
+
+
+def test_the_cost_of_a_source_without_its_v_names_the_command_that_makes_it(chain: Path, tmp_path: Path) -> None:
+    run = tmp_path / "half"
+    shutil.copytree(chain / "runs" / SLUG, run, ignore=shutil.ignore_patterns("vae"))
+    _, mdnrnn, _ = trained(chain)
+    artifact = mdnrnn.artifact
+    recipe = artifact.manifest["recipe"] | {"inputs": artifact.inputs | {"vae": "0" * 64}}
+    other = replace(mdnrnn, artifact=Artifact(artifact.folder, artifact.manifest | {"recipe": recipe}))
+    with pytest.raises(MissingInput, match=f"run `wm train-vae --env {TINY} --run {run}` first"):
+        load_transfer_source(str(run), TINY).cost(other)
 
 
 def test_a_search_starts_from_zero_at_no_cost_or_from_the_controller_of_init_from(chain: Path) -> None:

@@ -35,6 +35,7 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
     lines = [line for line in printed.err.splitlines() if line.startswith("wm: ")]
     assert len(lines) == 1, printed.err
     assert "Traceback" not in printed.err
+    assert "measuring" not in printed.err
     return lines[0]
 
 

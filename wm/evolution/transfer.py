@@ -35,8 +35,9 @@ EPISODES, MAX_STEPS = 64, 500  # of the latents, that are played through both Ms
 
 @dataclass(frozen=True)
 class TransferSource:
-    """A controller, and the M it was evolved on."""
+    """A controller, and the M it was evolved on, in their run."""
 
+    workspace: Workspace
     controller: TrainedController
     mdnrnn: TrainedMdnRnn
 
@@ -48,7 +49,7 @@ class TransferSource:
         if self.mdnrnn.artifact.fingerprint != mdnrnn.artifact.fingerprint:
             seconds += self.mdnrnn.artifact.wall_seconds
         if self.mdnrnn.artifact.inputs["vae"] != mdnrnn.artifact.inputs["vae"]:
-            vae = load_vae(self.mdnrnn.artifact.folder.parent / "vae", "")
+            vae = load_vae(self.workspace.run / "vae", self.workspace.command("train-vae"))
             seconds += vae.artifact.wall_seconds + self.mdnrnn.artifact.metrics.get("encoding_seconds", 0.0)
         steps = search["env_steps"] + search.get("env_steps_before", 0)
         return {"env_steps_before": steps, "seconds_before": seconds}
@@ -58,8 +59,7 @@ class TransferSource:
     ) -> list[tuple[Predictor | None, Latents]]:
         """What a C sees of the same episodes, row by row: the memory and the latents of the source, and those of a
         controller of this config on this M. Raises what `load_shared_latents` raises."""
-        workspaces = Workspace(workspace.env, self.controller.artifact.folder.parent, ()), workspace
-        latents = load_shared_latents(workspaces, (self.mdnrnn, mdnrnn))
+        latents = load_shared_latents((self.workspace, workspace), (self.mdnrnn, mdnrnn))
         memories = controller_memory(self.mdnrnn, self.controller.config), controller_memory(mdnrnn, config)
         return list(zip(memories, latents, strict=True))
 
@@ -68,7 +68,8 @@ def load_transfer_source(run: str, env: str) -> TransferSource:
     """The controller of a run of `env` and its M. Raises MissingInput if there is none."""
     workspace = Workspace(env, Path(run), ())
     controller = load_controller(workspace.run / "controller", workspace.command("train-controller"))
-    return TransferSource(controller, load_mdnrnn(workspace.run / "mdnrnn", workspace.command("train-mdnrnn")))
+    mdnrnn = load_mdnrnn(workspace.run / "mdnrnn", workspace.command("train-mdnrnn"))
+    return TransferSource(workspace, controller, mdnrnn)
 
 
 def initial_parameters(
