@@ -2,11 +2,13 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from stages import console
-from tests.conftest import TINY, run
+from tests.conftest import ROOT, TINY, run
 from tests.stages.conftest import Output
 from wm import extras
 from wm.artifacts import durable, locks
@@ -94,3 +96,30 @@ def test_a_run_is_exported_with_the_signature_that_the_documents_name(chain_copy
     assert facts["environment"] == TINY
     alone = chain_copy / run(chain_copy, "export", str(run_folder / "vae"), "--to", "onnx", "--out", "v").stdout.strip()
     assert sorted(path.name for path in alone.iterdir()) == ["decoder.onnx", "encoder.onnx"]
+
+
+def _example() -> tuple[str, str]:
+    """The how-to's code before an episode's first step, and that of a step."""
+    code = (ROOT / "docs" / "how-to.md").read_text().split("## Run V, M and C without torch")[1].split("```")[1]
+    before, _, step = code.removeprefix("python\n").partition("\n\nz, _ = ")
+    return before, f"z, _ = {step}"
+
+
+@pytest.mark.slow
+@pytest.mark.extra("onnx")
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+@pytest.mark.parametrize("algo", [(), ("--algo", "ppo", "--max-env-steps", "400", "--set", "validate_steps=400")])
+def test_the_example_of_the_how_to_acts_with_a_c_of_either_algorithm(chain_copy: Path, algo: tuple[str, ...]) -> None:
+    run_folder = next((chain_copy / "runs").glob("*-v0"))
+    if algo:
+        run(chain_copy, "train-controller", "--env", TINY, *algo)
+    folder = chain_copy / run(chain_copy, "export", str(run_folder), "--to", "onnx").stdout.strip()
+    before, step = _example()
+    values: dict[str, Any] = {}
+    exec(before.replace("runs/exports/Pong-onnx", str(folder)), values)
+    for number in range(3):
+        values["frames"] = np.full((1, *values["v"].get_inputs()[0].shape[1:]), 40 * number, np.uint8)
+        exec(step, values)
+        assert 0 <= values["action"][0] < 3
+    assert set(values["c_takes"]) == ({"z", "z_before"} if algo else {"z", "h"})
+    assert np.abs(values["state"]).max() > 0
