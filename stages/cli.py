@@ -83,7 +83,7 @@ TABLE = {
     "pull": Entry("Share", "Bring a published run here, checked."),
     "ls": Entry("Inspect", "List datasets and artifacts."),
     "info": Entry("Inspect", "Describe a dataset or an artifact."),
-    "view": Entry("Inspect", "Write a page with film strips of episodes."),
+    "view": Entry("Inspect", "Write a page that plays recorded episodes."),
     "play": Entry("Inspect", "Write a page in which a person plays inside M's dream."),
     "verify": Entry("Inspect", "Check the checksums of datasets and artifacts."),
     "data": Entry("Inspect", "Merge, split or import datasets; leave episodes out."),

@@ -108,7 +108,9 @@ def page(rows: list[dict[str, Any]]) -> str:
         "Median and range over three training seeds, on validation episodes. "
         "`python -m benchmarks.pages.learning models Pong 0` measures a row: it collects and trains V and M with the "
         "laptop preset; `losses Pong 0` compares losses. "
-        "learning.json has the commit of each row; all are older than version 0.3.0.\n",
+        "learning.json has the commit of each row; all are older than version 0.3.0, and their M is the "
+        "paper's network, an LSTM with mixtures. The laptop preset now trains an M on its own rollouts, which has "
+        "no rows yet.\n",
         "## Overview\n",
         summary(trained),
         "![Reconstructions of Breakout](../images/reconstructions-breakout.png)\n",

@@ -157,8 +157,8 @@ _HEAD = """<!-- Rendered by `python -m benchmarks.pages.speed`; do not edit. -->
 
 # Speed and size
 
-Medians on one core of a two-core AMD EPYC; rows with workers use both cores. `make bench` measures ours and the
-reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
+Medians on one core of two, unless a row says otherwise; rows with workers use both cores. `make bench` measures ours
+and the reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
 
 The rows come from five machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
 workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch 2.11. M on
