@@ -29,7 +29,7 @@ from wm.rollouts.worker_process import playing_memory
 from wm.run_models import find_dreamer, load_dreaming
 from wm.settings import DreamSettings
 
-RECIPE = 6
+RECIPE = 7
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
 _OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "any_cpu")  # options without effect on a Dreamer

@@ -3,7 +3,7 @@ gradient in one of them."""
 
 from stages.session import Session
 from wm.evolution.controller_search import MEANS
-from wm.evolution.fitness import most_steps
+from wm.evolution.cost import search_seconds
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.train_controller import RECIPE, controller_config, controller_run, train_controller
 from wm.policy_gradient.cost import training_seconds
@@ -19,7 +19,7 @@ __all__ = ["RECIPE", "check", "describe", "plan", "train_controller"]
 def check(session: Session, settings: ControllerSettings) -> None:
     """Raise a WmError for settings that do not fit the inputs."""
     vae, mdnrnn = load_pair(session.workspace)
-    build_controller(mdnrnn, controller_config(session, settings, vae, mdnrnn), vae.env)
+    build_controller(mdnrnn, controller_config(settings, vae.env, mdnrnn.space, session.seed), vae.env)
 
 
 def describe(settings: ControllerSettings) -> str:
@@ -37,7 +37,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
     run = controller_run(session, settings, vae, mdnrnn)
 
     def estimate() -> Plan:
-        config = controller_config(session, settings, vae, mdnrnn)
+        config = controller_config(settings, vae.env, mdnrnn.space, session.seed)
         controller = build_controller(mdnrnn, config, vae.env)
         workers, clock = session.processes, session.runtime.clock
         memory = None if config.memory == "none" else mdnrnn.model
@@ -46,7 +46,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         if settings.policy_gradient:
             seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)
         else:
-            seconds = speed.duration(most_steps(settings, speed.longest), workers)
+            seconds = search_seconds(clock, settings, controller, mdnrnn.model, speed, workers)
         memory_bytes, fixed = playing_memory(workers), settings.policy_gradient
         return Plan("train-controller", run.folder, describe(settings), disk, memory_bytes, seconds, fixed_work=fixed)
 

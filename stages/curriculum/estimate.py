@@ -24,14 +24,14 @@ from stages.session import Session
 from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, Stopped, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
-from wm.evolution.fitness import most_steps
+from wm.evolution.cost import most_steps, search_seconds
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import build
 from wm.pipeline.collect import env_config
 from wm.pipeline.plan import Plan
 from wm.pipeline.stage import UP_TO_DATE
+from wm.pipeline.train_controller import controller_config
 from wm.policy_gradient.cost import training_seconds
-from wm.policy_gradient.network import policy_config
 from wm.pretrained import shape_controller
 from wm.rollouts.speed import PlayingSpeed, measure_env
 from wm.rollouts.worker_process import playing_memory
@@ -318,9 +318,7 @@ class _UnmadeInputs:
         if isinstance(settings, ControllerSettings):
             what = train_controller.describe(settings)
             plan = self._playing(step, most_steps(settings, longest), what, 200_000)
-            if settings.policy_gradient:
-                plan = replace(plan, seconds=self._training_seconds(step, settings), fixed_work=True)
-            return plan
+            return replace(plan, seconds=self._training_seconds(step, settings), fixed_work=settings.policy_gradient)
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings)
             most = episodes * min(settings.max_steps, longest)
@@ -332,15 +330,12 @@ class _UnmadeInputs:
         return replace(plan, seconds=(plan.seconds[0], GYMNASIUM_RENDERER * plan.seconds[1]))
 
     def _training_seconds(self, step: Step, settings: ControllerSettings) -> tuple[float, float]:
-        controller = shape_controller(
-            policy_config(settings, self.speed.space, 0),
-            self.env,
-            self.speed.space,
-            self.memory.latent,
-            self.memory.hidden,
-        )
-        workers, repeat = step.session.processes, self.env.action_repeat
-        return training_seconds(time.monotonic, settings, controller, self.memory, self.speed, repeat, workers)
+        memory, speed, workers = self.memory, self.speed, step.session.processes
+        config = controller_config(settings, self.env, speed.space, 0)
+        controller = shape_controller(config, self.env, speed.space, memory.latent, memory.hidden)
+        if not settings.policy_gradient:
+            return search_seconds(time.monotonic, settings, controller, memory, speed, workers)
+        return training_seconds(time.monotonic, settings, controller, memory, speed, self.env.action_repeat, workers)
 
     def _playing(self, step: Step, most: int, what: str, disk: int) -> Plan:
         """A stage whose episodes have at most so many steps."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -38,6 +40,18 @@ def test_a_dream_starts_with_a_serve_where_the_player_serves(mdnrnn: MdnRnn) -> 
         dreams = rollout_dreams(mdnrnn, controller, torch.zeros(6, controller.parameters), initial, 1.0, 1, 0)
         returns.append(dreams.returns.sum())
     assert returns[0] != returns[1]
+
+
+def test_c_sees_the_step_before_a_dreams_first(mdnrnn: MdnRnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = Controller(2 * 4 + 3, SPACE, "argmax", difference=True, previous_action=True)
+    initial = initial_states()
+    before = replace(initial, z_before=initial.z - 0.5, action_before=torch.eye(3)[torch.arange(6) % 3])
+    seen = []
+    features = Controller.features
+    monkeypatch.setattr(Controller, "features", lambda *given: seen.append(features(*given)) or seen[-1])
+    rollout_dreams(mdnrnn, controller, torch.zeros(6, controller.parameters), before, 1.0, 2, 0)
+    assert torch.allclose(seen[0][:, 4:8], torch.full((6, 4), 0.5))
+    assert torch.equal(seen[0][:, 8:], before.action_before)
 
 
 def test_a_controller_of_z_alone_receives_no_h(mdnrnn: MdnRnn) -> None:

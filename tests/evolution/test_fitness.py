@@ -13,7 +13,7 @@ from wm.dreams.initial_states import early_initial_states, load_newest_latents
 from wm.dreams.rollout import DreamReturns, rollout_dreams
 from wm.envs.registry import EnvConfig, find_env
 from wm.episodes.latents import Latents
-from wm.evolution.fitness import DREAMS_PER_CANDIDATE, Fitness, most_steps
+from wm.evolution.fitness import DREAMS_PER_CANDIDATE, Fitness
 from wm.models.controller import Controller, ControllerConfig
 from wm.pretrained import build_controller
 from wm.rollouts.loop import EpisodeResult
@@ -110,18 +110,6 @@ def test_the_final_phase_is_the_last_third_and_has_more_and_longer_episodes(chai
 def test_the_final_phase_may_start_earlier(chain: Path) -> None:
     fitness, _ = make(chain, max_generations=9, final_phase_after=2, final_phase_episodes=3)
     assert [fitness.episodes(number) for number in (1, 2, 8)] == [1, 3, 3]
-
-
-def test_the_estimate_includes_the_final_phase_and_validations() -> None:
-    settings = ControllerSettings(
-        popsize=10, max_generations=9, max_steps=100, final_phase_episodes=2, final_phase_steps=3, validation_episodes=5
-    )
-    validations = 2 * 5  # every five generations, and the last
-    assert most_steps(settings, 1000) == validations * 1000 + 10 * (6 * 100 + 3 * 2 * 300)
-    assert most_steps(settings, 200) == validations * 200 + 10 * (6 * 100 + 3 * 2 * 200)
-    later = replace(settings, final_phase_after=8, max_steps=0)
-    assert most_steps(later, 200) == validations * 200 + 10 * (8 * 200 + 1 * 2 * 200)
-    assert most_steps(replace(settings, in_="dream"), 1000) == validations * 1000
 
 
 def test_candidates_may_use_the_fast_renderer_and_truncation_and_validations_never_do(

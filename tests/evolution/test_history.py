@@ -33,6 +33,19 @@ def test_rising_dream_returns_with_falling_real_returns_are_an_exploit() -> None
     assert history_of(*lines, line(4, BAD, 4.0)).exploited()
 
 
+def test_a_search_that_falls_below_the_earlier_policy_it_began_with_exploits_the_dream() -> None:
+    def begun_with(score: float, dream: float) -> History:
+        history = History(best_score=score)
+        for generation in range(1, 5):
+            history.add(line(generation, BAD, dream * generation), np.zeros(1, np.float32))
+        return history
+
+    assert begun_with(10.0, 1.0).exploited()
+    assert not begun_with(10.0, -1.0).exploited()
+    assert not begun_with(2.6, 1.0).exploited()  # within the interval of the three
+    assert history_of(line(0, GOOD, place="real"), *(line(place, BAD, place) for place in (1, 2, 3))).exploited()
+
+
 def test_fluctuating_real_returns_are_no_exploit() -> None:
     swings = [[10.0, 5.0, 14.0, 9.0], [2.0, 18.0, 9.0, 9.0], [11.0, 9.0, 9.0, 10.0]]
     assert not history_of(line(1, GOOD), *(line(2 + place, some, 5.0) for place, some in enumerate(swings))).exploited()

@@ -17,13 +17,13 @@ Z, A, H, N, T = 2, 3, 8, 32, 20
 SPACE = ActionSpace(count=A)
 
 
-def recorder_of(serve: int | None = None, seed: int = 0, sticky: float = 0.0) -> DreamRecorder:
+def recorder_of(serve: int | None = None, seed: int = 0, sticky: float = 0.0, at_start: bool = False) -> DreamRecorder:
     torch.manual_seed(0)
     memory = MdnRnn(Z, A, H, 2, 1.0).requires_grad_(False)
     with torch.no_grad():
         memory.heads.bias[-1] = -2.0  # some 12 % of steps end an episode
     z, bound = torch.arange(100.0).view(-1, 1).repeat(1, Z) + 10, torch.full((Z,), 5.0)
-    action = torch.eye(A)[torch.arange(100) % A]
+    action = torch.zeros(100, A) if at_start else torch.eye(A)[torch.arange(100) % A]
     initial = InitialStates(z, memory.initial_state(100), -bound, bound, z - 0.5, action)
     controller = Controller(2 * Z + A + H, SPACE, "categorical", None, 0, serve, (8,), True, True, True)
     parameters = torch.randn(controller.parameters).numpy() / 2
@@ -117,3 +117,20 @@ def test_where_actions_are_sticky_the_one_before_is_carried_out_and_c_does_not_s
     could_be_stuck = carried_before != rollout.choices
     assert 0.3 < stuck.sum() / could_be_stuck.sum() < 0.5
     assert stuck[starts].any()
+
+
+def test_the_first_action_of_an_episode_is_carried_out_although_actions_are_sticky(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carried_out: list[torch.Tensor] = []
+    advance = Dreams.advance
+
+    def spied(dreams: Dreams, actions: torch.Tensor) -> Any:
+        carried_out.append(actions)
+        return advance(dreams, actions)
+
+    monkeypatch.setattr(Dreams, "advance", spied)
+    recorder = recorder_of(sticky=0.4, at_start=True)
+    for _ in range(T):
+        recorder.step()
+    assert all((actions.sum(1) == 1).all() for actions in carried_out)

@@ -20,6 +20,7 @@ from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.search_log import LOG, read_log
 from wm.evolution.transfer import load_transfer_source
+from wm.models.controller import ControllerConfig
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.earlier import earlier_policy
 from wm.policy_gradient.imitation import imitated_policy
@@ -247,7 +248,7 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     assert earlier.config == later.config
     assert not np.array_equal(later.latest, later.parameters)
     source = load_transfer_source(str(folders[1].parent), TINY)
-    again = earlier_policy(source, source.mdnrnn, later.model, 0, 8)  # for a third round
+    again = earlier_policy(source, source.mdnrnn, later.config, later.model, 0, 8)  # for a third round
     assert np.array_equal(again.network.parameter_vector(), earlier.parameters)
     assert again.validations is not None
 
@@ -341,12 +342,17 @@ def test_only_a_controller_holds_random_actions_and_only_a_policy_gradient_has_a
 
 def test_an_earlier_validation_of_other_episodes_does_not_count(continued: Path) -> None:
     source = load_transfer_source(str(continued / "runs" / SLUG), TINY)
-    mdnrnn, controller = source.mdnrnn, source.controller.model
-    assert earlier_policy(source, mdnrnn, controller, 0, 8).validations is not None
-    assert earlier_policy(source, mdnrnn, controller, 0, 9).validations is None
-    assert earlier_policy(source, mdnrnn, controller, 1, 8).validations is None
+    config = source.controller.config
+
+    def validations(config: ControllerConfig = config, seed: int = 0, episodes: int = 8) -> tuple[float, float] | None:
+        return earlier_policy(source, source.mdnrnn, config, source.controller.model, seed, episodes).validations
+
+    assert validations() is not None
+    assert validations(episodes=9) is None
+    assert validations(seed=1) is None
+    assert validations(replace(config, memory="untrained")) is None
     source.controller.parameters[0] += 1  # networks of another policy than the one that was validated
-    assert earlier_policy(source, mdnrnn, controller, 0, 8).validations is None
+    assert validations() is None
 
 
 def test_a_round_after_the_target_still_trains(continued: Path, tmp_path: Path) -> None:

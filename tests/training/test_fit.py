@@ -120,6 +120,14 @@ def test_a_few_steps_without_a_finite_loss_are_skipped_and_logged(tmp_path: Path
     assert "test: 2 steps were skipped because their loss was not finite" in program.lines
 
 
+def test_steps_skipped_before_a_stop_are_counted_after_it(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train(tmp_path, stop_at=15, bad=lambda step, _: step in (6, 8))
+    program = Program()
+    assert train(tmp_path, program, bad=lambda step, _: step == 18)["skipped"] == 3
+    assert "test: 3 steps were skipped because their loss was not finite" in program.lines
+
+
 def test_more_of_them_return_training_to_its_checkpoint_at_half_the_rate(tmp_path: Path) -> None:
     program = Program()
     scores = train(tmp_path, program, bad=lambda step, rate: step >= 10 and rate > 0.5)

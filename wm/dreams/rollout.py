@@ -44,7 +44,7 @@ def rollout_dreams(
     terminated = torch.zeros(count, dtype=torch.bool)
     sums = torch.zeros(2, mdnrnn.latent, dtype=torch.float64)
     rows, alive = torch.arange(count), torch.ones(count, dtype=torch.bool)
-    z_before, encoded = dreams.z, torch.zeros(count, controller.space.width)
+    z_before, encoded = initial.z_before, initial.action_before
     randoms = generator(*seed_path, "actions") if controller.sampled else None
     for step in range(max_steps):
         actions = controller.act(weights, controller.features(dreams.z, z_before, encoded, dreams.hidden), randoms)

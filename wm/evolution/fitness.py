@@ -25,28 +25,6 @@ DREAMS_PER_CANDIDATE = 32  # in a generation: fewer rank candidates by their ini
 VALIDATION_DREAMS = 256  # in a validation without real episodes
 
 
-def most_steps(settings: ControllerSettings, longest: int) -> int:
-    """The most real steps of a search whose episodes have at most `longest`: of its validations and its candidates,
-    within --max-env-steps. By policy gradient those, and the validations at its end."""
-    if settings.policy_gradient:
-        last = 2 * settings.validation_episodes * longest
-        if settings.in_ == "real":
-            return settings.step_limit + last
-        earlier = settings.max_dream_steps // settings.validate_steps * settings.validation_episodes * longest
-        return min(earlier, settings.step_limit or earlier) + last
-    validations = (settings.max_generations // settings.validate_every + 1 + len(settings.restart_ends)) * longest
-    validations *= settings.validation_episodes
-    most = validations + _candidate_steps(settings, longest) if settings.in_ == "real" else validations
-    return min(most, settings.step_limit or most)
-
-
-def _candidate_steps(settings: ControllerSettings, longest: int) -> int:
-    episode = settings.max_steps or longest
-    final = settings.final_phase_episodes * min(settings.final_phase_steps * episode, longest)
-    generations = settings.early * min(episode, longest) + (settings.max_generations - settings.early) * final
-    return generations * settings.popsize * settings.episodes_per_eval
-
-
 class Fitness:
     """Returns of candidates, in real episodes and in dreams, with the same seeds for all candidates of a generation.
     Dreams start from `initial_states`; without them candidates play in the real environment alone."""

@@ -57,14 +57,17 @@ class History:
 
     def exploited(self, since: int = 0) -> bool:
         """Whether the search exploits the dream: after the best validation, and after generation `since`, each of the
-        last three validations is worse on the same episodes, by its interval, while returns in the dream have risen."""
+        last three validations is worse on the same episodes, by its interval, while returns in the dream have risen.
+        The best may be that of an earlier search, `best_score` without a line."""
         recent = [line for line in self.validated if line["generation"] > max(self.best_generation, since)][-RECENT:]
-        best = next((line for line in self.validated if line["generation"] == self.best_generation), None)
-        if best is None or len(recent) < RECENT:
+        if len(recent) < RECENT or self.best_score == -np.inf:
             return False
-        losses = [Score.of(np.array(line["validation"]) - np.array(best["validation"])) for line in recent]
+        best = next((line["validation"] for line in self.validated if line["generation"] == self.best_generation), None)
+        returns = self.best_score if best is None else np.array(best)
+        losses = [Score.of(np.array(line["validation"]) - returns) for line in recent]
         dream = [(line["generation"], float(np.mean(line["returns"]))) for line in self.lines if line["in"] == "dream"]
         span = max(len(dream) // 10, 1)
         earlier = [value for generation, value in dream if generation <= self.best_generation][-span:]
-        risen = bool(earlier) and np.mean([value for _, value in dream[-span:]]) > np.mean(earlier)
+        earlier = earlier or [value for _, value in dream[:span]]  # the best is what the search began with
+        risen = bool(dream) and np.mean([value for _, value in dream[-span:]]) > np.mean(earlier)
         return bool(all(score.mean + score.ci95 < 0 for score in losses) and risen)

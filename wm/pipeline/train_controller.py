@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.envs.registry import EnvConfig
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.transfer import load_transfer_source
 from wm.models.controller import ControllerConfig, pick_head
@@ -18,7 +20,7 @@ from wm.rollouts.players import policy_spec
 from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
-RECIPE = 11
+RECIPE = 12
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",
@@ -36,16 +38,14 @@ def controller_run(session: Session, settings: ControllerSettings, vae: TrainedV
     return session.make_run(name, "controller", RECIPE, settings.result_settings(), inputs)
 
 
-def controller_config(
-    session: Session, settings: ControllerSettings, vae: TrainedVae, mdnrnn: TrainedMdnRnn
-) -> ControllerConfig:
+def controller_config(settings: ControllerSettings, env: EnvConfig, space: ActionSpace, seed: int) -> ControllerConfig:
     """What C is: its head, its layers and its memory."""
     if settings.policy_gradient:
         if settings.in_ == "real":
-            require_instances(vae.env)
-        return policy_config(settings, mdnrnn.space, session.seed)
-    head = pick_head(settings.head, mdnrnn.space, vae.env.spec().head)
-    return ControllerConfig(head, settings.hidden, settings.memory_used, session.seed)
+            require_instances(env)
+        return policy_config(settings, space, seed)
+    head = pick_head(settings.head, space, env.spec().head)
+    return ControllerConfig(head, settings.hidden, settings.memory_used, seed)
 
 
 def train_controller(session: Session, settings: ControllerSettings) -> Result:
@@ -57,7 +57,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         session.runtime.log(f"warning: {warning}")
 
     def work(builder: Builder) -> dict[str, Any]:
-        policy = policy_spec(vae, mdnrnn, controller_config(session, settings, vae, mdnrnn))
+        policy = policy_spec(vae, mdnrnn, controller_config(settings, vae.env, mdnrnn.space, session.seed))
         train = train_by_gradient if settings.policy_gradient else evolve_controller
         history, metrics = train(session.runtime, workspace, settings, session.seed, mdnrnn, policy, builder)
         durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env))

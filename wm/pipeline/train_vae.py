@@ -20,7 +20,7 @@ from wm.training.fit import pick_precision
 from wm.training.vae import cache_bytes, fit_vae, mean_image_error, new_vae, open_vae_data, reconstruct
 from wm.training.warm_start import load_initial_weights, source_fingerprint
 
-RECIPE = 3
+RECIPE = 4
 
 
 def open_inputs(session: Session, settings: VaeSettings) -> list[Dataset]:

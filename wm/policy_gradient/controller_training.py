@@ -65,7 +65,7 @@ def train_by_gradient(
                 network = imitated_policy(source, workspace, mdnrnn, policy.controller, controller, seed)
             earlier = Earlier(network, None)
         else:
-            earlier = earlier_policy(source, mdnrnn, controller, seed, settings.validation_episodes)
+            earlier = earlier_policy(source, mdnrnn, policy.controller, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"
     trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label, began)

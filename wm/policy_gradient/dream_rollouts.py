@@ -140,10 +140,10 @@ class DreamRecorder:
             self._begin(cut)
 
     def _stuck(self, actions: Tensor) -> Tensor:
-        """What is carried out of these actions (N, A)."""
+        """What is carried out of these actions (N, A). At an episode's start there is none before, all zeros."""
         if not self._sticky:
             return actions
-        stuck = torch.from_numpy(self._random.random(len(actions)) < self._sticky)
+        stuck = torch.from_numpy(self._random.random(len(actions)) < self._sticky) & self._carried_out.any(1)
         return torch.where(stuck[:, None], self._carried_out, actions)
 
     def _begin(self, rows: Tensor) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from wm.errors import RecipeMismatch
 from wm.evolution.transfer import TransferSource, require_same_network
-from wm.models.controller import Controller
+from wm.models.controller import Controller, ControllerConfig
 from wm.policy_gradient.network import ActorCritic
 from wm.pretrained import TrainedMdnRnn
 from wm.training.weights import load_into
@@ -22,11 +22,16 @@ class Earlier:
 
 
 def earlier_policy(
-    source: TransferSource, mdnrnn: TrainedMdnRnn, controller: Controller, seed: int, episodes: int
+    source: TransferSource,
+    mdnrnn: TrainedMdnRnn,
+    config: ControllerConfig,
+    controller: Controller,
+    seed: int,
+    episodes: int,
 ) -> Earlier:
     """To continue the policy of another run, of the same V. Its validations hold if they were of this policy, and of as
-    many `episodes` of the same seed; with an h in its inputs, for its own M alone. Raises RecipeMismatch for another V
-    or other sizes, and for an evolved C."""
+    many `episodes` of the same seed; with an h in its inputs, for the same memory alone. Raises RecipeMismatch for
+    another V or other sizes, and for an evolved C."""
     require_same_network(source, mdnrnn, controller)
     trained, metrics = source.controller, source.controller.artifact.metrics
     if not trained.networks:
@@ -36,12 +41,13 @@ def earlier_policy(
         )
     network = ActorCritic(controller, seed)
     load_into(network, trained.networks, str(trained.artifact.folder))
-    same_inputs = trained.config.memory == "none" or source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
+    same_memory = trained.config.memory_identity == config.memory_identity
+    same_m = trained.config.memory == "none" or source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
     settings = trained.artifact.settings
     same_episodes = (settings.get("seed"), settings.get("validation_episodes")) == (seed, episodes)
     same_policy = np.array_equal(network.parameter_vector(), trained.parameters)
     sampled, likeliest = (metrics.get(f"validation_return_{way}") for way in ("sampled", "likeliest"))
     validations = None
-    if same_inputs and same_episodes and same_policy and sampled is not None and likeliest is not None:
+    if same_memory and same_m and same_episodes and same_policy and sampled is not None and likeliest is not None:
         validations = sampled, likeliest
     return Earlier(network, validations)

@@ -229,7 +229,7 @@ class Recorder:
     """Plays steps in places, and keeps what a learner needs of them."""
 
     def __init__(self, agent: VmcAgent, places: list[Place], randoms: list[np.random.Generator]) -> None:
-        self._agent, self._places, self._randoms = agent, places, randoms
+        self._agent, self._places = agent, places
         self._frames = np.stack([place.frame for place in places])
         self._steps: list[dict[str, NDArray[Any]]] = []
         self._outputs: list[Tensor] = []
@@ -279,8 +279,6 @@ class Recorder:
         place.begin_next()
         self._frames[row] = place.frame
         self._agent.begin(row, place.job)
-        assert self._agent.randoms is not None
-        self._agent.randoms[row] = self._randoms[row]
 
     def finish(self) -> Played:
         """All that was played. The last step of every place is cut."""

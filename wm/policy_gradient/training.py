@@ -212,10 +212,11 @@ class PolicyTraining:
                     raise MemoryProblem(f"{self._label}: {alarm}")
                 progress.update(min(self._played(), limit), **self._shown())
         if self._stop_reason() == "exploited":
+            best = self.history.best_generation
+            since, kept = (f"iteration {best}", "that iteration") if best else ("its start", "the earlier run")
             self._runtime.log(
-                "warning: C exploits the dream: returns there have risen since iteration "
-                f"{self.history.best_generation}, but real returns have fallen. The training ends, and keeps the "
-                "policy of that iteration."
+                f"warning: C exploits the dream: returns there have risen since {since}, but real returns have fallen. "
+                f"The training ends, and keeps the policy of {kept}."
             )
 
     def _played(self) -> int:

@@ -27,8 +27,8 @@ class MetricsLog:
     """Appends metrics by step, with the memory in use; `buffers` returns the bytes of long-lived buffers. Opened at a
     step, it drops later lines and an incomplete last one, so that no step has two lines. Opens a tracker with `track`;
     without, TensorBoard where it is installed. With a `clock` lines say how long the training has taken since `began`,
-    or else since now; `earlier_seconds` are those of the lines that were kept. Raises BadData for a line that was
-    changed."""
+    or else since now; `earlier_seconds` are those of the lines that were kept, of which `last` is the last. Raises
+    BadData for a line that was changed."""
 
     def __init__(
         self,
@@ -47,7 +47,8 @@ class MetricsLog:
         self._tracker: Tracker = (track or OpenTensorBoard(log))(folder, step)
         durable.write_bytes(self._path, b"".join(line.data for line in lines))
         self._digest = lines[-1].digest if lines else chained_log.start(folder)
-        self.earlier_seconds = float(lines[-1].value.get("seconds", 0.0)) if lines else 0.0
+        self.last: dict[str, Any] = lines[-1].value if lines else {}
+        self.earlier_seconds = float(self.last.get("seconds", 0.0))
         self._meter, self._buffers = Meter(folder), buffers
 
     def write(self, step: int, values: dict[str, float]) -> dict[str, float]:

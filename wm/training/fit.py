@@ -135,9 +135,8 @@ class _Fit:
         resumed = bool(self._checkpoints.all())
         self._step = self._first_step = self._checkpoints.resume()
         orders.load(trainer)
-        self._log = self._open_log(self._step if resumed else -1)
+        self._open_log(self._step if resumed else -1)
         self._earlier_seconds = self._log.earlier_seconds
-        self._skipped = 0
         if self._step:
             runtime.log(f"{label}: resumes at step {self._step} of {settings.steps}")
         if not resumed:
@@ -168,7 +167,7 @@ class _Fit:
                         continue
                     self._skipped += count
                     figures = {name: value.item() for name, value in metrics.items()}
-                    alarm = self._guard.check(self._log.write(self._step, figures), others.exceeding)
+                    alarm = self._guard.check(self._write(figures), others.exceeding)
                 if due:
                     self._validate_and_save()
                 elif stopping or alarm:
@@ -194,9 +193,14 @@ class _Fit:
         ranks = {"ranks": self._runtime.ranks.count} if self._runtime.ranks is not None else {}
         return {**figures, **ranks, **best.scores}
 
-    def _open_log(self, step: int) -> MetricsLog:
+    def _open_log(self, step: int) -> None:
         runtime = self._runtime
-        return MetricsLog(self._folder, step, self._bytes, runtime.log, runtime.track, runtime.clock)
+        self._log = MetricsLog(self._folder, step, self._bytes, runtime.log, runtime.track, runtime.clock)
+        self._skipped = int(self._log.last.get("skipped", 0))  # those of the steps that are kept
+
+    def _write(self, figures: dict[str, float]) -> dict[str, float]:
+        """A line of the log, with the steps skipped so far: a training that resumes counts on."""
+        return self._log.write(self._step, figures | ({"skipped": self._skipped} if self._skipped else {}))
 
     def _validate_and_save(self) -> None:
         scores = self._validate()
@@ -205,7 +209,7 @@ class _Fit:
                 f"{self._label}: the validation loss is {scores['validation_loss']} at step {self._step}; `wm verify` "
                 "checks the data, and --set learning_rate=... lowers the learning rate."
             )
-        self._log.write(self._step, scores)
+        self._write(scores)
         self._checkpoints.save(self._step, scores)
 
     def _out_of_patience(self) -> bool:
@@ -228,4 +232,4 @@ class _Fit:
         self._orders.load(self._trainer)
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
         self._log.close()
-        self._log = self._open_log(self._step)
+        self._open_log(self._step)

@@ -100,6 +100,14 @@ def open_vae_data(
     return VaeData(FrameMixture(sources), validation, torch.from_numpy(sample).to(device), masks[0])
 
 
+def mean_terms(frames: Tensor, terms: Callable[[int, Tensor], Sequence[Tensor]]) -> list[float]:
+    """The means over all frames of `terms` of a numbered part of them, each a mean over that part."""
+    parts = frames.split(FRAMES_PER_BATCH)
+    sums = sum(len(part) * torch.stack(list(terms(number, part))).float() for number, part in enumerate(parts))
+    means: list[float] = (torch.as_tensor(sums) / len(frames)).tolist()
+    return means
+
+
 def fit_vae(
     runtime: Runtime,
     folder: Path,
@@ -133,12 +141,12 @@ def fit_vae(
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
-        terms = []
-        for part in torch.from_numpy(data.validation).split(FRAMES_PER_BATCH):
+        def terms(number: int, part: Tensor) -> Sequence[Tensor]:
             with precision.cast():
-                terms.append(objective(part.to(device), noise("validation", count=len(part))))
+                return objective(part.to(device), noise("validation", number, count=len(part)))
+
+        means = mean_terms(torch.from_numpy(data.validation), terms)
         names = ("loss", "error", "kl", "position_error")
-        means = (torch.stack(column).mean().item() for column in zip(*terms, strict=True))
         return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
 
     describe = data.batches.describe
