@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from tests.conftest import outcome, run
 from tests.episodes.test_windows import make
 from tests.object_store import Server
+from wm.dreams.env import InitialStates
 from wm.envs import registry
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
-from wm.pipeline.lives import cut
+from wm.episodes.latents import Latents, read_latents
+from wm.episodes.lives import cut
+from wm.policy_gradient import controller_training
 from wm.rollouts import collection
 from wm.rollouts.collection import Collection, play_episode
 
@@ -96,6 +100,29 @@ def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(tmp_path: Path) 
         ("without", "rollout"): held_out,
         ("without", "paper"): held_out,
     }
+
+
+def test_no_dream_starts_across_a_lost_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, *COLLECT, "--episodes", "4")
+    run(tmp_path, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
+    small = ("--steps", "2", "--batch", "8", "--hidden", "8", "--network", "rollout")
+    run(tmp_path, "train-mdnrnn", "--env", "Breakout", *small)
+    started_from: list[list[Latents]] = []
+    anywhere = controller_training.initial_states_anywhere
+
+    def spied(parts: list[Latents], *given: Any) -> InitialStates:
+        started_from.append(parts)
+        return anywhere(parts, *given)
+
+    monkeypatch.setattr(controller_training, "initial_states_anywhere", spied)
+    run(tmp_path, "train-controller", "--env", "Breakout", "--algo", "ppo", "--in", "dream", "--max-dream-steps", "64",
+        "--set", "units=8", "--set", "num_envs=8", "--set", "rollout_steps=8", "--set", "validate_steps=64",
+        "--set", "validation_episodes=1", "--set", "max_steps=20")  # fmt: skip
+    ((part,),) = started_from
+    whole = read_latents(tmp_path / "runs" / "Breakout" / "latents")
+    lost = np.flatnonzero(whole.lost)
+    assert len(lost) == 4 * 5
+    assert set(lost + 1) <= set(part.ends)
 
 
 @pytest.mark.extra("s3")

@@ -1,7 +1,7 @@
 """Latents: mean and log-variance of every frame under V, stored once, aligned with the rows of the episodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ _METADATA = table({"attributes": _ATTRIBUTES}, others=ANYTHING)
 
 @dataclass(frozen=True)
 class Latents:
-    """Columns over all rows: `means`, `logvars` (rows, z), `actions`, `rewards`. Columns over the episodes: `ends`,
-    `terminated`, `seeds`. Of several datasets, `joined` has the number of episodes of each."""
+    """Columns over all rows: `means`, `logvars` (rows, z), `actions`, `rewards`, and `lost`, whether a frame shows that
+    a life was lost; empty where the dataset does not tell. Columns over the episodes: `ends`, `terminated`, `seeds`. Of
+    several datasets, `joined` has the number of episodes of each."""
 
     means: NDArray[np.float32]
     logvars: NDArray[np.float32]
@@ -38,6 +39,7 @@ class Latents:
     seeds: NDArray[np.int64]
     space: ActionSpace
     joined: tuple[int, ...] = ()
+    lost: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
 
     @property
     def rows(self) -> int:
@@ -60,6 +62,8 @@ class Latents:
             "episodes": len(self.ends),
         }
         specs = _array_specs(attributes)
+        if not len(self.lost):
+            del specs["lost"]
         return group_files(
             attributes, {name: (spec, [getattr(self, name).astype(spec.dtype)]) for name, spec in specs.items()}
         )
@@ -82,6 +86,8 @@ class Latents:
             )
         space = ActionSpace.from_json(attributes["action_space"])
         specs = _array_specs(attributes)
+        if not (folder / ARRAYS / "lost").exists():
+            del specs["lost"]
         columns: dict[str, Any] = {name: Shard(folder / ARRAYS / name, spec).all() for name, spec in specs.items()}
         columns["means"] = columns["means"].astype(np.float32)
         columns["logvars"] = columns["logvars"].astype(np.float32)
@@ -115,6 +121,7 @@ def _array_specs(attributes: dict[str, Any]) -> dict[str, ArraySpec]:
         "logvars": latents,
         "actions": ArraySpec((rows, *actions.shape[1:]), actions.dtype.name, rows),
         "rewards": ArraySpec((rows,), "float32", rows),
+        "lost": ArraySpec((rows,), "bool", rows),
         "ends": ArraySpec((episodes,), "int64", episodes),
         "terminated": ArraySpec((episodes,), "bool", episodes),
         "seeds": ArraySpec((episodes,), "int64", episodes),
@@ -152,5 +159,7 @@ def join(parts: Sequence[Latents]) -> Latents:
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("means", "logvars", "actions", "rewards", "terminated", "seeds")
     }
+    if len(first.lost):  # a later part that does not tell of lives has lost none
+        columns["lost"] = np.concatenate([part.lost if len(part.lost) else np.zeros(part.rows, bool) for part in parts])
     ends = np.concatenate([part.ends + offset for part, offset in zip(parts, offsets, strict=False)])
     return Latents(**columns, ends=ends, space=first.space, joined=tuple(len(part.ends) for part in parts))

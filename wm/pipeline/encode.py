@@ -1,15 +1,17 @@
 """Episodes + V -> latents: the first part of `wm train-mdnrnn`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreams.initial_states import LATENTS
 from wm.episodes.dataset import Dataset
+from wm.pipeline.lives import lost_lives
 from wm.pipeline.session import Session
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae
 
-RECIPE = 3
+RECIPE = 4
 
 
 def latents_run(session: Session, dataset: Dataset, vae: TrainedVae) -> Run:
@@ -33,7 +35,7 @@ def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
     def work(builder: Builder) -> dict[str, float]:
         start = session.runtime.clock()
         latents = vae.encode(dataset, session.runtime, f"encode {session.env}", session.device)
-        latents.save(builder.folder)
+        replace(latents, lost=lost_lives(dataset)).save(builder.folder)
         speed = dataset.rows / (session.runtime.clock() - start)
         return {"rows": dataset.rows, "latent": vae.model.latent, "frames_per_second": round(speed)}
 

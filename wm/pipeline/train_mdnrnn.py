@@ -12,6 +12,7 @@ from wm.artifacts.runs import Artifact, Builder, Run
 from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
+from wm.episodes.lives import cut_at_lost_lives
 from wm.episodes.mixture import batch_sizes, open_datasets
 from wm.episodes.split import validation_mask
 from wm.errors import RecipeMismatch, UsageProblem
@@ -19,7 +20,6 @@ from wm.evaluation.linear_probe import velocities
 from wm.evaluation.position_probe import visible_positions
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
 from wm.pipeline.encode import encode, latents_run
-from wm.pipeline.lives import cut_at_lost_lives, lost_lives_end
 from wm.pipeline.session import Session, stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
@@ -140,8 +140,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         parts, device = [read_latents(path) for path in folders], pick_device(session.device)
-        if lost_lives_end(settings.network, datasets[0]):
-            parts = [cut_at_lost_lives(part, dataset) for part, dataset in zip(parts, datasets, strict=True)]
+        parts = cut_at_lost_lives(settings.network, parts)
         joined = join(parts)
         model = new_mdnrnn(config, seed)
         fit_normalization(model, joined)

@@ -10,6 +10,7 @@ from wm.artifacts.workspace import Workspace
 from wm.dreams.env import InitialStates
 from wm.dreams.initial_states import initial_states_anywhere, load_latent_parts
 from wm.episodes.latents import join
+from wm.episodes.lives import cut_at_lost_lives
 from wm.evolution.history import History
 from wm.evolution.transfer import load_transfer_source
 from wm.models.controller import Controller
@@ -40,8 +41,9 @@ def _recorded(
     seen = inputs_seen(controller, memory, join(parts))
     if settings.in_ != "dream":
         return seen, None
-    later_weight = mdnrnn.artifact.settings.get("later_weight", 1.0)
-    return seen, initial_states_anywhere(parts, mdnrnn, seed, INITIAL_STATES, later_weight)
+    settings_of_m = mdnrnn.artifact.settings
+    lives, later_weight = cut_at_lost_lives(settings_of_m["network"], parts), settings_of_m.get("later_weight", 1.0)
+    return seen, initial_states_anywhere(lives, mdnrnn, seed, INITIAL_STATES, later_weight)
 
 
 def train_by_gradient(
