@@ -115,7 +115,7 @@ def test_no_dream_starts_across_a_lost_life(tmp_path: Path, monkeypatch: pytest.
         return anywhere(parts, *given)
 
     monkeypatch.setattr(controller_training, "initial_states_anywhere", spied)
-    run(tmp_path, "train-controller", "--env", "Breakout", "--algo", "ppo", "--in", "dream", "--max-dream-steps", "64",
+    run(tmp_path, "train-controller", "--env", "Breakout", "--algo", "ppo", "--in", "dream", "--set", "max_dream_steps=64",
         "--set", "units=8", "--set", "num_envs=8", "--set", "rollout_steps=8", "--set", "validate_steps=64",
         "--set", "validation_episodes=1", "--set", "max_steps=20")  # fmt: skip
     ((part,),) = started_from
