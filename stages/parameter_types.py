@@ -68,7 +68,8 @@ class OneOf(click.Choice[Any]):
 
 class GivenPath(click.Path):
     """A path. Raises UsageProblem for an empty one, as a shell gives it for a variable that is not set: Path would take
-    it for the working folder."""
+    it for the working folder. An option's path has a name, also where it is given as `.`: what belongs to a folder lies
+    beside it."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -78,7 +79,12 @@ class GivenPath(click.Path):
         if value == "" and param is not None:
             name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
             raise UsageProblem(f"{name} is empty; expected a path.")
-        return super().convert(value, param, ctx)
+        path: Path = super().convert(value, param, ctx)
+        if isinstance(param, click.Option) and path.name in ("", ".."):
+            path = path.resolve()
+            if not path.name:
+                raise UsageProblem(f"{param.opts[0]} is {value}; expected the path of something in a folder.")
+        return path
 
 
 class FilePath(GivenPath):

@@ -21,6 +21,7 @@ from stages.options import (
 )
 from stages.parameter_types import GivenPath, Number, OneOf
 from wm.errors import BadData, UsageProblem
+from wm.pipeline.session import check_name
 from wm.settings import COMMANDS, ControllerSettings, Settings
 from wm.settings.sources import typed_settings
 from wm.units import format_duration, format_size
@@ -70,7 +71,7 @@ def _sweep(**options: Any) -> None:
 
     run, trials = session.run_path, options["trials"]
     recipe = sweep_recipe(session.workspace, stage, _module(stage).RECIPE, session.seed, base, space)
-    folder = run.with_name(f"{run.name}.sweep-{session.name or stage}")
+    folder = run.with_name(f"{run.name}.sweep-{check_name('--name', session.name or stage)}")
     if options["dry_run"]:
         require_recipe(folder, recipe)
         _plan(session, stage, ends, folder, options)

@@ -47,7 +47,7 @@ def view(path: Path, asked: str | None, out: Path | None) -> Path:
     place = place_of(path)
     title = f"{summary.env}: {place.name}"
     page = DatasetPage(title, summary.facts(), summary.env, space, labels, summary.episodes).render(cards)
-    target = out or place.with_suffix(".html")
+    target = out or (place if place.name else place.resolve()).with_suffix(".html")
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)

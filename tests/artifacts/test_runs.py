@@ -144,7 +144,10 @@ def test_a_damaged_artifact_is_refused_as_input_and_made_again(tmp_path: Path) -
         runs.load(tmp_path / "nothing", "vae", "wm train-vae")
     (tmp_path / "vae" / "weights").unlink()
     assert run(tmp_path).current() is None
-    make(tmp_path)
+    with pytest.raises(BadData, match=r"weights is missing .*, and --keep-current is given; restore the file"):
+        make(tmp_path, keep_current=True)
+    assert not (tmp_path / "archive").exists()
+    assert "weights is missing or has another size than its manifest says; the artifact moves" in make(tmp_path)[0]
     assert run(tmp_path).current() is not None
 
 

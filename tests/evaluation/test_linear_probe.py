@@ -67,7 +67,14 @@ def test_a_label_that_is_not_decoded_at_all_only_warns_unless_it_is_required() -
 
 
 def test_without_labels_there_is_no_summary() -> None:
-    assert summarize_probe({}, EnvConfig("MountainCar-v0"), 0.9, lambda text: None) == ""
+    assert summarize_probe({}, EnvConfig("MountainCar-v0"), 0.0, lambda text: None) == ""
+
+
+def test_what_cannot_be_probed_does_not_pass_where_a_probe_is_required() -> None:
+    with pytest.raises(BadData, match="the episodes have no labels, and require_probe"):
+        summarize_probe({}, EnvConfig("MountainCar-v0"), 0.9, lambda text: None)
+    with pytest.raises(BadData, match="too few held-out frames, and require_probe"):
+        summarize_probe(results(x=math.nan), EnvConfig("LunarLander"), 0.5, lambda text: None)
 
 
 def test_labels_with_too_few_rows_are_left_out() -> None:

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from wm.evaluation.linear_probe import fit_and_score
 from wm.models.vae.networks import to_images
-from wm.models.vae.position_targets import PositionTargets
+from wm.models.vae.position_targets import MOST, PositionTargets
 
 
 def scenes(count: int, channels: int) -> tuple[torch.Tensor, np.ndarray]:
@@ -55,6 +55,17 @@ def test_they_are_whitened_and_rounding_noise_stays_small() -> None:
     assert (targets.std(0) > 0.9).sum() >= 10
     still = torch.full((400, 64, 64, 3), 90, dtype=torch.uint8)
     assert PositionTargets(still, 32)(to_images(still)).abs().max() < 0.1
+
+
+def test_what_a_few_frames_do_not_show_outweighs_no_other_frame() -> None:
+    shown = torch.full((20, 64, 64, 3), 90, dtype=torch.uint8)
+    for number in range(20):
+        shown[number, 3 * number : 3 * number + 3, 20:23] = 255  # one object, which never leaves
+    gone = torch.full((1, 64, 64, 3), 90, dtype=torch.uint8)
+    targets = PositionTargets(shown, 8)
+    assert targets(to_images(shown)).std(0).max() > 0.9
+    assert targets(to_images(gone)).abs().max() <= MOST
+    assert targets(to_images(gone)).square().mean() < 20
 
 
 def test_an_orientation_is_linear_in_the_orientation_targets_only() -> None:

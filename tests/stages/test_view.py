@@ -104,3 +104,11 @@ def test_a_page_says_how_many_frames_it_plays(monkeypatch: pytest.MonkeyPatch) -
     assert "All 2 episodes, up to 120 frames of each, every frame in order. Sort by <button" in page
     assert page.count("plays the first 120 of 130 frames") == 1
     assert page.count("plays the first") == 1
+
+
+def test_a_dataset_that_is_the_working_folder_gets_its_page_beside_it(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace / "data" / "d.zarr")
+    output("view", ".")
+    assert (workspace / "data" / "d.html").is_file()

@@ -161,9 +161,12 @@ def read(path: Path | str, schema: Schema, way_out: str = WAY_OUT) -> Any:
 
 
 def read_small(path: Path | str, way_out: str = WAY_OUT) -> bytes:
-    """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read."""
+    """The bytes of a small file. Raises BadData for a link, a large file, and one that cannot be read; PermissionError
+    where that is not permitted: what is in the file may be intact."""
     try:
         data = durable.read_at_most(path, MAX_BYTES)
+    except PermissionError:
+        raise
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
     if data is None:

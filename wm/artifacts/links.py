@@ -35,7 +35,7 @@ def problem(path: Path) -> str:
 
 def below(folder: Path) -> Iterator[Path]:
     """Every link below `folder`, in the order of names; none is followed."""
-    return (path for path in walk(folder) if path.is_symlink())
+    return (path for path in walk(folder) if os.path.islink(path))
 
 
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:

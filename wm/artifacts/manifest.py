@@ -134,6 +134,8 @@ def read(folder: Path, kind: str, only: str | None = None) -> dict[str, Any]:
 def _is_file_of(path: Path, size: int) -> bool:
     try:
         status = path.lstat()
+    except PermissionError:
+        raise
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size == size

@@ -222,6 +222,16 @@ class Run:
         except (MissingInput, BadData):
             return None
 
+    def damage(self) -> str:
+        """What is wrong with the finished artifact in `folder`; empty if it is intact or there is none."""
+        try:
+            read(self.folder, self.recipe.kind)
+        except MissingInput:
+            return ""
+        except BadData as error:
+            return str(error).partition(";")[0]
+        return ""
+
     def current(self) -> Artifact | None:
         """The finished artifact of this recipe, or None."""
         artifact = self.finished()
@@ -238,7 +248,8 @@ class Run:
     def build(self, keep_current: bool, log: Callable[[str], None]) -> Iterator["Builder"]:
         """Hold the lock and yield a Builder, whose `folder` is new or holds the unfinished artifact of this recipe.
 
-        Raises Locked, and with `keep_current` RecipeMismatch for an artifact of another recipe.
+        Raises Locked, and with `keep_current` RecipeMismatch for an artifact of another recipe and BadData for a
+        damaged one.
         """
         self.require_place()  # before a lock file is created next to it
         with locks.exclusive(self.folder):
@@ -255,6 +266,10 @@ class Run:
             if why:
                 dependents = f"; {', '.join(self.dependents)} depend on it" if self.dependents else ""
                 log(f"{self.name}: {why}{dependents}; the artifact of the old recipe moves to the archive")
+            if damage := self.damage():
+                if keep_current:
+                    raise BadData(f"{damage}, and --keep-current is given; restore the file, or drop the option.")
+                log(f"{self.name}: {damage}; the artifact moves to the archive, and is made again")
             restored = self._restore_archived()
             if restored is None:
                 resumed = self._open_partial()

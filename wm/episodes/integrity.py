@@ -103,5 +103,5 @@ def _kind(file: Path) -> str:
     """The kind in a manifest; empty if it cannot be read."""
     try:
         return str(manifest.read_json(file)["kind"])
-    except (BadData, KeyError, TypeError):
+    except (BadData, KeyError, TypeError, PermissionError):
         return ""

@@ -36,6 +36,8 @@ def check(path: Path) -> list[CheckResult]:
     whether the dataset can be opened."""
     try:
         names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
+    except PermissionError:
+        raise
     except OSError as error:
         return [CheckResult(path, 0, f"{path} cannot be opened ({error.strerror}); restore it or remove it.")]
     try:

@@ -232,6 +232,8 @@ def _read_each(path: Path, places: Sequence[Sequence[int]]) -> Iterator[bytes]:
                 else:
                     file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
                     yield file.read(size)
+    except PermissionError:
+        raise
     except (OSError, ValueError) as error:
         raise BadData(f"{path} cannot be read ({error}); {_ADVICE}") from None
 

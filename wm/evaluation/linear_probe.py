@@ -149,10 +149,8 @@ def _sample_latents(
 def summarize_probe(
     results: dict[str, ProbeResult], env: EnvConfig, required_r2: float, log: Callable[[str], None]
 ) -> str:
-    """The results in words. Logs a warning below 0.9; raises BadData below `required_r2`. What a single frame cannot
-    show, such as a velocity, is reported but not judged."""
-    if not results:
-        return ""
+    """The results in words. Logs a warning below 0.9; raises BadData below `required_r2`, and where that is not 0 and
+    nothing could be judged. What a single frame cannot show, such as a velocity, is reported but not judged."""
     spec = env.spec().probe
     hidden = spec.hidden if spec else ()
     judged = {name: result for name, result in results.items() if name not in hidden and not math.isnan(result.r2)}
@@ -169,5 +167,13 @@ def summarize_probe(
             )
         if worst.r2 < GOOD_R2:
             log(f"warning: {text}; {GOOD_R2} is good")
+    elif required_r2:
+        why = "there are too few held-out frames" if results else "the episodes have no labels"
+        raise BadData(
+            f"nothing could be probed, for {why}, and require_probe={required_r2:g}; collect more, or leave it out: "
+            "the training is kept."
+        )
+    if not results:
+        return ""
     scores = ", ".join(f"{name} {result.r2:z.2f}" for name, result in results.items() if not math.isnan(result.r2))
     return f"R2 of a linear probe of a sampled z: {scores}" if scores else "too few held-out frames to probe"

@@ -63,5 +63,5 @@ def plan_stage(stage: str, run: Run, estimate: Callable[[], Plan]) -> Plan:
     if run.current() is not None:
         return Plan(stage, run.folder, UP_TO_DATE, 0, 0, (0, 0))
     plan = estimate()
-    why = run.why_stale()
+    why = run.why_stale() or run.damage()
     return replace(plan, target=run.folder, what=plan.what + (f" ({why})" if why else ""))

@@ -51,13 +51,19 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         precision = pick_precision(settings, device)
         label = f"train-vae {session.env}"
         scores = fit_vae(runtime, builder.folder, label, settings, data, model, session.seed, precision)
+        mean_error = mean_image_error(data.validation)
+        if scores["validation_error"] >= mean_error:
+            runtime.log(
+                f"warning: V's pictures are no better than the mean image ({scores['validation_error']:.1f}, mean "
+                f"image {mean_error:.1f}); train it longer (--steps), or on more episodes."
+            )
         model.cpu()
         untrained = new_vae(settings, shape, session.seed)
         untrained.fit_normalization(data.sample.cpu())
         probe = probe_vae(datasets[0], data.mask, model, untrained, session.seed)
         metrics = {
             **scores,
-            "mean_image_error": mean_image_error(data.validation),
+            "mean_image_error": mean_error,
             "images_per_second": round(scores["steps_per_second"] * settings.batch * settings.accumulate, 1),
             "precision": precision.name,
             "trained_on": device_name(device),

@@ -82,11 +82,11 @@ def _entry_of_link(link: Path) -> dict[str, Any]:
 
 
 def _entry(folder: Path) -> dict[str, Any]:
-    size = durable.folder_size(folder)
-    entry = {"path": str(folder), "kind": "unfinished", "bytes": size, "figure": "", "finished": "", "problem": ""}
-    if folder.name.endswith(".partial"):
-        return entry
+    entry = {"path": str(folder), "kind": "unfinished", "bytes": 0, "figure": "", "finished": "", "problem": ""}
     try:
+        entry["bytes"] = durable.folder_size(folder)
+        if folder.name.endswith(".partial"):
+            return entry
         kind = _kind(folder)
         if kind == EPISODES:
             summary, _ = summarize(folder)

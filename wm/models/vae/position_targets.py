@@ -7,7 +7,8 @@ object's position may be missing from it. An image's low-frequency cosine moment
 
 k, l < K, are linear in the image, and the position of a small object is very nearly linear in them: a linear probe of
 the moments alone decodes Pong's ball with R2 0.99. They are whitened by their principal components over the data, so
-that a ball counts as much as the sky; what varies less than uint8 rounding stays small. While V trains, a linear head
+that a ball counts as much as the sky; what varies less than uint8 rounding stays small, and what hardly varies is left
+out. While V trains, a linear head
 predicts them from z. K is 4 for the usual 32 latents and 3 colours: with more, z holds each of them less well.
 
 Cosines are for images full of objects. Where one object moves on an empty ground, Legendre polynomials P_k over [-1, 1]
@@ -31,6 +32,9 @@ from wm.models.vae.networks import to_images
 
 TARGETS_PER_LATENT = 1.7  # at most: with more, z holds each of them less well
 ROUNDING = 8e-4  # deviation of a moment that comes from rounding to uint8, per pixel of the side
+UNSEEN = 0.1  # of that: what varies less does not vary in the sample, and would count for thousands where it does
+# Deviations. Frames of LunarLander and Pong have up to 17; one of twenty would outweigh hundreds of frames.
+MOST = 20.0
 FRAMES_PER_BATCH = 256
 
 
@@ -61,7 +65,8 @@ class PositionTargets(nn.Module):
         _, singular, axes = torch.linalg.svd(moments - self.mean, full_matrices=False)
         deviation = singular / math.sqrt(len(moments))
         scale = torch.sqrt(deviation.square() + (ROUNDING * size) ** 2)
-        self.register_buffer("components", (axes / scale[:, None]).T.contiguous())
+        axes = axes / scale[:, None] * (deviation > UNSEEN * ROUNDING * size)[:, None]
+        self.register_buffer("components", axes.T.contiguous())
 
     @property
     def count(self) -> int:
@@ -76,8 +81,8 @@ class PositionTargets(nn.Module):
         return torch.cat([positions, _project(tensor, self.basis[: self._orientations])], 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, S, S) in [0, 1] -> (B, N), of variance 1 or less over the data."""
-        return (self._moments(images) - self.mean) @ self.components
+        """(B, C, S, S) in [0, 1] -> (B, N), of variance 1 or less over the data, within MOST."""
+        return ((self._moments(images) - self.mean) @ self.components).clamp(-MOST, MOST)
 
 
 def _principal_colours(sample: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,64 @@
+"""What may not be read is neither damaged nor made again."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SLUG, arguments
+
+CAPABILITIES = "-dac_override,-dac_read_search"  # with these root reads what nobody may
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(chain_copy: Path) -> Command:
+    """A command of wm in the chain's folder by a user who is not above permissions."""
+    prefix: list[str] = []
+    if os.geteuid() == 0:
+        if (setpriv := shutil.which("setpriv")) is None:
+            pytest.skip("root reads everything, and setpriv is not installed")
+        prefix = [setpriv, f"--inh-caps={CAPABILITIES}", f"--bounding-set={CAPABILITIES}"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        program = [*prefix, sys.executable, "-m", "stages", *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(program, cwd=chain_copy, env=environment, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def test_an_artifact_that_may_not_be_read_is_not_made_again(chain_copy: Path, command: Command) -> None:
+    manifest = chain_copy / "runs" / SLUG / "controller" / "manifest.json"
+    manifest.chmod(0o000)
+    done = command(*arguments("train-controller"))
+    manifest.chmod(0o644)
+    assert done.returncode == 77, done.stderr
+    assert f"no permission for {manifest.relative_to(chain_copy)}" in done.stderr
+    assert not (chain_copy / "runs" / SLUG / "archive").exists()
+
+
+@pytest.mark.parametrize("closed", ["", "manifest.json"])
+def test_a_part_that_may_not_be_read_is_not_set_aside(chain_copy: Path, command: Command, closed: str) -> None:
+    (part,) = (chain_copy / "data").glob("*.zarr/part-*")
+    mode = (part / closed).stat().st_mode
+    (part / closed).chmod(0o000)
+    done = command("verify", "data", "--repair")
+    (part / closed).chmod(mode)
+    assert done.returncode == 77, done.stderr
+    assert "no permission for" in done.stderr
+    assert not (part.parent / ".quarantine").exists()
+
+
+def test_the_overview_shows_the_rest_of_a_run(chain_copy: Path, command: Command) -> None:
+    controller = chain_copy / "runs" / SLUG / "controller"
+    controller.chmod(0o600)
+    listed = command("ls")
+    controller.chmod(0o755)
+    assert listed.returncode == 0, listed.stderr
+    kinds = dict(line.split()[:2] for line in listed.stdout.splitlines() if len(line.split()) > 2)
+    assert (kinds["mdnrnn"], kinds["controller"]) == ("mdnrnn", "damaged")
