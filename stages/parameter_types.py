@@ -79,7 +79,7 @@ class GivenPath(click.Path):
         if value == "" and param is not None:
             name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
             raise UsageProblem(f"{name} is empty; expected a path.")
-        path: Path = super().convert(value, param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if isinstance(param, click.Option) and path.name in ("", ".."):
             path = path.resolve()
             if not path.name:
@@ -99,9 +99,9 @@ class FilePath(GivenPath):
         """A Path."""
         from wm.artifacts import manifest
 
+        if value and Path(value).is_dir():
+            raise UsageProblem(f"{value} is a folder; expected the path of a file.")
         path: Path = super().convert(value, param, ctx)
-        if path.is_dir():
-            raise UsageProblem(f"{path} is a folder; expected the path of a file.")
         if param is not None and path.suffix.lower() not in self._suffixes:
             expected = " or ".join(self._suffixes)
             raise UsageProblem(f"{param.opts[0]} is {path}; expected a name that ends in {expected}.")

@@ -18,7 +18,9 @@ from typing import Any, TypeVar, get_args
 
 from wm.errors import UsageProblem
 
-MOST = 10**9  # of whole numbers without a bound of their own: no training counts so far, and products fit 64 bits
+# Of numbers without a bound of their own: no training counts so far, products of whole ones fit 64 bits, and those of
+# others the floats of a network.
+MOST = 10**9
 MOST_EPISODES = 10**6  # of an evaluation or validation: the list of them is built before the first is played
 MOST_IN_BATCH = 10**5  # frames, windows or dreams that are in memory together; of the smallest frames, 0.3 GB
 LARGEST_SEED = 2**53  # the largest integer that is read from files (wm/artifacts/json_reader.py)
@@ -44,10 +46,10 @@ def setting(
     newer: bool = False,
     algorithm: str = "",
 ) -> T:
-    """Declare a setting: its default, a sentence for the help, its bounds (a whole number without `high`: MOST), the
-    help's section its option stands in
-    (empty: no option), whether it can change the result, and the only `algorithm` that it means something to. Earlier
-    artifacts lack a `newer` setting: its default means what they did."""
+    """Declare a setting: its default, a sentence for the help, its bounds (without `high` MOST, without `low` -MOST),
+    the help's section its option stands in (empty: no option), whether it can change the result, and the only
+    `algorithm` that it means something to. Earlier artifacts lack a `newer` setting: its default means what they
+    did."""
     metadata = {
         "sentence": sentence,
         "low": low,
@@ -136,8 +138,8 @@ def check(item: Field, value: Any) -> None:
     name = given_as(item)
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageProblem(f"{name} is {value}; expected a finite number.")
-    if isinstance(value, int) and high is None:
-        high = MOST
+    high = MOST if high is None and isinstance(value, int | float) else high
+    low = -MOST if low is None and isinstance(value, int | float) else low
     if choices is not None and value not in choices:
         raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:

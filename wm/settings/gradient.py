@@ -22,7 +22,7 @@ class GradientSettings(Settings):
     mixture: str = setting(
         "", "With several --data, the share of each in a batch, such as 0.3,0.7; empty: by their numbers of steps."
     )
-    accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1)
+    accumulate: int = setting(1, "Batches whose gradients are averaged into one step.", low=1, high=4096)
     pieces: int = setting(
         1,
         "Pieces of every batch, whose gradients are added in order; 1: the whole. torchrun takes 8, and 1, 2, 4 or 8 "

@@ -24,7 +24,7 @@ class DreamerSettings(Settings):
         "End when the mean return of the last 100 training episodes, and then of a validation, is at least this.",
         section="Play",
     )
-    train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, section="Training")
+    train_ratio: float = setting(32.0, "Replayed steps per environment step.", low=0, high=65536, section="Training")
     batch: int = setting(8, "Windows per update.", low=1, high=MOST_IN_BATCH, section="Training")
     seq_len: int = setting(32, "Steps per window.", low=2, high=LONGEST, section="Training")
     pretrain: int = setting(
