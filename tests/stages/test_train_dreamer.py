@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +12,20 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from PIL import Image
+from torch import Tensor
 
 from stages.session import Session
 from stages.train_dreamer import replay_path
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.tiny import TinyEnv
 from wm.artifacts import durable
-from wm.dreamer import online, replay_store, updates
+from wm.dreamer import online, replay_store, training, updates
 from wm.envs import registry
 from wm.episodes.dataset import Dataset
 from wm.report.run_summary import RunSummary
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
+from wm.settings import DreamerSettings
 from wm.telemetry import metrics_log
 from wm.telemetry.trend import judge
 from wm.training.checkpoint import Checkpoints
@@ -388,3 +391,21 @@ def test_its_memory_is_flat_past_capacity(tmp_path: Path) -> None:
     run(tmp_path, *words(steps=6000))
     verdict = judge(metrics_log.read(tmp_path / "runs" / SLUG / "dreamer"))
     assert verdict.word == "flat", verdict.reason
+
+
+@pytest.mark.parametrize(("since", "log_every"), [(1, 100), (0, 400)])  # two lines in a row; the last and only one
+def test_a_dreamer_whose_gradients_are_not_finite_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int, log_every: int
+) -> None:
+    values, lines = training._values, list[dict[str, float]]()
+
+    def spied(metrics: dict[str, Tensor]) -> dict[str, float]:
+        lines.append(values(metrics) | ({"world_norm": math.nan} if len(lines) >= since else {}))
+        return lines[-1]
+
+    monkeypatch.setattr(training, "_values", spied)
+    monkeypatch.setattr(DreamerSettings, "log_every", log_every)
+    sentence = refused(tmp_path, 65, *words())
+    assert "the gradient is not finite (world_norm) at step" in sentence
+    assert len(lines) == (3 if since else 1)
+    assert not (tmp_path / "runs" / SLUG / "dreamer").exists()

@@ -1,8 +1,9 @@
 """The loops around online training: progress, metrics, checkpoints, the memory guard, and a clean stop."""
 
+import math
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from wm.artifacts import durable
 from wm.dreamer.online import AVERAGED_EPISODES, OnlineTraining
 from wm.dreamer.open_loop import replay_strip
 from wm.episodes.replay import ReplayBuffer
-from wm.errors import MemoryProblem
+from wm.errors import BadData, MemoryProblem
 from wm.models.dreamer.agent import Dreamer
 from wm.report.plots import Curve, draw
 from wm.runtime import Progress, Runtime
@@ -59,6 +60,7 @@ class _Loop:
     settings: DreamerSettings
     log: MetricsLog
     guard: MemoryGuard
+    not_finite: set[str] = field(default_factory=set)  # gradients, in the last line of the log
 
     def pretrain(self, collected: ReplayBuffer) -> None:
         """Train the world model on collected episodes."""
@@ -68,7 +70,7 @@ class _Loop:
             for metrics in training.pretrain(collected):
                 done = training.counts.pretrained
                 due = done % self.settings.log_every == 0 or done == total
-                alarm = self._write(progress, done, _values(metrics)) if due else ""
+                alarm = self._write(progress, done, _values(metrics), done == total) if due else ""
                 self._checkpoint(due, alarm)
 
     def train(self) -> None:
@@ -80,7 +82,7 @@ class _Loop:
                 ended, alarm = bool(training.end_reason), ""
                 if ended or counts.steps - logged >= self.settings.log_every:
                     logged = counts.steps
-                    alarm = self._write(progress, counts.steps, _values(metrics) | self._figures())
+                    alarm = self._write(progress, counts.steps, _values(metrics) | self._figures(), ended)
                 self._checkpoint(ended or training.writer.part_is_full, alarm, ended)
 
     def _figures(self) -> dict[str, float]:
@@ -95,9 +97,18 @@ class _Loop:
             figures["episode_return"] = float(np.mean(training.returns))
         return figures
 
-    def _write(self, progress: Progress, done: int, values: dict[str, float]) -> str:
-        """Write a line of metrics; returns why training must end, or an empty text."""
+    def _write(self, progress: Progress, done: int, values: dict[str, float], last: bool) -> str:
+        """Write a line of metrics; returns why training must end, or an empty text. Raises BadData where gradients are
+        not finite in two lines in a row or the `last` one: such updates change nothing."""
         alarm = self.guard.check(self.log.write(self.training.position, values))
+        not_finite = {name for name, value in values.items() if name.endswith("_norm") and not math.isfinite(value)}
+        if again := not_finite if last else not_finite & self.not_finite:
+            raise BadData(
+                f"{self.label}: the gradient is not finite ({', '.join(sorted(again))}) at step {done}, so nothing is "
+                "learned; --set world_learning_rate=... or actor_learning_rate=... lowers the step size."
+            )
+        self.not_finite.clear()
+        self.not_finite.update(not_finite)
         progress.update(done, **{name: f"{values[name]:.4g}" for name in SHOWN if name in values})
         return alarm
 
