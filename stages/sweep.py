@@ -53,6 +53,7 @@ def _sweep(**options: Any) -> None:
         console.be_quiet()
     context, stage = click.get_current_context(), options["stage"]
     _require_used(context, stage)
+    check_name("--name", options["name"] or stage)
     preset = chosen_preset(context, options)
     sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
     base, origin = sources.resolve(stage, COMMANDS[stage], session.env)
@@ -71,7 +72,7 @@ def _sweep(**options: Any) -> None:
 
     run, trials = session.run_path, options["trials"]
     recipe = sweep_recipe(session.workspace, stage, _module(stage).RECIPE, session.seed, base, space)
-    folder = run.with_name(f"{run.name}.sweep-{check_name('--name', session.name or stage)}")
+    folder = run.with_name(f"{run.name}.sweep-{session.name or stage}")
     if options["dry_run"]:
         require_recipe(folder, recipe)
         _plan(session, stage, ends, folder, options)

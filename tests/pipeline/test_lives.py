@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from tests.conftest import run
+from tests.conftest import outcome, run
 from tests.episodes.test_windows import make
 from tests.object_store import Server
 from wm.dreams.env import InitialStates
@@ -93,6 +93,9 @@ def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(tmp_path: Path) 
             assert "lives" not in described["metrics"]["positions"]
         vae = json.loads((folder / "runs" / "Breakout" / "vae" / "manifest.json").read_text())
         assert set(vae["metrics"]["probe"]) == {"ball_x", "ball_y", "paddle_x"}
+        told = outcome(folder, "info", "runs/Breakout/vae").stdout.partition("provenance")[0]
+        assert "ball_x" in told
+        assert "lives" not in told
     held_out = observed["without", "rollout"]  # episodes, each of which ends
     assert held_out > 0
     assert observed == {

@@ -24,6 +24,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("words", [("--run", "."), ("--run", "run", "--data", ".")])
+def test_the_working_folder_is_not_replaced(shared: Path, answer: Answer, words: tuple[str, ...]) -> None:
+    assert "is the working folder; name a folder in it" in answer("pull", "shared", *words, code=64)
+    assert os.listdir(shared.parent) == ["shared"]
+
+
 def test_what_was_published_arrives_and_a_second_pull_has_nothing_to_do(shared: Path, answer: Answer) -> None:
     facts = json.loads(answer("pull", "shared", "--json", code=0))
     assert (facts["status"], facts["env"], facts["episodes"], facts["trained_on"]) == ("received", TINY, 4, 24)

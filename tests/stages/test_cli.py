@@ -249,6 +249,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
             "--device means nothing to train-controller; leave it out.",
         ),
         (("collect", "--env", TINY, "--data", "/"), 64, "--data is /; expected the path of something in a folder."),
+        (("sweep", "--env", "Pong", "--stage", "train-vae", "--name", "../x", "s"), 64, "--name is '../x'; expected"),
         (("push", "runs/x", "f", "--private"), 64, "--private creates a private repository on the Hub, and 'f' is"),
         (("data", "merg"), 64, "there is no command 'data merg'; did you mean merge?"),
         (("data", "nothing"), 64, "there is no command 'data nothing'; expected one of merge, split, drop, import."),

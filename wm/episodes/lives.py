@@ -2,7 +2,7 @@
 
 A game with several lives goes on after a lost one, so M would learn that losing the ball costs little: in Breakout it
 ends an episode once in five times, and which time, no frame tells. For M a lost life is the end, as for the agents of
-Mnih et al. (2015), and no dream starts across one; episodes, scores and validations stay whole.
+Mnih et al. (2015), and no dream in which PPO trains starts across one; episodes, scores and validations stay whole.
 """
 
 from collections.abc import Sequence
