@@ -9,6 +9,7 @@ import click
 from stages import console
 from stages.parameter_types import GivenPath
 from wm.artifacts.workspace import env_slug
+from wm.errors import UsageProblem
 from wm.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ def command(source: str, run: Path | None, data: Path | None, max_size: str, as_
     from wm.sharing.receive import pull
 
     extras.require_versions()
+    for name, target in (("--run", run), ("--data", data)):
+        if target and target.resolve() == Path.cwd():  # it would be replaced under this process
+            raise UsageProblem(f"{name} is the working folder; name a folder in it, or go to another one first.")
     size = parse_size(max_size, "--max-size")
     place = open_place(source, max_size=size)
     received = pull(place, run, data, size, Session(env="").runtime)

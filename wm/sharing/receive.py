@@ -119,14 +119,11 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
 
 
 def _require_apart(source: Path, folder: Path, dataset: Path | None) -> None:
-    """Raise UsageProblem for a target in the shared run, for the working folder, which would be replaced under this
-    process, and for episodes in the folder of the run or around it."""
+    """Raise UsageProblem for a target in the shared run, or for episodes in the folder of the run or around it."""
     around = {target: (target.resolve(), *target.resolve().parents) for target in (folder, dataset) if target}
     for target, (_, *parents) in around.items():
         if source.resolve() in parents:
             raise UsageProblem(f"{target} is inside {source}, which is read; name a path outside of it.")
-        if target.resolve() == Path.cwd():
-            raise UsageProblem(f"{target} is the working folder; name a folder in it, or go to another one first.")
     if dataset and (folder.resolve() in around[dataset] or dataset.resolve() in around[folder]):
         raise UsageProblem(f"--run is {folder} and --data {dataset}; expected two folders, neither in the other.")
 
