@@ -267,7 +267,7 @@ NO_MEMORY = (
 
 
 def _fail(message: str, code: int) -> int:
-    if not console.is_silent():
+    if console.may_speak(int(os.environ.get("LOCAL_RANK", "0"))):
         click.echo(f"wm: {console.visible(message, keep='')}", err=True)
     return code
 
@@ -303,7 +303,7 @@ def _say_unknown(error: click.NoSuchOption) -> str:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
-    console.be_silent(not is_first(os.environ))
+    console.be_silent(not is_first(os.environ), decided=False)
     try:
         words = sys.argv[1:] if arguments is None else arguments
         wm.main(words, prog_name="wm", standalone_mode=False, obj=words)

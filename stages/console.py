@@ -22,10 +22,12 @@ from wm.errors import Stopped
 
 THREAD_SECONDS = 5.0  # that threads of others have to end, such as those that send metrics
 NARROWEST = 8  # characters of a column that wraps
+FIRST_SAYS_SECONDS = 1.0  # torchrun looks ten times a second whether a process of its own has failed
+EACH_WAITS_SECONDS = 0.5  # more than the one before: to say one line takes less
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
-_options: dict[str, Any] = {"quiet": False, "silent": False, "names": {}}
+_options: dict[str, Any] = {"quiet": False, "silent": False, "decided": True, "names": {}}
 
 
 def be_quiet() -> None:
@@ -33,14 +35,27 @@ def be_quiet() -> None:
     _options["quiet"] = True
 
 
-def be_silent(silent: bool = True) -> None:
-    """Write nothing at all, or no longer so: of the processes of torchrun one speaks."""
-    _options["silent"] = silent
+def be_silent(silent: bool, decided: bool = True) -> None:
+    """Write nothing at all, or no longer so: of the processes of torchrun one speaks. Until that is `decided`, an error
+    is said late (`may_speak`)."""
+    _options["silent"], _options["decided"] = silent, decided
 
 
 def is_silent() -> bool:
     """Whether `be_silent` was asked for."""
     return bool(_options["silent"])
+
+
+def may_speak(number: int) -> bool:
+    """Whether to say an error. Process `number` of a machine that has not met the others of torchrun yet waits, each
+    longer than the one before: torchrun ends them all once the first, which does not wait, has said the same."""
+    if not _options["silent"] or _options["decided"]:
+        return not _options["silent"]
+    try:
+        threading.Event().wait(FIRST_SAYS_SECONDS + EACH_WAITS_SECONDS * number)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def is_quiet() -> bool:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from stages import console
 from stages.options import SHARED, chosen_preset, read_sources, variables_of
 from stages.progress import progress
-from wm.errors import UsageProblem, WmError
+from wm.errors import UsageProblem
 from wm.pipeline.session import Session as LibrarySession
 from wm.pipeline.stage import Result
 from wm.ranks import PIECES, PartDone, Ranks, is_rank, open_ranks
@@ -106,8 +106,9 @@ def session_of(options: Mapping[str, Any]) -> Session:
     if options.get("data"):
         from wm.episodes import mirror
 
-        for mirrored in filter(None, map(mirror.of, options["data"])):
-            mirrored.limit = disk_limit
+        found = list(filter(None, map(mirror.of, options["data"])))
+        for mirrored in found:
+            mirrored.limit = None if disk_limit is None else disk_limit // len(found)
     playing = ("workers", "worker_timeout", "executor", "any_cpu")
     names = ("data", "run", "name", "seed", "device", *playing, "snapshot", "keep_current")
     return Session(
@@ -198,7 +199,7 @@ def _run_rank(stage: Callable[..., Result], session: Session, settings: Settings
     try:
         with suppress(PartDone):
             result = stage(replace(session, stop=stop, ranks=ranks), settings)
-    except WmError:
+    except Exception:
         console.be_silent(not ranks.is_first_to_say())
         raise
     ranks.close()

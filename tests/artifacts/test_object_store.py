@@ -1,13 +1,17 @@
 """Single objects in a store whose answers are lost, cut, changed, late or errors."""
 
 import hashlib
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import outcome
-from tests.object_store import SECRET, Server
+from tests.object_store import SECRET, Server, python_path, variables
 from wm.artifacts.object_store import ObjectStore, Taken, parse_address
 from wm.errors import BadData, MissingInput, NotPermitted, Unreachable, UsageProblem
 
@@ -51,6 +55,42 @@ def test_an_address_where_only_a_folder_can_be_is_refused(tmp_path: Path) -> Non
     done = outcome(tmp_path, "data", "import", "x.npz", "--env", "Catch", "--out", "s3://lab/a.zarr")
     assert done.returncode in (64, 66)
     assert not (tmp_path / "s3:").exists()
+
+
+@pytest.mark.extra("s3")
+def test_a_silent_store_does_not_keep_a_command_from_ending(tmp_path: Path) -> None:
+    program = (
+        "import signal, threading, os; from wm.artifacts.object_store import ObjectStore\n"
+        "threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "ObjectStore.open('s3://lab/a').entries()"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = os.environ | variables(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        path = {"PYTHONPATH": python_path(Path(__file__).parents[2])}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment | path, capture_output=True, timeout=20, check=False
+        )
+    assert b"KeyboardInterrupt" in done.stderr
+
+
+@pytest.mark.extra("s3")
+def test_an_upload_may_take_longer_than_an_answer(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wm.artifacts.object_store.TIMEOUT", "1s")
+    store = ObjectStore.open(f"s3://{s3.bucket()}/here")
+    s3.spoil = lambda method, key: "slow" if method == "PUT" else ""
+    store.put("a", b"1")
+    assert store.read("a", 1) == b"1"
+
+
+@pytest.mark.extra("s3")
+def test_objects_that_stand_for_folders_are_left_out_and_an_odd_name_is_named(s3: Server) -> None:
+    bucket = s3.bucket()
+    s3.put(f"s3://{bucket}/here/", b"")
+    s3.put(f"s3://{bucket}/here/a", b"1")
+    assert list(ObjectStore.open(f"s3://{bucket}/here").entries()) == ["a"]
+    s3.put(f"s3://{bucket}/here//b", b"1")
+    with pytest.raises(BadData, match="an odd piece in its name, as in a//b"):
+        ObjectStore.open(f"s3://{bucket}/here").entries()
 
 
 @pytest.fixture

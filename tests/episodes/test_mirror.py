@@ -2,8 +2,11 @@
 
 import shutil
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -180,6 +183,71 @@ def test_another_recipe_and_another_folder_are_refused(address: str, s3: Server,
     with pytest.raises(UsageProblem, match="is a whole bucket"):
         mirror.mount(address.removesuffix("/data/d"), tmp_path)
     assert s3.objects(address) == before
+
+
+def test_processes_of_one_machine_refresh_one_mirror(address: str, s3: Server, tmp_path: Path) -> None:
+    """As those of torchrun, or a training beside `wm info`, where nothing of the dataset is here yet."""
+    collect(address, tmp_path / "a", 30)
+
+    def slow(method: str, key: str) -> str:
+        time.sleep(0.01)
+        return ""
+
+    s3.spoil = slow
+    mirrors = [mirror.mount(address, tmp_path / "b") for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(Mirror.refresh, mirrors))
+    assert Dataset.open(mirrors[0].folder).episodes == 30
+
+
+def test_a_reader_on_the_machine_of_a_writer_does_not_end_it(address: str, s3: Server, tmp_path: Path) -> None:
+    """It refreshes the same mirror where the new part is in the store, and not yet here."""
+    path, readers = mounted(address, tmp_path / "a").folder, list[threading.Thread]()
+    reader = Mirror(ObjectStore.open(address), path)
+    put_new = ObjectStore.put_new
+
+    def read(store: ObjectStore, name: str, data: bytes, replaces: str = "") -> None:
+        put_new(store, name, data, replaces)
+        if name.endswith(manifest.NAME):
+            readers.append(threading.Thread(target=reader.refresh))
+            readers[-1].start()
+            readers[-1].join(0.3)
+
+    with mock.patch.object(ObjectStore, "put_new", read):
+        collect(address, tmp_path / "a", 7)
+    for thread in readers:
+        thread.join()
+    assert len(readers) == 4
+    assert whole_episodes(address, tmp_path / "b") == 7
+
+
+def test_a_part_of_which_something_is_removed_meanwhile_is_not_committed(
+    address: str, s3: Server, tmp_path: Path
+) -> None:
+    """As by `wm clean --unfinished` on another machine."""
+    put_files = Mirror._put_files
+
+    def spoilt(mirrored: Mirror, below: str, files: dict[str, bytes]) -> None:
+        put_files(mirrored, below, files)
+        if below:
+            s3.put(f"{address}/{below}rewards/c.0", None)
+
+    with mock.patch.object(Mirror, "_put_files", spoilt), pytest.raises(BadData, match="is not what was put there"):
+        collect(address, tmp_path / "a", 3)
+    assert whole_episodes(address, tmp_path / "b") == 0
+    collect(address, tmp_path / "a", 3)
+    assert whole_episodes(address, tmp_path / "b") == 3
+
+
+def test_what_a_process_of_this_machine_writes_is_not_cleaned(address: str, s3: Server, tmp_path: Path) -> None:
+    path = mounted(address, tmp_path / "a").folder
+    with claim(path, RECIPE, False, lambda text: None):
+        s3.put(f"{address}/part-000000-000003/frames/c.0", b"begun")
+        (mirrored,) = filter(None, [mirror.of(path)])
+        found = stored.find_leftovers(mirrored, 0.0)
+        assert stored.remove(found) == ([], found)
+    assert stored.remove(found) == (found, [])
+    assert "part-000000-000003/frames/c.0" not in s3.objects(address)
 
 
 def test_provenance_has_a_line_of_every_collection(address: str, s3: Server, tmp_path: Path) -> None:

@@ -140,9 +140,29 @@ def test_in_a_store_a_part_that_did_not_arrive_whole_is_not_committed(s3: Server
     ):
         (part,) = write_block(play, place, RECIPE, 0, 3)
         s3.put(f"{address}/part-000000-000003/frames/c.0.0.0.0", None)
-        with pytest.raises(BadData, match=r"frames/c\.0\.0\.0\.0 is not what its worker has put"):
+        with pytest.raises(BadData, match=r"frames/c\.0\.0\.0\.0 is not what was put there"):
             writer.take(part)
     assert whole_episodes(address, tmp_path / "b") == 0
+
+
+@pytest.mark.extra("s3")
+@pytest.mark.parametrize("how", ["another store", "no dataset", "reads only"])
+def test_a_process_that_sees_another_store_or_may_not_write_says_so(how: str, s3: Server, tmp_path: Path) -> None:
+    address = f"s3://{s3.bucket()}/data/d"
+    path = mounted(address, tmp_path / "a").folder
+    with (
+        claim(path, RECIPE, False, lambda text: None) as claimed,
+        claimed.open_writer(lambda size: None),
+        open_place(path) as place,
+    ):
+        assert place.problem() == ""
+        if how == "reads only":
+            s3.spoil = lambda method, key: "forbid" if method == "PUT" else ""
+        else:
+            s3.put(f"{address}/manifest.json", b"{}" if how == "another store" else None)
+        expected = "is not allowed" if how == "reads only" else "does not see the dataset s3://"
+        assert expected in place.problem()
+    assert not [name for name in s3.objects(address) if name.endswith(".probe")]
 
 
 @pytest.mark.extra("s3")

@@ -1,10 +1,11 @@
+import os
 import pickle
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.rollouts.clusters import nothing
+from tests.rollouts.clusters import nothing, pool_of, workers_behind
 from wm.errors import RecipeMismatch
 from wm.rollouts import task_host
 from wm.rollouts.machine import CPU, describe_machine, differences
@@ -58,3 +59,10 @@ def test_a_worker_that_is_older_than_its_files_is_refused(tmp_path: Path, monkey
     kind, value = reply_to(tmp_path, describe_machine())
     assert kind == "refused"
     assert "began before its files of wm changed; restart it" in str(value)
+
+
+def test_two_commands_that_take_turns_keep_their_processes() -> None:
+    with pool_of(1) as pool, workers_behind(pool, 1) as one, workers_behind(pool, 1) as other:
+        seen = [list(workers.map(os.getpid, [()])) for workers in (one, other, one, other)]
+    assert seen[:2] == seen[2:]
+    assert seen[0] != seen[1]

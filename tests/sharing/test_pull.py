@@ -181,6 +181,12 @@ def test_a_folder_in_which_nothing_was_published(tmp_path: Path, answer: Answer)
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_address_with_a_password_is_refused_and_not_repeated(answer: Answer) -> None:
+    said = answer("pull", "https://ada:secret@host/run.zip", code=64)
+    assert "has a user or a password" in said
+    assert "secret" not in said
+
+
 @pytest.mark.parametrize("source", ["ftp://host/run", "http://host/run", "hf://name", "hf://a/b/c", "file:", ""])
 def test_other_addresses_are_refused(source: str, answer: Answer) -> None:
     expected = "expected a folder, such as shared/Pong, a .zip file, its https:// address, hf://USER/NAME, or s3://"

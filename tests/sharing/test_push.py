@@ -106,6 +106,8 @@ def test_a_path_of_the_machine_in_settings_is_refused(trained: Path, answer: Ans
         ("wm x --run=~ada/runs/Pong/ 'C:\\Users\\ada\\x'", "wm x --run=Pong x"),
         ("wm x ~ada / ..", "wm x . . .."),
         ("wm 'x", ""),
+        ("wm x --data s3://lab/private/Pong --set a=/b=c/d", "wm x --data Pong --set a=d"),
+        ("wm x --executor=dask:tcp://10.0.0.7:8786 --data=s3://lab/x=1/y", "wm x --executor=dask:ADDRESS --data=y"),
     ],
 )
 def test_of_a_path_out_of_the_folder_only_the_last_name_is_kept(typed: str, shown: str) -> None:

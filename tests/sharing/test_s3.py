@@ -80,6 +80,42 @@ def test_of_two_pushes_one_wins_and_nothing_is_mixed(target: str, shared: Path) 
     assert seen(target) == files
 
 
+def test_a_push_that_ends_between_two_steps_of_another_keeps_its_files(
+    target: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other has put its list, and not yet removed what is left of the run before."""
+    from wm.artifacts.object_store import Entry, ObjectStore
+
+    files, listing = files_of(shared), ObjectStore.entries
+    new = files | {NAME: files[NAME] + b" "}
+    published(open_place(target), shared)
+    other = open_place(target)
+    other.files()
+
+    def overtaken(store: ObjectStore, below: str = "") -> dict[str, Entry]:
+        monkeypatch.setattr(ObjectStore, "entries", listing)
+        mine = open_place(target)
+        mine.files()
+        mine.publish(new, "")
+        return listing(store, below)
+
+    monkeypatch.setattr(ObjectStore, "entries", overtaken)
+    other.publish(files | {NAME: files[NAME] + b"  "}, "")
+    assert seen(target) == new
+
+
+def test_a_run_that_is_replaced_while_it_is_pulled_is_one_sentence(target: str, shared: Path) -> None:
+    from wm.errors import MissingInput
+
+    files = published(open_place(target), shared)
+    reader, writer = open_place(target), open_place(target)
+    for place in (reader, writer):
+        place.files()
+    writer.publish(files | {NAME: files[NAME] + b" "}, "")
+    with pytest.raises(MissingInput, match=r"has lost README\.md, or was replaced meanwhile; run the same"):
+        b"".join(reader.read(CARD))
+
+
 @pytest.mark.parametrize("replaces", [False, True])
 def test_each_put_of_a_push_fails_in_turn(
     replaces: bool, target: str, s3: Server, shared: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from stages.session import session_of
 from tests.conftest import ROOT, TINY, command, environment, outcome
 from tests.object_store import SECRET, Server, python_path
 from wm.artifacts import manifest
+from wm.episodes import mirror
+from wm.runtime import LOCAL
 
 pytestmark = pytest.mark.extra("s3")
 SMALL = ("--env", TINY, "--size", "32")
@@ -141,3 +144,10 @@ def test_a_hundred_episodes_survive_five_kills(address: str, s3: Server, tmp_pat
         assert name.startswith("provenance") or local[name] == data
     steps = ("--steps", "6", "--batch", "8", "--latent", "4", "--set", "validate_every=3")
     said(tmp_path, "train-vae", "--env", TINY, "--data", address, *steps)
+
+
+def test_the_datasets_of_a_command_share_its_disk_budget(s3: Server, tmp_path: Path) -> None:
+    mirrors = [mirror.mount(f"s3://{s3.bucket()}/{name}", tmp_path / name) for name in ("a", "b")]
+    paths = tuple(mirrored.folder for mirrored in mirrors)
+    session_of({"executor": LOCAL, "data": paths, "disk_budget": "100MB"})
+    assert [mirrored.limit for mirrored in mirrors] == [50_000_000, 50_000_000]

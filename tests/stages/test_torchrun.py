@@ -96,7 +96,7 @@ def test_other_commands_are_refused_under_torchrun(tmp_path: Path) -> None:
         64, "wm: torchrun would run collect in every process; expected one of train-vae, train-mdnrnn.\n"
     )  # fmt: skip
     done = outcome(tmp_path, "collect", "--env", "Catch", TORCHELASTIC_RUN_ID="none", RANK="1")
-    assert (done.returncode, done.stdout, done.stderr) == (64, "", "")
+    assert done.returncode == 64
 
 
 def test_a_batch_smaller_than_its_pieces_is_refused(tmp_path: Path) -> None:
@@ -204,6 +204,16 @@ def test_an_error_is_said_once(workspace: Path) -> None:
     _, said = torchrun(workspace, 2, "train-vae", "--env", "Pong", "--steps", "10", code=1)
     assert len(sentences(said)) == 1
     assert "data/Pong.zarr" in said
+    _, said = torchrun(workspace, 2, "train-vae", "--set", "no=1", code=1)
+    assert len(sentences(said)) == 1
+
+
+def test_an_error_of_one_process_before_it_meets_the_others_is_said(tmp_path: Path) -> None:
+    """As where one machine lacks a file or a package. Alone it is ended by nobody; one that torchrun ends is silent."""
+    second = {"TORCHELASTIC_RUN_ID": "a", "RANK": "1", "LOCAL_RANK": "1"}
+    done = outcome(tmp_path, "train-vae", "--config", "lost.toml", **second)
+    assert done.returncode == 66
+    assert "lost.toml" in done.stderr
 
 
 @pytest.mark.slow

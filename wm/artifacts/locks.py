@@ -48,6 +48,16 @@ def held(target: Path) -> Iterator[None]:
         lock.release()
 
 
+@contextmanager
+def waited_for(target: Path) -> Iterator[None]:
+    """Hold another lock of `target`, for a moment, once nobody else does: several processes may refresh it."""
+    durable.make_folder(target.parent)
+    place = target.with_name(f".{target.name}.refresh.lock")
+    durable.open_file(place, "ab").close()  # as above
+    with filelock.FileLock(place):
+        yield
+
+
 def _holder(owner: Path) -> str:
     try:
         process = json_reader.read(owner, OWNER)

@@ -7,11 +7,15 @@ error says is an HTTP status or the code of S3, never the request.
 
 import hashlib
 import re
+import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from wm import extras
@@ -19,14 +23,19 @@ from wm.errors import BadData, MissingInput, NotPermitted, Unreachable, UsagePro
 
 SCHEME = "s3://"
 TIMEOUT, CONNECT_TIMEOUT = "60s", "10s"  # for an answer, and for a connection
+UPLOAD_TIMEOUT = "600s"  # for an answer to an upload, which begins with its first byte: 17 MB at 2 Mbit/s take 70 s
 RETRIES = 6  # of a request, by obstore, each after twice the time of the one before: 6 seconds in all
+RETRY_TIMEOUT = timedelta(seconds=60)  # after which a request is not sent again: a silent store is given up after 120 s
 TRIES = 3  # of an object whose bytes did not arrive whole
 PARALLEL = 8  # requests at a time: an answer takes longer than its bytes
 PIECE = 1 << 20  # bytes that are read at once
-MAX_OBJECTS = 1_000_000  # in a listing: 100,000 parts. A stranger's bucket must not fill the memory
+# In a listing. A billion frames have 1.2 million (docs/scale.md), which take half a gigabyte; a stranger's bucket must
+# not fill the memory.
+MAX_OBJECTS = 2_000_000
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*)/?")
 _WRITER = "writer"  # a field of an object's metadata, by which a writer knows its own objects
 _REASON = re.compile(r"<Code>(\w+)</Code>|status code: (\d{3}[ \w]*)|HTTP error: ([a-z ]+)|(timed out)")
+_BAD_NAME = re.compile(r"[Ee]mpty path segment|EmptySegment|BadSegment|illegal character")
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|Missing ?(Access|Secret)")  # where machines of AWS ask for theirs
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -36,7 +45,7 @@ class Taken(Exception):
     """An object that was to be new exists, or one that was to be replaced has changed; somebody else put it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """An object in a listing: bytes, a stamp that changes with its contents, and when it was put, in seconds."""
 
@@ -67,16 +76,56 @@ def parse_address(text: str) -> tuple[str, str]:
 
 
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """`function` of every item, several at a time. Raises the error of the first item that has one."""
-    with ThreadPoolExecutor(PARALLEL) as threads:
-        return list(threads.map(function, items))
+    """`function` of every item, several at a time. Raises the error of the first item that has one, once those that
+    have begun are done. A signal does not wait for them."""
+    waiting = deque((Future[_Result](), item) for item in items)
+    answers = [answer for answer, _ in waiting]
+
+    def work() -> None:
+        while waiting:
+            try:
+                answer, item = waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            _settle(answer, partial(function, item))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(PARALLEL, len(answers)))]
+    for thread in threads:
+        thread.start()
+    try:
+        return [answer.result() for answer in answers]
+    except Exception:
+        waiting.clear()
+        for thread in threads:
+            thread.join()
+        raise
+    finally:
+        waiting.clear()
+
+
+def _settle(answer: Future[_Result], request: Callable[[], _Result]) -> None:
+    try:
+        answer.set_result(request())
+    except BaseException as error:  # raised where the answer is waited for
+        answer.set_exception(error)
+
+
+def _answer(where: str, request: Callable[[], _Result]) -> _Result:
+    """What a request returns, with errors of obstore as ours. It runs in a thread, for obstore would answer no signal
+    before the store does."""
+    with _explained(where):
+        if threading.current_thread() is not threading.main_thread():
+            return request()
+        answer = Future[_Result]()
+        threading.Thread(target=_settle, args=(answer, request), daemon=True).start()
+        return answer.result()
 
 
 class ObjectStore:
     """The objects whose names begin with a prefix; they are named without it. `address` is shown to people."""
 
-    def __init__(self, client: Any, address: str) -> None:
-        self._client, self.address = client, address
+    def __init__(self, client: Any, uploads: Any, address: str) -> None:
+        self._client, self._uploads, self.address = client, uploads, address
 
     @classmethod
     def open(cls, text: str) -> "ObjectStore":
@@ -86,28 +135,35 @@ class ObjectStore:
         from obstore.store import S3Store
 
         # Plain HTTP only where AWS_ENDPOINT_URL asks for it, as a store of one's own may.
-        options = {"allow_http": True, "timeout": TIMEOUT, "connect_timeout": CONNECT_TIMEOUT}
+        options = {"allow_http": True, "connect_timeout": CONNECT_TIMEOUT}
+        retries = {"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT}
         address = f"{SCHEME}{bucket}/{prefix}".rstrip("/")
         with _explained(address):
-            client = S3Store(
-                bucket, prefix=prefix or None, client_options=options, retry_config={"max_retries": RETRIES}
+            client, uploads = (
+                S3Store(
+                    bucket, prefix=prefix or None, client_options={**options, "timeout": timeout}, retry_config=retries
+                )
+                for timeout in (TIMEOUT, UPLOAD_TIMEOUT)
             )  # fmt: skip
-        return cls(client, address)
+        return cls(client, uploads, address)
 
     def entries(self, below: str = "") -> dict[str, Entry]:
-        """Every object, or those below a folder, by name in alphabetical order. Raises BadData for too many."""
+        """Every object, or those below a folder, by name in alphabetical order, but for the empty ones that stand for
+        folders. Raises BadData for too many."""
+        return dict(sorted(_answer(self.address, partial(self._list, below))))
+
+    def _list(self, below: str) -> list[tuple[str, Entry]]:
         import obstore
 
-        listed: list[Any] = []
-        with _explained(self.address):
-            for batch in obstore.list(self._client, prefix=below or None):
-                listed += batch
-                if len(listed) > MAX_OBJECTS:
-                    raise BadData(f"{self.address} has more than {MAX_OBJECTS:,} objects; give a longer prefix.")
-        return {
-            item["path"]: Entry(item["size"], item["e_tag"] or "", item["last_modified"].timestamp())
-            for item in sorted(listed, key=lambda item: str(item["path"]))
-        }
+        listed = list[tuple[str, Entry]]()
+        for batch in obstore.list(self._client, prefix=below or None):
+            for item in batch:
+                name, size = item["path"], item["size"]
+                if size or (name and not name.endswith("/")):
+                    listed.append((name, Entry(size, item["e_tag"] or "", item["last_modified"].timestamp())))
+            if len(listed) > MAX_OBJECTS:
+                raise BadData(f"{self.address} has more than {MAX_OBJECTS:,} objects; give a longer prefix.")
+        return listed
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
@@ -120,22 +176,15 @@ class ObjectStore:
     def _head(self, name: str) -> Any:
         import obstore
 
-        with _explained(f"{self.address}/{name}"):
-            return obstore.head(self._client, name)
+        return _answer(f"{self.address}/{name}", partial(obstore.head, self._client, name))
 
     def read(self, name: str, size: int, sha256: str = "") -> bytes:
         """The bytes of an object, which are `size`, with this digest if one is given; asked for again if the answer was
         cut or changed. Raises MissingInput where there is none, BadData for other bytes."""
-        import obstore
-
         where, problem = f"{self.address}/{name}", ""
         for _ in range(TRIES):
             try:
-                with _explained(where):
-                    answer = obstore.get(self._client, name)
-                    if answer.meta["size"] != size:
-                        raise BadData(f"{where} has {answer.meta['size']} bytes; expected {size}.")
-                    data = bytes(answer.bytes())
+                data = _answer(where, partial(self._get, name, size))
             except Unreachable as error:
                 unreachable, problem = error, ""
                 continue
@@ -146,13 +195,22 @@ class ObjectStore:
             raise BadData(problem)
         raise unreachable
 
+    def _get(self, name: str, size: int) -> bytes:
+        import obstore
+
+        answer = obstore.get(self._client, name)
+        if answer.meta["size"] != size:
+            raise BadData(f"{self.address}/{name} has {answer.meta['size']} bytes; expected {size}.")
+        return bytes(answer.bytes())
+
     def pieces(self, name: str) -> Iterator[bytes]:
         """The bytes of an object in pieces."""
         import obstore
 
-        with _explained(f"{self.address}/{name}"):
-            for piece in obstore.get(self._client, name).stream(min_chunk_size=PIECE):
-                yield bytes(piece)
+        where = f"{self.address}/{name}"
+        stream = iter(_answer(where, lambda: obstore.get(self._client, name).stream(min_chunk_size=PIECE)))
+        while (piece := _answer(where, partial(next, stream, None))) is not None:
+            yield bytes(piece)
 
     def put(self, name: str, data: bytes) -> None:
         """Put an object, in place of another one of that name."""
@@ -172,16 +230,16 @@ class ObjectStore:
         import obstore
 
         attributes = {_WRITER: token} if token else None
-        with _explained(f"{self.address}/{name}"):
-            # In one request: the parts of a larger upload would not be conditional.
-            obstore.put(self._client, name, data, mode=mode, attributes=attributes, use_multipart=False)
+        # In one request: the parts of a larger upload would not be conditional.
+        put = partial(obstore.put, mode=mode, attributes=attributes, use_multipart=False)
+        _answer(f"{self.address}/{name}", lambda: put(self._uploads, name, data))
 
     def _writer(self, name: str) -> str:
         import obstore
 
         try:
-            with _explained(f"{self.address}/{name}"):
-                return str(obstore.get(self._client, name).attributes.get(_WRITER, ""))
+            answer = _answer(f"{self.address}/{name}", partial(obstore.get, self._client, name))
+            return str(answer.attributes.get(_WRITER, ""))
         except MissingInput:
             return ""
 
@@ -196,11 +254,7 @@ class ObjectStore:
         """Remove objects, as far as they exist."""
         import obstore
 
-        def remove(name: str) -> None:
-            with _explained(f"{self.address}/{name}"):
-                obstore.delete(self._client, name)
-
-        in_parallel(remove, names)
+        in_parallel(lambda name: _answer(f"{self.address}/{name}", partial(obstore.delete, self._client, name)), names)
 
 
 @contextmanager
@@ -220,8 +274,10 @@ def _explained(where: str) -> Iterator[None]:
         raise _problem(where, str(error)) from None
 
 
-def _problem(where: str, text: str) -> MissingInput | NotPermitted | Unreachable:
+def _problem(where: str, text: str) -> BadData | MissingInput | NotPermitted | Unreachable:
     """What went wrong, by the words of obstore, of which no more is repeated than a status or a code."""
+    if _BAD_NAME.search(text):
+        return BadData(f"{where} has an object with an odd piece in its name, as in a//b; give a longer prefix.")
     if "NoSuchBucket" in text:
         return MissingInput(f"{where} has no such bucket; create it, or check AWS_ENDPOINT_URL and AWS_REGION.")
     if _NO_CREDENTIALS.search(text):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from wm.artifacts import durable, json_reader, manifest
+from wm.artifacts import durable, json_reader, locks, manifest
 from wm.artifacts.disk import DiskBudget
 from wm.artifacts.object_store import Entry, ObjectStore, Taken, in_parallel, parse_address
 from wm.episodes.schema import part_range
@@ -60,11 +60,13 @@ class Mirror:
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
-        """Let the folder hold the root, the tables and the provenance that are in the store now. Raises BadData for
-        what disagrees with its digests."""
+        """Let the folder hold the root, the tables and the provenance that are in the store now. Other processes of
+        this machine wait meanwhile, as do writers here to put a manifest. Raises BadData for what disagrees with its
+        digests."""
         for attempt in range(TRIES):
             try:
-                self._refresh(self.store.entries())
+                with locks.waited_for(self.folder):
+                    self._refresh(self.store.entries())
                 break
             except MissingInput:  # a writer has replaced a short part since the list was made
                 if attempt == TRIES - 1:
@@ -91,8 +93,8 @@ class Mirror:
             durable.write_json(self.folder / STAMPS, stamps)
 
     def _drop_lost(self, entries: dict[str, Entry]) -> None:
-        """Remove parts, or all of the folder, that are in the store no more. It is asked once more: another process of
-        this machine may have put them after the list was made."""
+        """Remove parts, or all of the folder, that are in the store no more. It is asked once more: a writer of
+        another machine may have put them after the list was made."""
         if manifest.NAME not in entries and self._has("") and not self.store.exists(manifest.NAME):
             durable.remove(self.folder)
         for path in self._parts_here():
@@ -190,18 +192,23 @@ class Mirror:
         return self._arrays
 
     def put_root(self, files: dict[str, bytes]) -> None:
-        """Put a new dataset's root. Raises UsageProblem where other objects are, Locked if somebody else was first."""
+        """Put a new dataset's root, here too. Raises UsageProblem where other objects are, Locked if somebody else was
+        first."""
         entries = self.store.entries()
         strangers = [name for name in entries if name not in _ROOT and part_range(name.partition("/")[0]) is None]
         if strangers:
             raise UsageProblem(
                 f"{self.store.address} holds {strangers[0][:80]!r} and is no dataset; name another prefix with --data."
             )
-        self._put("", files)
+        self._put_files("", files)
+        self._commit("", files)
 
     def put_part(self, name: str, files: dict[str, bytes]) -> None:
-        """Put a part, the manifest last. Raises Locked if somebody else has put it, or other bytes in its place."""
-        self._put(f"{name}/", files)
+        """Put a part, the manifest last, and keep it here. Raises Locked if somebody else has put it, or other bytes in
+        its place, and BadData if somebody has removed some of it."""
+        self._put_files(f"{name}/", files)
+        self._require_put(name, files[manifest.NAME])
+        self._commit(name, files)
         for array in {file.partition("/")[0] for file in files if "/" in file}:
             size = sum(len(data) for file, data in files.items() if file.startswith(f"{array}/"))
             self._known_arrays()[self.folder / name / array] = size
@@ -213,17 +220,21 @@ class Mirror:
     def commit_part(self, name: str, head: dict[str, bytes]) -> None:
         """Put the manifest of a part whose other files are there; `head` has its metadata too. Raises BadData where one
         of them is missing, and Locked if somebody else has put it."""
-        source, there = f"{self.store.address}/{name}", self.store.entries(name)
-        listed = manifest.parse_sealed(head[manifest.NAME], source, manifest.SCHEMA, _WAY_OUT)["files"]
-        for file, entry in listed.items():
-            if (found := there.get(f"{name}/{file}")) is None or found.size != entry["size"]:
-                raise BadData(f"{source}/{file} is not what its worker has put; run the same command again.")
-        self._put_manifest(f"{name}/", head[manifest.NAME])
-        _place(self.folder / name, head)
+        self._require_put(name, head[manifest.NAME])
+        self._commit(name, head)
 
-    def _put(self, below: str, files: dict[str, bytes]) -> None:
-        self._put_files(below, files)
-        self._put_manifest(below, files[manifest.NAME])
+    def _require_put(self, name: str, data: bytes) -> None:
+        """Raise BadData unless the store has all that a part's manifest, `data`, lists."""
+        source, there = f"{self.store.address}/{name}", self.store.entries(name)
+        for file, entry in manifest.parse_sealed(data, source, manifest.SCHEMA, _WAY_OUT)["files"].items():
+            if (found := there.get(f"{name}/{file}")) is None or found.size != entry["size"]:
+                raise BadData(f"{source}/{file} is not what was put there; run the same command again.")
+
+    def _commit(self, name: str, files: dict[str, bytes]) -> None:
+        """Put a manifest, and place the part, or the root, here before another process of this machine sees it."""
+        with locks.waited_for(self.folder):
+            self._put_manifest(f"{name}/" if name else "", files[manifest.NAME])
+            _place(self.folder / name, files)
 
     def _put_files(self, below: str, files: dict[str, bytes]) -> None:
         in_parallel(lambda name: self._put_file(below, name, files[name]), [n for n in files if n != manifest.NAME])

@@ -132,10 +132,11 @@ class PartBuilder:
         files = self.files()
         if allow is not None:
             allow(sum(map(len, files.values())))
-        staged = self.root / STAGING / uuid.uuid4().hex[:12]
         final = self.root / part_name(self.first, self.last)
-        durable.write_folder(staged, files)
         if (mirror := mirrors.of(self.root)) is not None:
             mirror.put_part(final.name, files)
-        durable.publish(staged, final)
+        else:
+            staged = self.root / STAGING / uuid.uuid4().hex[:12]
+            durable.write_folder(staged, files)
+            durable.publish(staged, final)
         return final

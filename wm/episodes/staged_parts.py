@@ -58,16 +58,18 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class Place:
-    """Where workers write the parts of a dataset: a folder, or the address of the dataset in an object store."""
+    """Where workers write the parts of a dataset: a folder, or the address of the dataset in an object store, where its
+    root has the manifest `root`."""
 
     folder: Path
     address: str = ""
+    root: bytes = b""
 
     def problem(self) -> str:
         """Why this process cannot write there, in one sentence; empty if it can."""
         try:
             if self.address:
-                ObjectStore.open(self.address).exists(manifest.NAME)
+                self._require_store(ObjectStore.open(self.address))
             else:
                 self._require_folder()
                 durable.write_bytes(self.folder / f"{uuid.uuid4().hex[:12]}.probe", b"")
@@ -92,6 +94,17 @@ class Place:
             durable.write_folder(staged, files)
         return StagedPart(staged, builder.rows, size, {key: files[key] for key in (METADATA, manifest.NAME)})
 
+    def _require_store(self, store: ObjectStore) -> None:
+        """The dataset is there, as its writer sees it, and takes objects."""
+        if not store.holds(manifest.NAME, self.root):
+            raise MissingInput(
+                f"{platform.node()} does not see the dataset {self.address}; give its worker the AWS_* variables of "
+                "the process that collects."
+            )
+        probe = f"{STAGING}/{uuid.uuid4().hex[:12]}.probe"
+        store.put(probe, self.root)
+        store.remove([probe])
+
     def _require_folder(self) -> None:
         """What is written after the folder was removed would stay there."""
         if not self.folder.is_dir():
@@ -105,7 +118,7 @@ class Place:
 def open_place(path: Path) -> Iterator[Place]:
     """The place of the dataset at `path`, which is open for writing. What is not committed is removed at the end."""
     if (mirror := mirrors.of(path)) is not None:
-        yield Place(path.absolute() / STAGING, mirror.store.address)
+        yield Place(path.absolute() / STAGING, mirror.store.address, durable.read_bytes(path / manifest.NAME))
         return
     folder = path.absolute() / STAGING / uuid.uuid4().hex[:12]
     durable.make_folder(folder)

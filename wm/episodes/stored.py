@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from wm.artifacts import durable, manifest
+from wm.artifacts import durable, locks, manifest
 from wm.artifacts.object_store import Entry, ObjectStore
 from wm.episodes import leftovers, mirror
 from wm.episodes.dataset import Dataset, read_root
@@ -13,7 +13,7 @@ from wm.episodes.parts import ROOT_KIND
 from wm.episodes.repair import CheckResult, check_part
 from wm.episodes.schema import part_range
 from wm.episodes.shards import METADATA
-from wm.errors import BadData, MissingInput
+from wm.errors import BadData, Locked, MissingInput
 
 AGE = 86_400  # seconds after which a part without a manifest is nobody's: to put one takes seconds
 MAX_PART_BYTES = 1 << 30  # of a part that is checked; ours have 10 MB
@@ -37,15 +37,23 @@ def check(mirrored: Mirror) -> list[CheckResult]:
         root = _check_root(mirrored, entries, folder)
         recipe = None if root.problem else read_root(folder)
         results.append(root)
-        for name in sorted({name.partition("/")[0] for name in entries}):
-            if part_range(name) is not None and f"{name}/{manifest.NAME}" in entries:
-                problem = _copy(mirrored, name, entries, folder / name)
+        for name, below in _by_folder(entries).items():
+            if part_range(name) is not None and f"{name}/{manifest.NAME}" in below:
+                problem = _copy(mirrored, name, below, folder / name)
                 results.append(CheckResult(folder / name, 0, problem) if problem else check_part(folder / name, recipe))
                 durable.remove(folder / name)
     finally:
         durable.remove(scratch)
     named = [_as_of(mirrored.folder, folder, result) for result in results]
     return named if any(result.problem for result in named) else named + _check_whole(mirrored)
+
+
+def _by_folder(entries: dict[str, Entry]) -> dict[str, dict[str, Entry]]:
+    """The entries in each folder of the dataset, and a file of the root by its own name."""
+    found = dict[str, dict[str, Entry]]()
+    for name, entry in entries.items():
+        found.setdefault(name.partition("/")[0], {})[name] = entry
+    return found
 
 
 def _as_of(folder: Path, copied: Path, result: CheckResult) -> CheckResult:
@@ -68,17 +76,16 @@ def _check_root(mirrored: Mirror, entries: dict[str, Entry], folder: Path) -> Ch
 
 
 def _copy(mirrored: Mirror, part: str, entries: dict[str, Entry], folder: Path) -> str:
-    """Copy a part, or the root. Returns what prevents it."""
+    """Copy the entries of a part, or of the root. Returns what prevents it."""
     below = f"{part}/" if part else ""
-    names = [name for name in entries if name.startswith(below)]
-    size = sum(entries[name].size for name in names)
+    size = sum(entry.size for entry in entries.values())
     if size > MAX_PART_BYTES:
         return f"{folder} has {size} bytes; expected less than {MAX_PART_BYTES}."
     mirrored.make_room(size)
     try:
-        for name in names:
+        for name in entries:
             manifest.locate(folder, name.removeprefix(below))
-        files = {name.removeprefix(below): mirrored.store.read(name, entries[name].size) for name in names}
+        files = {name.removeprefix(below): mirrored.store.read(name, entry.size) for name, entry in entries.items()}
     except (BadData, MissingInput) as error:
         return str(error)
     durable.write_folder(folder, files)
@@ -96,28 +103,30 @@ def _check_whole(mirrored: Mirror) -> list[CheckResult]:
 
 def find_leftovers(mirrored: Mirror, now: float) -> list[Leftover]:
     """What has no manifest: left by a killed process or, where it is younger than a day, perhaps being written."""
-    entries = mirrored.store.entries()
-    found = []
-    for name in sorted({name.partition("/")[0] for name in entries}):
-        below = [entry for key, entry in entries.items() if key == name or key.startswith(f"{name}/")]
-        unlisted = part_range(name) is not None and f"{name}/{manifest.NAME}" not in entries
-        if unlisted or (name == METADATA and manifest.NAME not in entries):
-            old = max(entry.modified for entry in below) < now - AGE
-            path, size = mirrored.folder / name, sum(entry.size for entry in below)
+    folders, found = _by_folder(mirrored.store.entries()), []
+    for name, below in folders.items():
+        unlisted = part_range(name) is not None and f"{name}/{manifest.NAME}" not in below
+        if unlisted or (name == METADATA and manifest.NAME not in folders):
+            old = max(entry.modified for entry in below.values()) < now - AGE
+            path, size = mirrored.folder / name, sum(entry.size for entry in below.values())
             found.append(Leftover(path, "orphans" if old else "unfinished", size, mirrored.folder))
     return found
 
 
 def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
     """Remove leftovers, in object stores and here, except what a running process holds. Returns (removed, in use)."""
-    here = []
+    here, written = [], []
     for leftover in found:
         mirrored = mirror.of(leftover.owner)
         if mirrored is None or leftover.path.name.startswith("."):  # hidden names are only used here
             here.append(leftover)
-        else:
-            _remove_stored(mirrored.store, leftover.path.name)
-    _, in_use = leftovers.remove(here)
+            continue
+        try:
+            with locks.held(mirrored.folder):
+                _remove_stored(mirrored.store, leftover.path.name)
+        except Locked:
+            written.append(leftover)
+    in_use = leftovers.remove(here)[1] + written
     return [leftover for leftover in found if leftover not in in_use], in_use
 
 

@@ -13,18 +13,20 @@ from wm.episodes.dataset import Dataset
 from wm.episodes.parts import STAGING, PartBuilder, frame_block, root_files
 from wm.episodes.schema import PackedEpisode, part_is_full, part_range
 from wm.episodes.staged_parts import StagedPart
-from wm.errors import DiskProblem, Locked
+from wm.errors import DiskProblem, Locked, NotPermitted, Unreachable
 
 
 def create(path: Path, recipe: dict[str, Any]) -> Dataset:
     """Create an empty dataset, whole or not at all."""
     durable.make_folder(path.parent)
     durable.sweep(path.parent, path.name)
-    staged = durable.staging_path(path)
-    durable.write_folder(staged, files := root_files(recipe))
+    files = root_files(recipe)
     if (mirror := mirrors.of(path)) is not None:
         mirror.put_root(files)
-    durable.publish(staged, path)
+    else:
+        staged = durable.staging_path(path)
+        durable.write_folder(staged, files)
+        durable.publish(staged, path)
     return Dataset(path, recipe, [])
 
 
@@ -151,6 +153,6 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Commit the finished episodes, unless the disk was the problem, or another writer."""
-        if not isinstance(error, OSError | DiskProblem | Locked):
+        """Commit the finished episodes, unless the disk or the store was the problem, or another writer."""
+        if not isinstance(error, OSError | DiskProblem | Locked | NotPermitted | Unreachable):
             self.seal()

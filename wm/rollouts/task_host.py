@@ -16,7 +16,8 @@ from wm.rollouts.artifact_transfer import Lacking, find_folders, run_task, store
 from wm.rollouts.machine import CPU, describe_machine, differences, sources_digest
 from wm.rollouts.process_workers import ProcessWorkers
 
-IDLE_SECONDS = 60.0  # after which a process that has no task ends, and with it 170 to 450 MB
+IDLE_SECONDS = 60.0  # without a task, after which the processes end, each with 170 to 450 MB
+CHILDREN = 2  # processes, each for a connection: two commands on one cluster take turns, and to start one takes seconds
 _IMPORTED = sources_digest()  # a host may live on while its files of wm are replaced
 
 
@@ -41,7 +42,8 @@ def expected_machine(any_cpu: bool) -> tuple[str, dict[str, str]]:
 
 
 class TaskHost:
-    """A place where tasks run one after the other, in a process that is another for each connection.
+    """A place where tasks run one after the other, in a process that is another for each connection; those of the last
+    `CHILDREN` connections are kept.
 
     `name` is this worker's in sentences, `cache` its folder for models. `check` is called four times a second during a
     task; an error that it raises ends the task. `log` takes lines for people.
@@ -49,8 +51,7 @@ class TaskHost:
 
     def __init__(self, name: str, cache: Path, check: Callable[[], None], log: Callable[[str], None]) -> None:
         self._name, self._cache, self._check, self._log = name, cache, check, log
-        self._token = ""
-        self._child: ProcessWorkers | None = None
+        self._children: dict[str, ProcessWorkers] = {}  # by token, the one of the last task last
         self._ending = threading.Timer(IDLE_SECONDS, self.close)  # started after a task
         self._running = threading.Lock()
 
@@ -66,13 +67,12 @@ class TaskHost:
         return pickle.dumps(reply)
 
     def _reply(self, terms: Terms, task: bytes, attachments: Mapping[str, Any]) -> tuple[str, Any]:
-        if self._token != terms.token:
+        if terms.token not in self._children:
             if terms.machine not in attachments:
                 return "lacks", [terms.machine]
             if problem := self._problem(attachments[terms.machine]):
                 return "refused", RecipeMismatch(problem)
-            self.close()
-            self._token = terms.token
+            self._children[terms.token] = self._child_of(terms)
         return self._run(terms, task, attachments) if task else ("done", pickle.dumps(describe_machine()))
 
     def _run(self, terms: Terms, task: bytes, attachments: Mapping[str, Any]) -> tuple[str, Any]:
@@ -82,10 +82,13 @@ class TaskHost:
             call = find_folders(task, self._cache)
         except Lacking as lacking:
             return "lacks", lacking.digests
-        if self._child is None:
-            check, clock, timeout = self._check, terms.clock, terms.timeout
-            self._child = ProcessWorkers(1, check, clock, timeout, log=self._log, preload=terms.imports)
-        return self._child.run_once(run_task, call)
+        child = self._children[terms.token] = self._children.pop(terms.token)
+        for token in list(self._children)[:-CHILDREN]:
+            self._children.pop(token).close()
+        return child.run_once(run_task, call)
+
+    def _child_of(self, terms: Terms) -> ProcessWorkers:
+        return ProcessWorkers(1, self._check, terms.clock, terms.timeout, log=self._log, preload=terms.imports)
 
     def _problem(self, expected: dict[str, str]) -> str:
         """Why this machine would not give the same returns; empty if it would."""
@@ -100,10 +103,9 @@ class TaskHost:
         return f"the worker {self._name} would not give the same returns: {', '.join(differing)}; {advice}."
 
     def close(self) -> None:
-        """End the process."""
-        if self._child is not None:
-            self._child.close()
-        self._child, self._token = None, ""
+        """End the processes."""
+        while self._children:
+            self._children.popitem()[1].close()
 
     def _end_idle(self) -> None:
         if self._running.acquire(blocking=False):  # else a task has just begun

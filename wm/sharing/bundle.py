@@ -28,7 +28,10 @@ from wm.sharing.contents import EPISODES, Contents, File, has_its_name, travels
 _PROVENANCE = (
     *("render", "versions", "python", "machine", "commit", "device", "seed", "wall_seconds", "command", "finished"),
 )
-_LEAVES = re.compile(r"([/\\~]|[A-Za-z]:[/\\]|\.\.([/\\]|$))")  # the beginning of a path out of the working directory
+# The beginning of a path out of the working directory, or of an address.
+_LEAVES = re.compile(r"([/\\~]|[A-Za-z]:[/\\]|\.\.([/\\]|$)|[a-z][a-z0-9+.-]+://)")
+_CLUSTER = re.compile(r"dask:(?=.)")
+_OPTION = re.compile(r"^(?:-*[A-Za-z][\w.-]*=)?")  # what may stand before a value in one word
 _TEXT = (".json", ".jsonl")
 
 
@@ -105,7 +108,8 @@ def public_manifest(artifact: Artifact) -> dict[str, Any]:
 
 
 def portable(command: str) -> str:
-    """A command line with the last name of every path that is absolute, or leads up from the working directory."""
+    """A command line with the last name of every address, and of every path that is absolute or leads up from the
+    working directory, and without the addresses of clusters."""
     try:
         words = shlex.split(command)
     except ValueError:  # not written by us
@@ -114,11 +118,14 @@ def portable(command: str) -> str:
 
 
 def _last_name(word: str) -> str:
-    option, equals, value = word.rpartition("=")
+    value = _OPTION.sub("", word, count=1)
+    option = word.removesuffix(value)
+    if cluster := _CLUSTER.match(value):
+        return f"{option}{cluster[0]}ADDRESS"
     if not _LEAVES.match(value):
         return word
     name = re.split(r"[/\\]", value.rstrip("/\\"))[-1]
-    return f"{option}{equals}{name if name and not name.startswith('~') else '.'}"  # ~name is a user
+    return f"{option}{name if name and not name.startswith('~') else '.'}"  # ~name is a user
 
 
 def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, asked: str) -> tuple[Dataset | None, int]:

@@ -10,6 +10,7 @@ from wm.errors import UsageProblem
 from wm.sharing.contents import MAX_BYTES
 
 _HUB = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?/?")
+_HAS_USER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*@")
 _WEB = re.compile(r"https?://[^/\s]+/\S+\.zip", re.I)
 _EXPECTED = (
     "expected a folder, such as shared/Pong, a .zip file, its https:// address, hf://USER/NAME, or s3://BUCKET/PREFIX"
@@ -41,7 +42,13 @@ def open_place(text: str, private: bool = False, max_size: int = MAX_BYTES) -> P
     """The place at an address: a folder or a zip file, also after `file:`, the web address of a zip file of at most
     `max_size` bytes, `hf://USER/NAME` with an optional `@REVISION`, or `s3://BUCKET/PREFIX`.
 
-    Raises UsageProblem for another address, MissingPackage without the extra of the Hub or of object stores."""
+    Raises UsageProblem for another address or one with a user, MissingPackage without the extra of the Hub or of
+    object stores."""
+    if _HAS_USER.match(text):
+        raise UsageProblem(
+            "that address has a user or a password, which would be shown and stored with what comes from it; give one "
+            "without, or download the file and name that."
+        )
     if match := _HUB.fullmatch(text):
         from wm.sharing.hub import HubPlace
 

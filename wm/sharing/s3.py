@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from wm.artifacts import json_reader
 from wm.artifacts.object_store import ObjectStore, Taken, in_parallel, parse_address
-from wm.errors import BadData, Locked, UsageProblem
+from wm.errors import BadData, Locked, MissingInput, UsageProblem
 from wm.sharing.contents import MAX_FILES, NAME
 
+AGE = 86_400  # seconds after which files that no list names are nobody's: a push may take hours
 _DIGITS = 16  # of the digest, in the name of a folder
 _VERSION = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 
@@ -56,11 +57,16 @@ class StorePlace:
 
     def read(self, file: str) -> Iterator[bytes]:
         """The bytes of a file in pieces, of the run that `files` listed."""
-        return self._store.pieces(file if file == NAME else f"{self._version}/{file}")
+        try:
+            yield from self._store.pieces(file if file == NAME else f"{self._version}/{file}")
+        except MissingInput:
+            raise MissingInput(
+                f"{self.name} has lost {file}, or was replaced meanwhile; run the same command again."
+            ) from None
 
     def publish(self, files: Mapping[str, bytes], message: str) -> None:
-        """Put the files, then the list in place of the one that `files` saw, and remove what no list names. Raises
-        Locked if somebody else has published there since."""
+        """Put the files, then the list in place of the one that `files` saw, and remove the files of that one, and
+        those of pushes that were killed a day ago. Raises Locked if somebody else has published there since."""
         version = _version(files[NAME])
         others = [name for name in files if name != NAME]
         in_parallel(lambda name: self._store.put(f"{version}/{name}", files[name]), others)
@@ -71,9 +77,14 @@ class StorePlace:
                 f"{self.name} was published to by another process at the same time, whose run is there now; pull it, "
                 "or push again to replace it."
             ) from None
-        kept = {NAME, *(f"{version}/{name}" for name in others)}
-        versions = {name for name in self._store.entries() if _VERSION.fullmatch(name.partition("/")[0])}
-        self._store.remove(versions - kept)
+        entries = self._store.entries()
+        kept, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
+        versions = {name: name.partition("/")[0] for name in entries.keys() - kept}
+        self._store.remove(
+            name
+            for name, found in versions.items()
+            if _VERSION.fullmatch(found) and (found in (version, self._version) or entries[name].modified < old)
+        )
 
 
 def _version(contents: bytes) -> str:
