@@ -8,7 +8,7 @@ from tests.stages.conftest import Output
 from wm.artifacts import durable, locks
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import RECIPE_FILE, Run
-from wm.episodes import schema
+from wm.episodes import leftovers, schema
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 
@@ -94,3 +94,30 @@ def test_a_dataset_without_a_part_is_still_readable_when_its_quarantine_was_clea
     output("clean", "--quarantine")
     assert Dataset.open(workspace / "data" / "e.zarr").missing == [(3, 6)]
     assert "more with --quarantine" not in output("clean")
+
+
+@pytest.mark.parametrize("killed", ["shutil.rmtree", "pathlib.Path.unlink", "os.replace"])
+def test_a_dataset_is_still_readable_when_cleaning_its_quarantine_was_killed(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+    path = write_dataset(workspace / "data" / "e.zarr", 9)
+    for part in ("part-000000-000003", "part-000003-000006"):
+        (path / part / "zarr.json").write_bytes(b"?")
+    output("verify", "data/e.zarr", "--repair")
+    aside = path / QUARANTINE / "part-000000-000003"
+    durable.remove(aside)
+    aside.symlink_to(workspace)
+
+    def kill(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    found = [each for each in leftovers.find([path]) if each.kind == "quarantine"]
+    with monkeypatch.context() as patch:
+        patch.setattr(killed, kill)
+        with pytest.raises(KeyboardInterrupt):
+            leftovers.remove(found)
+    assert Dataset.open(path).missing == [(0, 6)]
+    output("clean", "--quarantine")
+    assert durable.folder_size(path / QUARANTINE) == 0
+    assert Dataset.open(path).missing == [(0, 6)]

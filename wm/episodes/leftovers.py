@@ -111,10 +111,13 @@ def _owner(path: Path) -> Path:
 
 
 def _remove(leftover: Leftover) -> None:
-    if leftover.kind == "quarantine":
-        # The names stay: they list the episodes known to be lost, without which the dataset would be refused.
-        for part in leftover.path.iterdir():
-            durable.remove(part, link=True)  # a repair sets links aside too
-            part.mkdir()
-    else:
+    if leftover.kind != "quarantine":
         durable.remove(leftover.path)
+        return
+    # The names stay at every moment: they list the episodes known to be lost, without which the dataset is refused.
+    for part in leftover.path.iterdir():
+        if part.is_dir() and not part.is_symlink():
+            for inside in part.iterdir():
+                durable.remove(inside, link=True)
+        else:  # a repair sets links aside too
+            durable.write_bytes(part, b"")
