@@ -270,7 +270,7 @@ def test_a_damaged_part_is_played_again_once_its_manifest_is_removed(address: st
     found = stored.find_leftovers(mirrored, now=0.0)
     assert [(leftover.path.name, leftover.kind) for leftover in found] == [("part-000003-000006", "unfinished")]
     assert stored.find_leftovers(mirrored, now=1e12)[0].kind == "orphans"
-    assert stored.remove(found) == (found, [])
+    assert stored.remove(found) == (found, [], [])
     collect(address, tmp_path / "a", 7)
     assert s3.objects(address) == whole
 

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,22 @@ def test_a_dataset_is_still_readable_when_cleaning_its_quarantine_was_killed(
     output("clean", "--quarantine")
     assert durable.folder_size(path / QUARANTINE) == 0
     assert Dataset.open(path).missing == [(0, 6)]
+
+
+def test_clean_says_what_the_system_did_not_let_it_remove(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litter(workspace)
+    real = os.unlink
+
+    def refuse(path: str, **options: int) -> None:
+        if str(path).endswith("c.0"):
+            raise PermissionError(13, "Permission denied", path)
+        real(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        text = output("clean", "--quarantine", "--unfinished", code=77)
+    assert "did not let data/d.zarr/.quarantine, data/d.zarr/.staging be removed" in text
+    assert not (workspace / "runs" / "X" / "vae.partial").exists()
+    assert "freed 1.0 kB" in output("clean")

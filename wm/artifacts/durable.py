@@ -253,10 +253,10 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def remove(path: Path, link: bool = False) -> None:
+def remove(path: Path, link: bool = False) -> bool:
     """Remove a file or a folder, if it exists. Raises BadData for a link, unless a `link` itself is to be removed. What
     a link points to stays, also inside a folder. A folder is renamed first, so that a kill never leaves half of it
-    under its name."""
+    under its name. Returns whether nothing is left: what the system does not let go of stays under a staging path."""
     if not link:
         links.refuse(path)
     if path.is_dir() and not path.is_symlink():
@@ -268,8 +268,9 @@ def remove(path: Path, link: bool = False) -> None:
             shutil.rmtree(doomed, ignore_errors=True)
         except RecursionError:
             raise BadData(f"{doomed} has folders nested too deeply; remove it with `rm -r`.") from None
-    else:
-        path.unlink(missing_ok=True)
+        return not doomed.exists()
+    path.unlink(missing_ok=True)
+    return True
 
 
 def sweep(folder: Path, name: str = "*") -> None:

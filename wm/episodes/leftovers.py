@@ -41,17 +41,22 @@ def find(roots: Sequence[Path]) -> list[Leftover]:
     return [leftover for root in roots if root.is_dir() for leftover in _below(root)]
 
 
-def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
-    """Remove them, except what a running process holds. Returns (removed, in use)."""
-    removed, in_use = [], []
+def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
+    """Remove them, except what a running process holds. Returns (removed, in use, refused by the operating system)."""
+    removed: list[Leftover] = []
+    in_use: list[Leftover] = []
+    refused: list[Leftover] = []
     for leftover in leftovers:
         try:
             with locks.held(leftover.owner):
-                _remove(leftover)
-            removed.append(leftover)
+                gone = _remove(leftover)
         except Locked:
             in_use.append(leftover)
-    return removed, in_use
+        except OSError:
+            refused.append(leftover)
+        else:
+            (removed if gone else refused).append(leftover)
+    return removed, in_use, refused
 
 
 def _below(folder: Path) -> Iterator[Leftover]:
@@ -110,14 +115,16 @@ def _owner(path: Path) -> Path:
     return path
 
 
-def _remove(leftover: Leftover) -> None:
+def _remove(leftover: Leftover) -> bool:
+    """Remove it; whether nothing is left."""
     if leftover.kind != "quarantine":
-        durable.remove(leftover.path)
-        return
+        return durable.remove(leftover.path)
     # The names stay at every moment: they list the episodes known to be lost, without which the dataset is refused.
+    gone = True
     for part in leftover.path.iterdir():
         if part.is_dir() and not part.is_symlink():
             for inside in part.iterdir():
-                durable.remove(inside, link=True)
+                gone = durable.remove(inside, link=True) and gone
         else:  # a repair sets links aside too
             durable.write_bytes(part, b"")
+    return gone

@@ -108,8 +108,8 @@ def find_leftovers(mirrored: Mirror, now: float) -> list[Leftover]:
     return found
 
 
-def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
-    """Remove leftovers, in object stores and here, except what a running process holds. Returns (removed, in use)."""
+def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
+    """Remove leftovers, in object stores and here. Returns what `leftovers.remove` does."""
     here = []
     for leftover in found:
         mirrored = mirror.of(leftover.owner)
@@ -117,8 +117,8 @@ def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
             here.append(leftover)
         else:
             _remove_stored(mirrored.store, leftover.path.name)
-    _, in_use = leftovers.remove(here)
-    return [leftover for leftover in found if leftover not in in_use], in_use
+    _, in_use, refused = leftovers.remove(here)
+    return [leftover for leftover in found if leftover not in (*in_use, *refused)], in_use, refused
 
 
 def _remove_stored(store: ObjectStore, name: str) -> None:
