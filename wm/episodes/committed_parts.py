@@ -144,6 +144,19 @@ def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> di
     return columns
 
 
+def longer_part(part: Part, recipe: dict[str, Any]) -> Part | None:
+    """The longest part here that begins with the episodes of `part`, which is here no more: a writer replaces a short
+    one while others read. None if there is none."""
+    found = [(episodes, name) for name in _names(part.folder.parent) if (episodes := part_range(name)) is not None]
+    longer = max((each for each in found if each[0][0] == part.first), default=None)
+    if longer is None:
+        return None
+    folder = part.folder.parent / longer[1]
+    table = read_table(folder, recipe)
+    same = all(table[name][: part.last - part.first] == column for name, column in part.table.items() if name in table)
+    return Part(folder, *longer[0], table) if same else None
+
+
 def gaps(parts: Sequence[Part]) -> list[Range]:
     """Ranges of episodes that are missing before or between the parts."""
     ends = [0, *(part.last for part in parts)]

@@ -9,11 +9,11 @@ on every call; going straight to the chunk is twenty times faster (benchmarks/ch
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -27,6 +27,7 @@ METADATA = "zarr.json"
 LEVEL = 3  # zstd's default; for columns that are small next to the frames
 _ENTRY = 16  # bytes of index per chunk: offset and size
 _MAX_METADATA = 4096  # bytes of an array's zarr.json: zarr-python writes 1,200
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,32 @@ class Shard:
         for number in range(self.spec.chunks):
             self.decode_into(number, values[number * self.spec.chunk_rows :][: self.spec.chunk_rows])
         return values
+
+
+class ReplacedShard(Shard):
+    """An array of a part that may be replaced by a longer one while it is read, which begins with the same rows: then
+    `find` has the array there."""
+
+    def __init__(self, source: Shard, find: Callable[[], Shard | None]) -> None:
+        super().__init__(source.folder, source.spec)
+        self._source, self._find = source, find
+
+    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+        """As of a Shard."""
+        self._read(lambda shard: shard.decode_each(wanted))
+
+    def all(self) -> NDArray[Any]:
+        """As of a Shard."""
+        return self._read(lambda shard: shard.all())[: self.spec.shape[0]]
+
+    def _read(self, read: Callable[[Shard], _Read]) -> _Read:
+        try:
+            return read(self._source)
+        except (BadData, FileNotFoundError):
+            if self._source.folder.parent.exists() or (found := self._find()) is None:
+                raise
+            self._source = found
+            return read(found)
 
 
 @lru_cache(maxsize=1)
