@@ -4,6 +4,7 @@ A rename inside one filesystem is the commit; what was not renamed does not exis
 removes for the whole library; both refuse links.
 """
 
+import glob
 import json
 import os
 import re
@@ -273,9 +274,9 @@ def remove(path: Path, link: bool = False) -> bool:
     return True
 
 
-def sweep(folder: Path, name: str = "*") -> None:
-    """Remove from `folder` what killed processes left under the staging paths of `name`."""
-    for leftover in folder.glob(f".{name}.????????.tmp"):
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove from `folder` what killed processes left under the staging paths of `name`, or without it of any."""
+    for leftover in folder.glob(f".{glob.escape(name) or '*'}.????????.tmp"):
         remove(leftover)
 
 
