@@ -14,6 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wm.artifacts import durable, json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
@@ -22,6 +25,7 @@ from wm.episodes.parts import KIND as PART
 from wm.episodes.schema import STEPS, TABLE_COLUMNS, part_range
 from wm.episodes.shards import METADATA
 from wm.errors import BadData
+from wm.stats import LARGEST_REWARD
 
 QUARANTINE = ".quarantine"
 MAX_ROWS = 1 << 22  # of a part. Real parts have about 10,000; a forged table must not allocate all memory
@@ -155,6 +159,21 @@ def longer_part(part: Part, recipe: dict[str, Any]) -> Part | None:
     table = read_table(folder, recipe)
     same = all(table[name][: part.last - part.first] == column for name, column in part.table.items() if name in table)
     return Part(folder, *longer[0], table) if same else None
+
+
+def require_values(folder: Path, name: str, values: NDArray[Any]) -> None:
+    """Raise BadData for rewards or labels of a part that cannot be, or from which sums of 32 bits would not be finite.
+    A label is NaN where its object is absent."""
+    if name not in ("rewards", "labels"):
+        return
+    fits = np.abs(values) <= LARGEST_REWARD
+    if name == "labels":
+        fits |= np.isnan(values)
+    if not fits.all():
+        raise BadData(
+            f"{folder / name} has {values[~fits][0]}; expected finite numbers of at most {LARGEST_REWARD:g} in size, "
+            f"so run `wm verify {shlex.quote(str(folder.parent))} --repair`."
+        )
 
 
 def gaps(parts: Sequence[Part]) -> list[Range]:

@@ -15,7 +15,7 @@ from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.manifest import sha256_json
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.episodes import mirror as mirrors
-from wm.episodes.committed_parts import Part, committed_parts, gaps, longer_part, unexplained_gaps
+from wm.episodes.committed_parts import Part, committed_parts, gaps, longer_part, require_values, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
 from wm.episodes.shards import ReplacedShard, Shard
@@ -159,11 +159,16 @@ class Dataset:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""
         if name == "labels" and not self.label_names:
             return np.zeros((self.rows, 0), np.float32)
-        return np.concatenate([self.shard(part, name).all() for part in self.parts])[: self.rows]
+        return np.concatenate([self._all(part, name) for part in self.parts])[: self.rows]
+
+    def _all(self, part: Part, name: str) -> NDArray[Any]:
+        values = self.shard(part, name).all()
+        require_values(part.folder, name, values)
+        return values
 
     def episodes_of(self, part: Part) -> list[Episode]:
         """Every episode of a part, frames decoded."""
-        columns = {name: self.shard(part, name).all() for name in array_specs(self.recipe, part.rows)}
+        columns = {name: self._all(part, name) for name in array_specs(self.recipe, part.rows)}
         columns.setdefault("labels", np.zeros((part.rows, 0), np.float32))
         episodes, start = [], 0
         for number, end in enumerate(part.table["ends"]):
