@@ -69,8 +69,8 @@ def action_space(value: Any, key: str) -> None:
         raise Mismatch(key, f"a box with a bound beyond {LARGEST_BOUND:g}", "floats of 32 bits")
 
 
-# Of a dataset that no collecting made: the episodes that were taken, or a digest of the imported files.
-_ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "files": TEXT}
+# Of a dataset that no collecting made: the episodes that were taken, or a digest of them or of the imported files.
+_ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "digest": TEXT, "files": TEXT}
 RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
 DATASET_RECIPE = table(
     {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": list_of(TEXT)},
