@@ -18,7 +18,7 @@ from wm.episodes import mirror as mirrors
 from wm.episodes.committed_parts import Part, committed_parts, gaps, longer_part, require_values, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
-from wm.episodes.shards import ReplacedShard, Shard
+from wm.episodes.shards import ReplacedShard, Shard, require_memory
 from wm.errors import BadData, MissingInput
 
 _ROOT = json_reader.table({"recipe": schemas.DATASET_RECIPE}, others=json_reader.ANYTHING)
@@ -159,6 +159,8 @@ class Dataset:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""
         if name == "labels" and not self.label_names:
             return np.zeros((self.rows, 0), np.float32)
+        specs = [array_specs(self.recipe, part.rows)[name] for part in self.parts]
+        require_memory(2 * sum(spec.chunk_bytes for spec in specs), self.path)  # joined, they are there twice
         return np.concatenate([self._all(part, name) for part in self.parts])[: self.rows]
 
     def _all(self, part: Part, name: str) -> NDArray[Any]:
