@@ -10,6 +10,7 @@ import click
 from stages import console
 from stages.ls import default_roots
 from stages.parameter_types import ExistingPath, mount
+from wm.errors import NotPermitted
 from wm.units import format_size
 
 if TYPE_CHECKING:
@@ -35,22 +36,28 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
     mirrors = [mount(path) for path in paths if isinstance(path, str)]
     everything += [leftover for mirror in mirrors for leftover in stored.find_leftovers(mirror, time.time())]
     removable = [leftover for leftover in everything if leftover.kind in kinds]
-    removed, in_use = (removable, []) if dry_run else stored.remove(removable)
+    removed, in_use, refused = (removable, [], []) if dry_run else stored.remove(removable)
     if as_json:
         listed = [{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in removed]
         lists = {"removed": [] if dry_run else listed, "would_remove": listed if dry_run else []}
-        kept = [str(each.path) for each in in_use]
-        console.print_json({**lists, "in_use": kept, "bytes": _size(removed)})
-        return
-    for leftover in removed:
-        text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"
-        console.echo(console.wrap(text, indent=""))
-    for leftover in in_use:
-        console.echo(console.wrap(f"{leftover.path}: not removed, a running process holds its lock", indent=""))
-    console.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
-    for kind in sorted({leftover.kind for leftover in everything} - kinds):
-        size = _size([leftover for leftover in everything if leftover.kind == kind])
-        console.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
+        kept = {"in_use": [str(each.path) for each in in_use], "refused": [str(each.path) for each in refused]}
+        console.print_json({**lists, **kept, "bytes": _size(removed)})
+    else:
+        for leftover in removed:
+            text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"
+            console.echo(console.wrap(text, indent=""))
+        for leftover in in_use:
+            console.echo(console.wrap(f"{leftover.path}: not removed, a running process holds its lock", indent=""))
+        console.echo(f"{'would free' if dry_run else 'freed'} {format_size(_size(removed))}")
+        for kind in sorted({leftover.kind for leftover in everything} - kinds):
+            size = _size([leftover for leftover in everything if leftover.kind == kind])
+            console.echo(f"{format_size(size)} more with --{kind}: {leftovers.KINDS[kind]}")
+    if refused:
+        names = ", ".join(str(each.path) for each in refused[:3]) + ", ..." * (len(refused) > 3)
+        raise NotPermitted(
+            f"the operating system did not let {names} be removed; expected files that may be deleted, so change their "
+            "permissions and run `wm clean` again."
+        )
 
 
 def _size(leftovers: "Sequence[Leftover]") -> int:

@@ -301,11 +301,20 @@ def _say_unknown(error: click.NoSuchOption) -> str:
     return f"{error.option_name} is no option of {path}{hint} (see `{path} --help`)"
 
 
+def _is_text(word: str) -> bool:
+    """Whether a word of the command line was decoded: what is no UTF-8 stays half of surrogate pairs."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns the exit code. Only a bug of wm shows a traceback."""
     console.be_silent(not is_first(os.environ), decided=False)
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        words = sys.argv[1:] if arguments is None else arguments
         wm.main(words, prog_name="wm", standalone_mode=False, obj=words)
     except click.exceptions.Exit as finished:
         return int(finished.exit_code)
@@ -343,6 +352,12 @@ def run(arguments: list[str] | None = None) -> int:
         if not ran_out_of_memory(error):
             raise
         return _fail(NO_MEMORY, MemoryProblem.exit_code)
+    except UnicodeEncodeError:
+        wrong = next((word for word in words if not _is_text(word)), None)
+        if wrong is None:
+            raise
+        message = f"{wrong} is not text in UTF-8, which recipes and records have; give another name."
+        return _fail(message, UsageProblem.exit_code)
     except SystemExit as error:  # of an environment or a package: no command of wm raises it
         if "_WM_COMPLETE" in os.environ:  # click has answered the shell, which shows what stands on stderr
             return int(error.code or 0)

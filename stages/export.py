@@ -48,25 +48,32 @@ def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:
     """Write the episodes to a new folder, whole or not at all."""
     import math
 
+    import numpy as np
+
+    from wm.artifacts import durable
     from wm.artifacts.disk import DiskBudget
     from wm.episodes import selection
     from wm.episodes.dataset import Dataset
     from wm.episodes.export import write_minari, write_npz
+    from wm.episodes.size_estimate import MARGIN
     from wm.report.video import write_mp4
 
     dataset = Dataset.open(path)
     rows = selection.select(dataset, asked)
-    raw = int(dataset.rows * math.prod(dataset.frame_shape) * len(rows) / dataset.episodes)
-    # Minari stores raw frames; npz and mp4 compress these games' frames at least twentyfold.
-    DiskBudget(target).require(raw if kind == "minari" else raw // 20, 0, f"exporting {len(rows)} episodes")
+    frames = int(np.diff(dataset.ends, prepend=0)[rows].sum())
+    # Minari stores raw frames. How much npz and mp4 compress them depends on the frames, so that is measured.
+    raw = frames * math.prod(dataset.frame_shape)
+    DiskBudget(target).require(raw if kind == "minari" else 0, 0, f"exporting {len(rows)} episodes")
     write = {"npz": write_npz, "minari": write_minari, "mp4": write_mp4}[kind]
 
     def fill(folder: Path) -> None:
         with progress(f"export {path.name}", len(rows), "episodes") as bar:
-            done = 0
+            done = written = 0
             for batch in selection.read(dataset, rows):
                 write(folder, dataset, batch)
-                done += len(batch)
+                done, written = done + len(batch), written + sum(episode.rows for episode in batch)
+                rest = int(durable.folder_size(folder) / written * (frames - written) * MARGIN)
+                DiskBudget(target).require(rest, 0, f"exporting the other {len(rows) - done} of {len(rows)} episodes")
                 bar.update(done)
 
     _publish(target, fill)

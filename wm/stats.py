@@ -15,7 +15,7 @@ MIN_EVENTS = 10  # below which there is no measure of them
 MOST_DECIMALS = 4  # of an interval: equal returns have one of 1e-16, which is rounding
 LEAST_SHOWN = 1e-12  # of a mean or an interval: less is rounding
 BOOTSTRAPS = 2000
-LARGEST_REWARD = 1e15  # in size: squares of such rewards, and sums over 1e8 of them, are finite in 32 bits
+LARGEST_REWARD = 1e15  # in size, of labels too: their squares, and sums over 1e8 of them, are finite in 32 bits
 
 Array = NDArray[np.floating[Any]]
 

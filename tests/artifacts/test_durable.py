@@ -107,3 +107,10 @@ def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "keep").write_bytes(b"")
     durable.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["keep"]
+
+
+def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+    for name in ("d[1]*", "d[1]-other", "d1"):
+        durable.staging_path(tmp_path / name).mkdir()
+    durable.sweep(tmp_path, "d[1]*")
+    assert sorted(path.name.split(".")[1] for path in tmp_path.iterdir()) == ["d1", "d[1]-other"]

@@ -173,6 +173,13 @@ def test_an_artifact_of_another_kind_is_never_replaced(tmp_path: Path, finished:
     ]
 
 
+def test_an_artifact_whose_name_is_a_pattern_is_found_in_the_archive(tmp_path: Path) -> None:
+    for latent in (1, 2):
+        with Run(tmp_path, "vae[1]", Recipe("vae", 1, SETTINGS | {"latent": latent})).build(False, print) as builder:
+            builder.publish(METRICS["vae"], PROVENANCE)
+    assert len(Run(tmp_path, "vae[1]", Recipe("vae", 1, {})).archived) == 1
+
+
 def test_nothing_in_the_archive_is_deleted(tmp_path: Path) -> None:
     for number in range(3):
         make(tmp_path)

@@ -51,6 +51,23 @@ def test_a_dataset_of_another_recipe_is_archived_when_the_first_episode_is_writt
     assert claim_.dataset is not None
 
 
+def test_a_link_to_a_dataset_is_not_archived_and_shares_its_lock(tmp_path: Path) -> None:
+    path, link = write_dataset(tmp_path / "disk" / "d.zarr", 2), tmp_path / "d.zarr"
+    link.symlink_to(path)
+    with claim(path, RECIPE, False, print), pytest.raises(Locked):
+        claimed(link, RECIPE)
+    write(link, RECIPE, 3)
+    dataset = claimed(path, RECIPE)[0].dataset
+    assert dataset is not None
+    assert dataset.episodes == 3
+    with pytest.raises(UsageProblem, match=r"d\.zarr is a link and leads to no dataset of this recipe"):
+        claimed(link, OTHER)
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageProblem, match=r"d\.zarr is a link and leads to no dataset of this recipe"):
+        claimed(link, RECIPE)
+
+
 def test_keep_current_refuses_another_recipe(tmp_path: Path) -> None:
     path = write_dataset(tmp_path / "d.zarr", 2)
     with pytest.raises(RecipeMismatch, match="seed default -> 1"):

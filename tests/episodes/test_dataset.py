@@ -3,20 +3,22 @@ import os
 import shutil
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
-from tests.conftest import make_episode, write_dataset
+from tests.conftest import RECIPE, make_episode, write_dataset
 from wm.artifacts import durable, manifest
-from wm.episodes import committed_parts, index, schema
+from wm.episodes import committed_parts, index, schema, shards
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 from wm.episodes.index import NAME as INDEX
 from wm.episodes.integrity import verify
-from wm.episodes.writer import Writer
-from wm.errors import BadData, MissingInput
+from wm.episodes.writer import Writer, create
+from wm.errors import BadData, MemoryProblem, MissingInput
 from wm.report.inventory import describe
 
 
@@ -183,3 +185,20 @@ def test_no_dataset_and_too_few_episodes_say_what_to_run(path: Path, tmp_path: P
         Dataset.open(Path("other.zarr"), env="Pong")
     with pytest.raises(MissingInput, match="has 9 episodes but 50 are needed; run `wm collect` with the same options"):
         Dataset.open(path, 50)
+
+
+def test_what_memory_does_not_hold_is_refused_before_it_is_decoded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset.open(path)
+    monkeypatch.setattr(shards, "UNASKED", 0)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    for read in (lambda: dataset.column("labels"), lambda: dataset.episodes_of(dataset.parts[0])):
+        with pytest.raises(MemoryProblem, match=r"takes .* of memory and 1\.0 kB are free"):
+            read()
+    assert len(dataset.shard(dataset.parts[0], "rewards").all()) == 60
+
+
+@pytest.mark.parametrize("names", [["a"] * 257, ["a", "b" * 101]])
+def test_labels_of_unlikely_number_or_length_are_refused(tmp_path: Path, names: list[str]) -> None:
+    create(tmp_path / "d.zarr", RECIPE | {"labels": names})
+    with pytest.raises(BadData, match=r"labels is .* names of up to .*; expected at most 256 of 100 characters"):
+        Dataset.open(tmp_path / "d.zarr")

@@ -145,9 +145,28 @@ def test_what_cannot_be_dropped_or_merged_is_one_sentence(tmp_path: Path) -> Non
         editing.merge([dataset, Dataset.open(tmp_path / "a.zarr")])
 
 
+def test_a_dataset_without_many_scattered_episodes_is_small_and_its_size_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "PART_ROWS", 8192)
+    with Writer(create(tmp_path / "a.zarr", RECIPE)) as writer:
+        for number in range(2 * editing.MOST_RANGES + 2):
+            writer.add(make_episode(number, rows=2).pack())
+    dataset = Dataset.open(tmp_path / "a.zarr")
+    odd = ",".join(str(number) for number in range(1, dataset.episodes, 2))
+    for name, dropped in (("few", odd.partition(",2")[0]), ("listed", odd[:-8]), ("many", odd)):
+        edit = editing.drop(dataset, dropped)
+        new = written(tmp_path / f"{name}.zarr", edit)
+        assert new.bytes <= edit.need[0] <= 2 * new.bytes
+        assert new.episodes == dataset.episodes - dropped.count(",") - 1
+        listed = len(new.recipe["origin"].get("episodes", ()))
+        assert listed <= editing.MOST_RANGES
+        assert ("digest" in describe_origin(new.recipe)) == (not listed) == (name == "many")
+
+
 def test_a_budget_that_is_too_small_is_found_before_or_while_writing_and_nothing_stays(tmp_path: Path) -> None:
     edit = editing.merge([collected(tmp_path / "a.zarr", 0, 3), collected(tmp_path / "b.zarr", 3, 6)])
-    need = sum(taken.disk for taken in edit.taken)
+    need, _ = edit.need
     with pytest.raises(DiskProblem, match="writing 6 episodes needs about"):
         new_datasets.require_disk([edit], DiskBudget(tmp_path / "c.zarr", need - 1))
     with pytest.raises(DiskProblem, match="nothing was written"):

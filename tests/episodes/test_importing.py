@@ -1,4 +1,6 @@
+import contextlib
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,32 @@ def test_hostile_files_are_refused_before_they_cost_anything(tmp_path: Path) -> 
         with pytest.raises(WmError, match=sentence):
             imported(tmp_path / "data", file)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_damaged_file_is_one_sentence_wherever_the_damage_is(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **arrays(frames=np.zeros((2, 32, 32, 3), np.uint8)))  # type: ignore[arg-type]
+    whole, damaged = (tmp_path / "a.npz").read_bytes(), tmp_path / "b.npz"
+    for place in (*range(20, 140), *range(len(whole) - 400, len(whole), 7)):  # of the first header and the directory
+        for value in (255, whole[place] ^ 1):
+            damaged.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            with contextlib.suppress(WmError):
+                for recording in recordings.read([damaged])[1]:
+                    list(recording.frames)
+
+
+def test_what_unpacks_to_much_takes_little_memory(tmp_path: Path) -> None:
+    many = saved(tmp_path / "many.npz", **arrays(frames=np.zeros((3001, 40, 32, 3), np.uint8), actions=[0] * 3000))
+    header = tmp_path / "header.npz"
+    with zipfile.ZipFile(header, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("frames.npy", b"\x93NUMPY\x02\x00" + (1 << 25).to_bytes(4, "little") + bytes(1 << 25))
+    tracemalloc.start()
+    with pytest.raises(BadData, match="rewards for 3001 frames; expected 3000"):
+        imported(tmp_path / "data", many)
+    with pytest.raises(BadData, match="is no npz file"):
+        imported(tmp_path / "data", header)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 def test_a_flipped_bit_is_found_by_the_files_checksum(tmp_path: Path) -> None:

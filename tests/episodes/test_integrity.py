@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import RECIPE, make_episode, write_dataset
@@ -14,7 +15,7 @@ from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.dataset import Dataset
 from wm.episodes.integrity import verify
 from wm.episodes.parts import PartBuilder, root_files
-from wm.episodes.writer import Writer
+from wm.episodes.writer import Writer, create
 from wm.errors import BadData, MissingInput
 
 
@@ -99,6 +100,8 @@ def test_a_part_can_be_checked_alone_and_an_empty_folder_is_refused(path: Path, 
         ({"actions": 3}, r"actions is wrong: an action is 3; expected integers from 0 to 2"),
         ({"actions": -1}, "actions is wrong: an action is -1"),
         ({"rewards": 3e38}, r"rewards has .*; expected finite numbers of at most 1e\+15"),
+        ({"labels": float("inf")}, r"labels has inf; expected finite numbers of at most 1e\+15"),
+        ({"labels": -3e38}, r"labels has -.*; expected finite numbers of at most 1e\+15"),
         ({"return": 999.0}, r"zarr\.json has the return 999\.0 for episode 1; expected -?\d"),
     ],
 )
@@ -116,6 +119,18 @@ def test_values_that_no_collecting_writes_are_named(change: dict[str, float], pr
     (damaged,) = verify(path).damaged
     assert damaged.folder == part
     assert re.search(rf"{part}/{problem}.* run `wm verify {path} --repair`", damaged.problem)
+    for name in change.keys() & {"rewards", "labels"}:
+        with pytest.raises(BadData, match=problem):
+            Dataset.open(path).column(name)
+
+
+def test_a_label_of_an_absent_object_is_no_number(tmp_path: Path) -> None:
+    episode = make_episode(0)
+    episode.labels[4] = np.nan
+    with Writer(create(tmp_path / "d.zarr", RECIPE)) as writer:
+        writer.add(episode.pack())
+    assert not verify(tmp_path / "d.zarr").damaged
+    assert np.isnan(Dataset.open(tmp_path / "d.zarr").column("labels")[4]).all()
 
 
 def test_a_part_of_another_dataset_is_named_and_opens_nowhere(path: Path) -> None:

@@ -245,8 +245,8 @@ def test_what_a_process_of_this_machine_writes_is_not_cleaned(address: str, s3: 
         s3.put(f"{address}/part-000000-000003/frames/c.0", b"begun")
         (mirrored,) = filter(None, [mirror.of(path)])
         found = stored.find_leftovers(mirrored, 0.0)
-        assert stored.remove(found) == ([], found)
-    assert stored.remove(found) == (found, [])
+        assert stored.remove(found) == ([], found, [])
+    assert stored.remove(found) == (found, [], [])
     assert "part-000000-000003/frames/c.0" not in s3.objects(address)
 
 
@@ -338,7 +338,7 @@ def test_a_damaged_part_is_played_again_once_its_manifest_is_removed(address: st
     found = stored.find_leftovers(mirrored, now=0.0)
     assert [(leftover.path.name, leftover.kind) for leftover in found] == [("part-000003-000006", "unfinished")]
     assert stored.find_leftovers(mirrored, now=1e12)[0].kind == "orphans"
-    assert stored.remove(found) == (found, [])
+    assert stored.remove(found) == (found, [], [])
     collect(address, tmp_path / "a", 7)
     assert s3.objects(address) == whole
 

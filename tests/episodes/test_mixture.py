@@ -37,6 +37,7 @@ def test_only_the_first_dataset_is_limited_and_a_path_given_twice_counts_once(tm
     one, two = write_dataset(tmp_path / "a", 4), write_dataset(tmp_path / "b", 4)
     datasets = open_datasets(TINY, [one, two, one, tmp_path / "b" / ".." / "a"], 3)
     assert [dataset.episodes for dataset in datasets] == [3, 4]
+    assert [dataset.path for dataset in datasets] == [one, two]  # latents are found by the path that was given
     assert list(fingerprints(datasets)) == ["episodes", "episodes 2"]
     assert datasets[0].first(0).fingerprint == Dataset.open(one).fingerprint
 

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import RECIPE, make_episode, write_part
+from wm.artifacts import durable
 from wm.episodes import schema
 from wm.episodes.archive import find_dataset
 from wm.episodes.committed_parts import committed_parts
 from wm.episodes.dataset import Dataset
+from wm.episodes.frame_batches import FrameReader
 from wm.episodes.parts import STAGING
 from wm.episodes.writer import Writer, create
 from wm.errors import BadData, Stopped
@@ -44,6 +46,22 @@ def test_a_short_part_is_superseded_by_a_longer_one(tmp_path: Path) -> None:
     assert [part.folder.name for part in Dataset.open(tmp_path / "d.zarr").parts] == ["part-000000-000002"]
     collect(tmp_path / "d.zarr", 4)
     assert sorted(p.name for p in (tmp_path / "d.zarr").glob("part-*")) == ["part-000000-000004"]
+
+
+def test_a_dataset_that_is_open_can_be_read_while_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "d.zarr"
+    collect(path, 2)
+    opened, later = Dataset.open(path), Dataset.open(path)
+    before, rewards, reader = opened.episodes_of(opened.parts[0]), opened.column("rewards"), FrameReader(opened)
+    for upto in (4, 7):
+        collect(path, upto)
+        for number, episode in enumerate(later.episodes_of(later.parts[0])):
+            assert (episode.frames == before[number].frames).all()
+        assert (reader.read(0, opened.rows) == np.concatenate([episode.frames for episode in before])).all()
+        assert (opened.column("rewards") == rewards).all()
+    durable.remove(path / "part-000000-000005")
+    with pytest.raises(BadData, match=r"part-000000-00000[25]"):
+        FrameReader(later).read(0, 1)
 
 
 def test_the_folder_of_a_dataset_is_not_listed_for_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

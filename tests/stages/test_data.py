@@ -1,6 +1,7 @@
 """`wm data` as it is typed."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,11 @@ def test_an_export_that_is_imported_again_has_the_same_episodes_and_trains_v(cha
     )
     assert again["metrics"]["episodes"] == 2
     assert next((chain_copy / "archive").glob("c-*.zarr")).is_dir()
+
+
+def test_a_name_that_is_no_text_is_refused(workspace: Path, output: Output) -> None:
+    np.savez("a.npz", frames=np.zeros((3, 64, 64, 3), np.uint8), actions=[0, 1], rewards=[0.0, 1.0], terminated=True)
+    words = ("data", "import", "a.npz", "--env", TINY, "--out", "data/new.zarr", "--policy")
+    assert "\\udcff is not text in UTF-8" in output(*words, os.fsdecode(b"\xff"), code=64)
+    assert not (workspace / "data" / "new.zarr").exists()
+    output(*words, "me")

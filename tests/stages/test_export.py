@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,11 @@ import numpy as np
 import pytest
 
 from stages import console
-from tests.conftest import ROOT, TINY, run
+from tests.conftest import ROOT, TINY, run, write_dataset
 from tests.stages.conftest import Output
 from wm import extras
 from wm.artifacts import durable, locks
+from wm.episodes import schema
 
 
 def test_an_export_replaces_nothing(workspace: Path, output: Output) -> None:
@@ -30,6 +33,21 @@ def test_the_second_of_two_exports_is_refused_and_sweeps_nothing(workspace: Path
         assert sorted(target.parent.iterdir()) == before
     output("export", "data/d.zarr", "--to", "npz")
     assert sorted(path.name for path in target.parent.iterdir()) == [".d-npz.lock", "d-npz"]
+
+
+def test_an_export_measures_what_frames_take_and_needs_about_that(
+    workspace: Path, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+    write_dataset(workspace / "data" / "e.zarr", 9)  # of noise, 184 kB a part
+    usage = shutil.disk_usage(workspace)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(total=20, free=400_000))
+    text = output("export", "data/e.zarr", "--to", "npz", code=74)
+    assert re.search(r"the other 6 of 9 episodes needs about 4\d\d\.\d kB at .* but only 400\.0 kB may be", text)
+    assert not [path for path in (workspace / "data" / "exports").iterdir() if path.suffix != ".lock"]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(total=20, free=500_000))
+    output("export", "data/e.zarr", "--to", "npz")
+    assert 500_000 < durable.folder_size(workspace / "data" / "exports" / "e-npz") < 600_000
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -4,6 +4,7 @@ A rename inside one filesystem is the commit; what was not renamed does not exis
 removes for the whole library; both refuse links.
 """
 
+import glob
 import json
 import os
 import re
@@ -253,10 +254,10 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def remove(path: Path, link: bool = False) -> None:
+def remove(path: Path, link: bool = False) -> bool:
     """Remove a file or a folder, if it exists. Raises BadData for a link, unless a `link` itself is to be removed. What
     a link points to stays, also inside a folder. A folder is renamed first, so that a kill never leaves half of it
-    under its name."""
+    under its name. Returns whether nothing is left: what the system does not let go of stays under a staging path."""
     if not link:
         links.refuse(path)
     if path.is_dir() and not path.is_symlink():
@@ -268,13 +269,14 @@ def remove(path: Path, link: bool = False) -> None:
             shutil.rmtree(doomed, ignore_errors=True)
         except RecursionError:
             raise BadData(f"{doomed} has folders nested too deeply; remove it with `rm -r`.") from None
-    else:
-        path.unlink(missing_ok=True)
+        return not doomed.exists()
+    path.unlink(missing_ok=True)
+    return True
 
 
-def sweep(folder: Path, name: str = "*") -> None:
-    """Remove from `folder` what killed processes left under the staging paths of `name`."""
-    for leftover in folder.glob(f".{name}.????????.tmp"):
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove from `folder` what killed processes left under the staging paths of `name`, or without it of any."""
+    for leftover in folder.glob(f".{glob.escape(name) or '*'}.????????.tmp"):
         remove(leftover)
 
 

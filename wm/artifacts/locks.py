@@ -27,10 +27,12 @@ def exclusive(target: Path) -> Iterator[None]:
 
 @contextmanager
 def held(target: Path) -> Iterator[None]:
-    """Hold the lock of `target`, a file next to it. Raises Locked, which names the process that holds the lock."""
+    """Hold the lock of `target`, a file next to it, or of a link next to what it leads to: one lock for all its names.
+    Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)
-    owner = links.refuse(target.with_name(f".{target.name}.owner"))
-    place = target.with_name(f".{target.name}.lock")
+    beside = target.resolve() if target.exists() else target
+    owner = links.refuse(beside.with_name(f".{beside.name}.owner"))
+    place = beside.with_name(f".{beside.name}.lock")
     durable.open_file(place, "ab").close()  # filelock would wait for a folder that takes no files, as for a lock
     lock = filelock.FileLock(place, timeout=0)
     try:

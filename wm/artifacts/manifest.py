@@ -21,7 +21,7 @@ NAME = "manifest.json"
 # no place on the disk, and would be hashed for hours.
 LARGEST = 1 << 34
 SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
-_OURS = table({"kind": TEXT, "files": TABLE, "sha256": TEXT}, others=ANYTHING)
+_OURS = table({"kind": TEXT, "files": TABLE, "sha256": TEXT}, others=ANYTHING)  # other programs have manifests too
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
@@ -95,14 +95,19 @@ def require_outside(path: Path) -> None:
     """Raise UsageProblem if `path`, at which something is to be made, lies within a dataset, an artifact, or another
     folder that a manifest of ours describes: it could replace a file there, and would be moved or removed with it."""
     for folder in path.resolve().parents:
-        try:
-            json_reader.read(folder / NAME, _OURS)
-        except (BadData, OSError):
-            continue
-        raise UsageProblem(
-            f"{path} is inside {folder.name}, which is finished and has what its {NAME} lists; name a path outside of "
-            "it."
-        )
+        if kind_in(folder):
+            raise UsageProblem(
+                f"{path} is inside {folder.name}, which is finished and has what its {NAME} lists; name a path outside "
+                "of it."
+            )
+
+
+def kind_in(folder: Path) -> str:
+    """The kind in the manifest of a folder; empty if there is none, or that of another program."""
+    try:
+        return str(json_reader.read(folder / NAME, _OURS)["kind"])
+    except (BadData, OSError):
+        return ""
 
 
 def read_json(path: Path) -> dict[str, Any]:

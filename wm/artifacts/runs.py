@@ -5,6 +5,7 @@ to `archive/<name>-<first 8 digits of its fingerprint>`, and is restored when it
 the archive is deleted, and an artifact of another kind is never moved.
 """
 
+import glob
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -190,7 +191,8 @@ class Run:
     @property
     def archived(self) -> list[Path]:
         """Archived artifacts of this name, finished or not."""
-        return sorted(self._archived("*").parent.glob(self._archived("*").name))
+        first = self._archived("")
+        return sorted(first.parent.glob(f"{glob.escape(first.name)}*"))
 
     def _archived(self, fingerprint: str, suffix: str = "") -> Path:
         return self.root / ARCHIVE / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
@@ -313,7 +315,7 @@ class Run:
 
     def _restore_archived(self) -> Artifact | None:
         first = self._archived(self.recipe.fingerprint)
-        for archived in (first, *sorted(first.parent.glob(f"{first.name}.[0-9]*"))):
+        for archived in (first, *sorted(first.parent.glob(f"{glob.escape(first.name)}.[0-9]*"))):
             try:
                 artifact = read(archived, self.recipe.kind)
             except (MissingInput, BadData):

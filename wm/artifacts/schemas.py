@@ -29,6 +29,9 @@ from wm.artifacts.json_reader import (
 from wm.masks import masked_rows
 from wm.stats import Score
 
+# Of a dataset: ours have at most ten. A forged list must not allocate all memory, as numpy does, which gives every name
+# the room of the longest one.
+MOST_LABELS, LONGEST_LABEL = 256, 100
 WIDTH = between(1, 8192)  # of a layer; a forged one must not allocate all memory
 ROUNDING = 1e-9  # of a mean, as a share of the largest return: libraries add in other orders
 
@@ -69,11 +72,19 @@ def action_space(value: Any, key: str) -> None:
         raise Mismatch(key, f"a box with a bound beyond {LARGEST_BOUND:g}", "floats of 32 bits")
 
 
-# Of a dataset that no collecting made: the episodes that were taken, or a digest of the imported files.
-_ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "files": TEXT}
+def _labels(value: Any, key: str) -> None:
+    list_of(TEXT)(value, key)
+    longest = max(map(len, value), default=0)
+    if len(value) > MOST_LABELS or longest > LONGEST_LABEL:
+        found = f"{len(value)} names of up to {longest} characters"
+        raise Mismatch(key, found, f"at most {MOST_LABELS} of {LONGEST_LABEL} characters")
+
+
+# Of a dataset that no collecting made: the episodes that were taken, or a digest of them or of the imported files.
+_ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "digest": TEXT, "files": TEXT}
 RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
 DATASET_RECIPE = table(
-    {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": list_of(TEXT)},
+    {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": _labels},
     {
         "env_id": TEXT,
         "seed": INTEGER,

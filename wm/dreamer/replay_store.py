@@ -13,7 +13,7 @@ from wm.artifacts.runs import ARCHIVE, free_name
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import read_provenance, record
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
-from wm.episodes.mixture import require_env
+from wm.episodes.mixture import distinct, require_env
 from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
@@ -91,7 +91,7 @@ def swap_in(path: Path, training: str, resumed: bool, log: Callable[[str], None]
         target = free_name(_archived(path, owner or fingerprint_of(read_root(path))))
         log(f"{path}: the replay of another training moves to {target}")
         durable.make_folder(target.parent)
-        os.rename(path, target)
+        os.rename(links.refuse(path), target)
     if (archived := _archived(path, training)).exists():
         log(f"{path}: restored from {archived}")
         os.rename(archived, path)
@@ -113,8 +113,9 @@ def _training_of(path: Path) -> str:
 
 
 def open_collected(paths: Sequence[Path], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> list[Dataset]:
-    """Collected datasets. Raises RecipeMismatch if their environment, frames or actions are not this Dreamer's."""
-    datasets = [Dataset.open(path, env=env.name) for path in paths]
+    """Collected datasets, each of them once. Raises RecipeMismatch if their environment, frames or actions are not this
+    Dreamer's."""
+    datasets = [Dataset.open(path, env=env.name) for path in distinct(paths)]
     for dataset in datasets:
         require_env(dataset, env.name)
         _require_same(dataset, env, config, space)

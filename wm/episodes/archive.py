@@ -123,6 +123,11 @@ def claim(path: Path, recipe: dict[str, Any], keep_current: bool, log: Callable[
                 f"{path} was collected by another recipe ({_changes(path, recipe)}) and --keep-current is given; "
                 "drop the option to archive it, or name another path with --data."
             )
+        if dataset is None and path.is_symlink():
+            raise UsageProblem(
+                f"{path} is a link and leads to no dataset of this recipe; expected a folder, which can be archived. "
+                "Remove the link, or name another path with --data."
+            )
         if dataset is None and (archived := _archived(path, recipe)).exists():
             _archive(path, recipe, log)
             log(f"episodes: restored from {archived}")

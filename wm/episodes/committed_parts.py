@@ -14,6 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wm.artifacts import durable, json_reader, links, manifest
 from wm.artifacts.json_reader import COUNT, FLAG, INTEGER, NUMBER, TABLE, list_of, table
 from wm.episodes import index
@@ -22,6 +25,7 @@ from wm.episodes.parts import KIND as PART
 from wm.episodes.schema import STEPS, TABLE_COLUMNS, part_range
 from wm.episodes.shards import METADATA
 from wm.errors import BadData
+from wm.stats import LARGEST_REWARD
 
 QUARANTINE = ".quarantine"
 MAX_ROWS = 1 << 22  # of a part. Real parts have about 10,000; a forged table must not allocate all memory
@@ -142,6 +146,34 @@ def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> di
     ):
         raise BadData(f"{path} has no valid table of episodes {first} to {last - 1}; remove {folder}.")
     return columns
+
+
+def longer_part(part: Part, recipe: dict[str, Any]) -> Part | None:
+    """The longest part here that begins with the episodes of `part`, which is here no more: a writer replaces a short
+    one while others read. None if there is none."""
+    found = [(episodes, name) for name in _names(part.folder.parent) if (episodes := part_range(name)) is not None]
+    longer = max((each for each in found if each[0][0] == part.first), default=None)
+    if longer is None:
+        return None
+    folder = part.folder.parent / longer[1]
+    table = read_table(folder, recipe)
+    same = all(table[name][: part.last - part.first] == column for name, column in part.table.items() if name in table)
+    return Part(folder, *longer[0], table) if same else None
+
+
+def require_values(folder: Path, name: str, values: NDArray[Any]) -> None:
+    """Raise BadData for rewards or labels of a part that cannot be, or from which sums of 32 bits would not be finite.
+    A label is NaN where its object is absent."""
+    if name not in ("rewards", "labels"):
+        return
+    fits = np.abs(values) <= LARGEST_REWARD
+    if name == "labels":
+        fits |= np.isnan(values)
+    if not fits.all():
+        raise BadData(
+            f"{folder / name} has {values[~fits][0]}; expected finite numbers of at most {LARGEST_REWARD:g} in size, "
+            f"so run `wm verify {shlex.quote(str(folder.parent))} --repair`."
+        )
 
 
 def gaps(parts: Sequence[Part]) -> list[Range]:

@@ -15,10 +15,10 @@ from wm.artifacts import durable, json_reader, manifest, schemas
 from wm.artifacts.manifest import sha256_json
 from wm.artifacts.workspace import Workspace, env_slug
 from wm.episodes import mirror as mirrors
-from wm.episodes.committed_parts import Part, committed_parts, gaps, unexplained_gaps
+from wm.episodes.committed_parts import Part, committed_parts, gaps, longer_part, require_values, unexplained_gaps
 from wm.episodes.parts import ROOT_KIND as KIND
 from wm.episodes.schema import FORMAT, STEPS, TABLE_COLUMNS, Episode, action_repeat, array_specs, frame_shape
-from wm.episodes.shards import Shard
+from wm.episodes.shards import ReplacedShard, Shard, require_memory
 from wm.errors import BadData, MissingInput
 
 _ROOT = json_reader.table({"recipe": schemas.DATASET_RECIPE}, others=json_reader.ANYTHING)
@@ -144,20 +144,33 @@ class Dataset:
         return sum(size(part.folder) for part in self.parts)
 
     def shard(self, part: Part, name: str) -> Shard:
-        """An array of a part. Raises BadData unless its shape and type are those of the recipe."""
+        """An array of a part, also when a writer has replaced it by a longer one. Raises BadData unless its shape and
+        type are those of the recipe."""
+
+        def find() -> Shard | None:
+            longer = longer_part(part, self.recipe)
+            return None if longer is None else self.shard(longer, name)
+
         folder, spec = manifest.locate(part.folder, name), array_specs(self.recipe, part.rows)[name]
         mirror = mirrors.of(self.path)
-        return Shard(folder, spec) if mirror is None else mirror.shard(folder, spec)
+        return ReplacedShard(Shard(folder, spec) if mirror is None else mirror.shard(folder, spec), find)
 
     def column(self, name: str) -> NDArray[Any]:
         """`actions`, `rewards` or `labels` of all rows, decoded into RAM."""
         if name == "labels" and not self.label_names:
             return np.zeros((self.rows, 0), np.float32)
-        return np.concatenate([self.shard(part, name).all() for part in self.parts])[: self.rows]
+        specs = [array_specs(self.recipe, part.rows)[name] for part in self.parts]
+        require_memory(2 * sum(spec.chunk_bytes for spec in specs), self.path)  # joined, they are there twice
+        return np.concatenate([self._all(part, name) for part in self.parts])[: self.rows]
+
+    def _all(self, part: Part, name: str) -> NDArray[Any]:
+        values = self.shard(part, name).all()
+        require_values(part.folder, name, values)
+        return values
 
     def episodes_of(self, part: Part) -> list[Episode]:
         """Every episode of a part, frames decoded."""
-        columns = {name: self.shard(part, name).all() for name in array_specs(self.recipe, part.rows)}
+        columns = {name: self._all(part, name) for name in array_specs(self.recipe, part.rows)}
         columns.setdefault("labels", np.zeros((part.rows, 0), np.float32))
         episodes, start = [], 0
         for number, end in enumerate(part.table["ends"]):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wm.artifacts import durable
-from wm.episodes import selection
+from wm.artifacts import durable, manifest
+from wm.episodes import schema, selection
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode
 from wm.episodes.size_estimate import MARGIN
@@ -27,6 +27,11 @@ from wm.errors import RecipeMismatch, UsageProblem
 _SHARED = ("env_id", "crop", "frame_skip", "frames", "action_space", "sources")
 _FREE: dict[str, Any] = {"render": "exact", "max_steps": 0, "envs_per_process": 0}  # with what a recipe leaves out
 _FILES = 32  # of a part, with its folders
+_METADATA = 1 << 14  # bytes of a part's, without its recipe: 10 kB of labelled episodes
+_INDENTED = 3  # times as long as our JSON is zarr-python's, which indents numbers in lists by 14 spaces
+# Ranges of episodes that a recipe lists; of more it has a digest. Every part has the recipe, in a file that may have a
+# megabyte: of 10,000 ranges it would have 400 kB.
+MOST_RANGES = 256
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,10 @@ class Edit:
     @property
     def need(self) -> tuple[int, int]:
         """About how many bytes and files it takes."""
-        parts = 1 + sum(len(taken.dataset.parts) for taken in self.taken)
-        return sum(taken.disk for taken in self.taken), _FILES * parts
+        frames = sum(taken.frames for taken in self.taken)
+        parts = 1 + frames // schema.PART_ROWS + self.episodes // schema.BLOCK_EPISODES
+        metadata = _METADATA + _INDENTED * len(durable.canonical_json(self.recipe))
+        return sum(taken.disk for taken in self.taken) + metadata * parts, _FILES * parts
 
     def write(self, writer: Writer, progress: Callable[[int], None]) -> None:
         """Add every episode. Raises UsageProblem where two datasets have the same one."""
@@ -138,7 +145,8 @@ def _edit(operation: str, dataset: Dataset, rows: NDArray[np.int64]) -> Edit:
     indices = dataset.table["index"][rows]
     starts = np.flatnonzero(np.diff(indices, prepend=indices[0] - 2) != 1)
     ranges = [[int(run[0]), int(run[-1])] for run in np.split(indices, starts[1:])]
-    origin = {"operation": operation, "datasets": [dataset.fingerprint], "episodes": ranges}
+    which = {"episodes": ranges} if len(ranges) <= MOST_RANGES else {"digest": manifest.sha256_json(ranges)}
+    origin = {"operation": operation, "datasets": [dataset.fingerprint], **which}
     return Edit(_without_own(dataset.recipe) | {"origin": origin}, [Taken(dataset, rows)])
 
 

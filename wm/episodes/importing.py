@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.episodes import recordings
 from wm.episodes.recordings import MOST_ROWS, Recording
-from wm.episodes.schema import Episode, PackedEpisode, action_repeat, frame_shape
+from wm.episodes.schema import FramePacker, PackedEpisode, action_repeat, frame_shape
 from wm.episodes.size_estimate import estimate_size, sample_suffices
 from wm.episodes.writer import Writer
 from wm.errors import BadData
@@ -70,42 +70,46 @@ class Import:
 
     def _episode(self, recording: Recording, index: int) -> PackedEpisode:
         """Episode `index`. Raises BadData, naming the file, where a length, a type or a value does not fit."""
-        frames = self._frames(recording)
-        steps = len(frames) - 1
+        digest = hashlib.sha256()
+        packed, shape = self._frames(recording, digest.update)
+        steps = shape[0] - 1
         actions, rewards = self._actions(recording, steps), _rewards(recording, steps)
-        digest = hashlib.sha256(frames.data)
         digest.update(actions.data)
         digest.update(rewards.data)
         if (other := self._seen.get(digest.hexdigest())) is not None:
             raise BadData(f"{recording.name} has the same episode as {other}; leave out one of them.")
         self._seen[digest.hexdigest()] = recording.name
-        return Episode(
+        return PackedEpisode(
             index=index,
             seed=_seed(recording, digest.hexdigest()),
-            frames=frames,
+            packed=packed,
+            shape=shape,
             actions=actions,
             rewards=rewards,
-            labels=np.zeros((len(frames), 0), np.float32),
+            labels=np.zeros((shape[0], 0), np.float32),
             terminated=recording.terminated,
             truncated=recording.truncated,
             env_steps=steps * action_repeat(self.recipe),
-        ).pack()
+        )
 
-    def _frames(self, recording: Recording) -> NDArray[np.uint8]:
-        """(T + 1, size, size, channels)."""
+    def _frames(self, recording: Recording, digest: Callable[[Any], None]) -> tuple[bytes, tuple[int, ...]]:
+        """The frames, packed, and their shape, (T + 1, size, size, channels); `digest` is told each. Never are all of
+        them in memory: any number of equal pictures compresses to little."""
         size = frame_shape(self.recipe)[0]
         if recording.rows > MOST_ROWS:
             raise BadData(f"{recording.name} has {recording.rows:,} frames; expected at most {MOST_ROWS:,} an episode.")
         self._convert.begin()
-        frames: list[NDArray[np.uint8]] = []
-        for picture in recording.frames:
-            if len(frames) == MOST_ROWS:
+        packer, rows = FramePacker(), 0
+        for rows, picture in enumerate(recording.frames, 1):
+            if rows > MOST_ROWS:
                 raise BadData(f"{recording.name} has more than {MOST_ROWS:,} frames; split the episode.")
-            what = f"{recording.name} frame {len(frames)}"
-            frames.append(self._convert(_picture(picture, size, what), what))
-        if len(frames) < 2:
-            raise BadData(f"{recording.name} has {len(frames)} frames; expected two or more, one after each action.")
-        return np.stack(frames)
+            what = f"{recording.name} frame {rows - 1}"
+            frame = np.ascontiguousarray(self._convert(_picture(picture, size, what), what))
+            digest(frame.data)
+            packer.add(frame)
+        if rows < 2:
+            raise BadData(f"{recording.name} has {rows} frames; expected two or more, one after each action.")
+        return packer.finish()
 
     def _actions(self, recording: Recording, steps: int) -> NDArray[Any]:
         """(T + 1,) or (T + 1, dimensions); the last one is zero."""

@@ -1,15 +1,17 @@
 """What can be removed: files of killed processes, and on request what can be made again."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import durable, links, locks, manifest
-from wm.artifacts.runs import ARCHIVE, SCRATCH
+from wm.artifacts import durable, json_reader, links, locks, manifest
+from wm.artifacts.json_reader import ANYTHING, TABLE, TEXT, table
+from wm.artifacts.runs import ARCHIVE, RECIPE_FILE, SCRATCH
 from wm.episodes.committed_parts import QUARANTINE
-from wm.episodes.parts import STAGING
+from wm.episodes.parts import ROOT_KIND, STAGING
 from wm.episodes.schema import part_range
-from wm.errors import Locked
+from wm.errors import BadData, Locked
 
 KINDS = {
     "orphans": "left by a process that was killed",
@@ -18,8 +20,10 @@ KINDS = {
     "unfinished": "work that the same command would resume",
     "archive": "artifacts of other recipes",
 }
-PLACES = (STAGING, QUARANTINE, SCRATCH, ARCHIVE)  # folders that only wm creates
 USELESS = ("orphans", "checkpoints")  # kinds that no command reads again
+_PLACES = (STAGING, QUARANTINE, SCRATCH, ARCHIVE)
+_RECIPE = table({"kind": TEXT, "settings": TABLE, "inputs": TABLE}, others=ANYTHING)
+_DAMAGED = "-damaged0"  # in the archive, what was no artifact any more
 
 
 @dataclass(frozen=True)
@@ -37,25 +41,28 @@ def find(roots: Sequence[Path]) -> list[Leftover]:
     return [leftover for root in roots if root.is_dir() for leftover in _below(root)]
 
 
-def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
-    """Remove them, except what a running process holds. Returns (removed, in use)."""
-    removed, in_use = [], []
+def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
+    """Remove them, except what a running process holds. Returns (removed, in use, refused by the operating system)."""
+    removed: list[Leftover] = []
+    in_use: list[Leftover] = []
+    refused: list[Leftover] = []
     for leftover in leftovers:
         try:
             with locks.held(leftover.owner):
-                _remove(leftover)
-            removed.append(leftover)
+                gone = _remove(leftover)
         except Locked:
             in_use.append(leftover)
-    return removed, in_use
+        except OSError:
+            refused.append(leftover)
+        else:
+            (removed if gone else refused).append(leftover)
+    return removed, in_use, refused
 
 
 def _below(folder: Path) -> Iterator[Leftover]:
     for path in links.walk(folder, lambda path: _classify(path) is None):
-        classified = _classify(path)
-        if classified is not None or path.name in PLACES:
+        if (classified := _classify(path)) is not None:
             links.refuse(path)
-        if classified is not None:
             kind, owner = classified
             size = durable.folder_size(path) if path.is_dir() else path.stat().st_size
             if size or path.name not in (STAGING, QUARANTINE):
@@ -63,20 +70,39 @@ def _below(folder: Path) -> Iterator[Leftover]:
 
 
 def _classify(path: Path) -> tuple[str, Path] | None:
-    """The kind of leftover and its owner; None if the path is none."""
+    """The kind of leftover and its owner; None if the path is none. Other programs use the same names, so what has one
+    is ours only beside or with a manifest or a recipe of ours."""
     if temporary := durable.TEMPORARY.fullmatch(path.name):
         return "orphans", _owner(path.with_name(temporary[1]))
-    if path.name == STAGING and path.is_dir():
-        return "orphans", path.parent
-    if path.name == QUARANTINE and path.is_dir():
-        return "quarantine", path.parent
-    if path.name == SCRATCH and (path.parent / manifest.NAME).is_file():
+    if path.is_symlink():  # which `_below` names
+        ours = (path.name in _PLACES or path.name.endswith(".partial")) and manifest.kind_in(path.parent)
+        return ("orphans", path.parent) if ours else None
+    if not path.is_dir():
+        return None
+    if path.name in (STAGING, QUARANTINE) and manifest.kind_in(path.parent) == ROOT_KIND:
+        return "orphans" if path.name == STAGING else "quarantine", path.parent
+    if path.name == SCRATCH and manifest.kind_in(path.parent):
         return "checkpoints", path.parent
-    if path.name.endswith(".partial") and path.is_dir():
+    if path.parent.name == ARCHIVE and (_DAMAGED in path.name or _is_ours(path)):
+        return "archive", path.parent
+    if path.name.endswith(".partial") and (_is_ours(path) or _has_only_begun(path)):
         return "unfinished", path.with_name(path.name.removesuffix(".partial"))
-    if path.name == ARCHIVE and path.is_dir():
-        return "archive", path
     return None
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds an artifact or a dataset, finished or not."""
+    try:
+        return bool(manifest.kind_in(folder) or json_reader.read(folder / RECIPE_FILE, _RECIPE))
+    except (BadData, OSError):
+        return False
+
+
+def _has_only_begun(folder: Path) -> bool:
+    """Whether a kill came before the recipe of the work in a folder was written."""
+    with suppress(PermissionError):
+        return all(durable.TEMPORARY.fullmatch(path.name) for path in folder.iterdir())
+    return False
 
 
 def _owner(path: Path) -> Path:
@@ -89,11 +115,16 @@ def _owner(path: Path) -> Path:
     return path
 
 
-def _remove(leftover: Leftover) -> None:
-    if leftover.kind == "quarantine":
-        # The names stay: they list the episodes known to be lost, without which the dataset would be refused.
-        for part in leftover.path.iterdir():
-            durable.remove(part, link=True)  # a repair sets links aside too
-            part.mkdir()
-    else:
-        durable.remove(leftover.path)
+def _remove(leftover: Leftover) -> bool:
+    """Remove it; whether nothing is left."""
+    if leftover.kind != "quarantine":
+        return durable.remove(leftover.path)
+    # The names stay at every moment: they list the episodes known to be lost, without which the dataset is refused.
+    gone = True
+    for part in leftover.path.iterdir():
+        if part.is_dir() and not part.is_symlink():
+            for inside in part.iterdir():
+                gone = durable.remove(inside, link=True) and gone
+        else:  # a repair sets links aside too
+            durable.write_bytes(part, b"")
+    return gone

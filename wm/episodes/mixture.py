@@ -15,14 +15,21 @@ from wm.episodes.windows import WindowBatch, Windows
 from wm.errors import RecipeMismatch, UsageProblem
 
 
+def distinct(paths: Sequence[Path]) -> list[Path]:
+    """The paths without those of a dataset that an earlier one leads to as well."""
+    first: dict[Path, Path] = {}
+    for path in paths:
+        first.setdefault(path.resolve(), path)
+    return list(first.values())
+
+
 def open_datasets(env: str, paths: Sequence[Path], episodes: int = 0) -> list[Dataset]:
     """Open every dataset of an environment; of the first one `episodes` are used (0: all). One that is given twice,
-    by whatever paths, counts once.
+    by whatever paths, counts once, by the first of them.
 
     Raises RecipeMismatch for one of another environment, and where they differ in observation or action space.
     """
-    named = {path.resolve(): path for path in paths}.values()
-    datasets = [Dataset.open(path, 0 if number else episodes, env) for number, path in enumerate(named)]
+    datasets = [Dataset.open(path, 0 if number else episodes, env) for number, path in enumerate(distinct(paths))]
     first = datasets[0]
     for dataset in datasets:
         require_env(dataset, env)

@@ -5,10 +5,11 @@ read before what they describe, nothing is unpickled, and what is wrong is one s
 """
 
 import hashlib
+import io
 import math
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,13 +19,14 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, links
-from wm.errors import BadData, MissingInput, UsageProblem
+from wm.errors import BadData, MissingInput, UsageProblem, WmError
 
 MOST_ROWS = 1 << 17  # of an episode: 1.6 GB of 64 x 64 RGB, and five of the longest games of Atari
 MOST_VALUES = 1 << 24  # of actions or rewards; a forged shape must not allocate all memory
 MOST_BYTES = 1 << 26  # of a picture: 4,000 pixels a side
 COLUMNS = ("actions", "rewards", "terminated")  # that every npz has, besides frames
 _DIGEST_BLOCK = 1 << 20
+_MOST_HEADER = 1 << 16  # bytes of an array's header: numpy takes 10,000
 _MINARI = Path("data") / "main_data.hdf5"
 _EXPECTED = "expected .npz, .mp4 with an .npz of the same name beside it, or the folder of a Minari dataset"
 
@@ -134,22 +136,29 @@ class _Npz:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with durable.open_file(path, "rb") as file, zipfile.ZipFile(file) as archive:
-                names = [name for name in archive.namelist() if name.endswith(".npy")]
-                self._headers = {name[:-4]: self._header(archive.open(name)) for name in names}
-        except (OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-            raise self._unreadable(error) from None
+        with self._reading(), durable.open_file(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            self._headers = {name[:-4]: self._header(archive.open(name)) for name in names}
 
     def __contains__(self, name: str) -> bool:
         return name in self._headers
 
-    def _unreadable(self, error: Exception) -> BadData:
-        return BadData(f"{self.path} is no npz file ({str(error)[:120]}); write it with numpy.savez_compressed.")
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise BadData for what a damaged file makes zipfile, its decompressors and numpy raise: anything."""
+        try:
+            yield
+        except (WmError, MemoryError, PermissionError):
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            problem = f"{self.path} is no npz file ({reason}); write it with numpy.savez_compressed."
+            raise BadData(problem) from None
 
     @staticmethod
-    def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        """Shape, Fortran order and type."""
+    def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+        """Shape, Fortran order and type, and the length of the header itself, which may claim 4 GB."""
+        file = io.BytesIO(stream.read(_MOST_HEADER))
         version = npy.read_magic(file)
         reader = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
         if reader is None:
@@ -157,9 +166,9 @@ class _Npz:
         shape, fortran, dtype = reader(file)
         if min(shape, default=0) < 0:
             raise ValueError(f"an array of the shape {shape}")
-        return tuple(shape), fortran, dtype
+        return tuple(shape), fortran, dtype, file.tell()
 
-    def _of(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    def _of(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
         if name not in self._headers:
             found = ", ".join(sorted(self._headers)[:8]) or "nothing"
             raise BadData(f"{self.path} has no {name!r} but {found}; expected frames, {', '.join(COLUMNS)}.")
@@ -175,7 +184,7 @@ class _Npz:
 
     def array(self, name: str) -> NDArray[Any]:
         """A small array. Raises BadData for one that is large, or not of numbers."""
-        shape, fortran, dtype = self._of(name)
+        shape, fortran, dtype, _ = self._of(name)
         if dtype.kind not in "iufb" or math.prod(shape) > MOST_VALUES:
             raise BadData(f"{self.path} has {name} of shape {shape} and type {dtype}; expected numbers, one a step.")
         with durable.open_file(self.path, "rb") as file:
@@ -199,7 +208,7 @@ class _Npz:
 
     def pictures(self) -> Iterator[NDArray[np.uint8]]:
         """The pictures in `frames`, one at a time."""
-        (rows, *picture), fortran, _ = self._of("frames")
+        (rows, *picture), fortran, _, _ = self._of("frames")
         if fortran:
             raise BadData(f"{self.path} has frames in Fortran order; save numpy.ascontiguousarray of them.")
         with durable.open_file(self.path, "rb") as file:
@@ -208,16 +217,14 @@ class _Npz:
 
     def _rows(self, file: Any, name: str, rows: int, size: int) -> Iterator[bytes]:
         """`rows` pieces of `size` bytes of an array."""
-        try:
-            with zipfile.ZipFile(file) as archive, archive.open(f"{name}.npy") as stream:
-                self._header(stream)
-                for _ in range(rows):
-                    if len(data := stream.read(size)) < size:
-                        raise ValueError(f"{name} ends early")
-                    yield data
-                stream.read(1)  # past the end, where its checksum is compared
-        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            raise self._unreadable(error) from None
+        header = self._of(name)[3]
+        with self._reading(), zipfile.ZipFile(file) as archive, archive.open(f"{name}.npy") as stream:
+            stream.read(header)
+            for _ in range(rows):
+                if len(data := stream.read(size)) < size:
+                    raise ValueError(f"{name} ends early")
+                yield data
+            stream.read(1)  # past the end, where its checksum is compared
 
 
 def _video_frames(path: Path) -> Iterator[NDArray[np.uint8]]:

@@ -10,14 +10,13 @@ import numpy as np
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, links, manifest, schemas
-from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, unexplained_gaps
+from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, require_values, unexplained_gaps
 from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
 from wm.episodes.schema import array_specs, part_name, part_range
 from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput, UsageProblem
-from wm.stats import LARGEST_REWARD
 
 _ROUNDING = 1e-5  # of a return, next to the sizes of its rewards: sums of 32-bit floats
 
@@ -78,24 +77,20 @@ def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:
 
 
 def _check_values(folder: Path, recipe: dict[str, Any], table: dict[str, list[Any]]) -> None:
-    """Raise BadData for actions outside of the recipe's space, and for rewards and returns that cannot be."""
+    """Raise BadData for actions outside of the recipe's space, and for rewards, labels and returns that cannot be."""
     specs = array_specs(recipe, table["ends"][-1])
     way_out = f"run `wm verify {shlex.quote(str(folder.parent))} --repair`"
-    actions, rewards = (Shard(folder / name, specs[name]).all() for name in ("actions", "rewards"))
+    columns = {name: Shard(folder / name, spec).all() for name, spec in specs.items() if name != "frames"}
     try:
-        ActionSpace.from_json(recipe["action_space"]).require(actions)
+        ActionSpace.from_json(recipe["action_space"]).require(columns["actions"])
     except UsageProblem as error:
         raise BadData(f"{folder / 'actions'} is wrong: {str(error).rstrip('.')}; {way_out}.") from None
-    fits = np.abs(rewards) <= LARGEST_REWARD  # not where it is NaN
-    if not fits.all():
-        raise BadData(
-            f"{folder / 'rewards'} has {rewards[~fits][0]}; expected finite numbers of at most {LARGEST_REWARD:g} in "
-            f"size, so {way_out}."
-        )
+    for name, values in columns.items():
+        require_values(folder, name, values)
     for index, start, end, listed in zip(
         table["index"], [0, *table["ends"]], table["ends"], table["return"], strict=False
     ):
-        paid = rewards[start:end].astype(np.float64)
+        paid = columns["rewards"][start:end].astype(np.float64)
         if not abs(paid.sum() - listed) <= _ROUNDING * np.abs(paid).sum():
             raise BadData(
                 f"{folder / METADATA} has the return {listed} for episode {index}; expected {paid.sum()}, the sum of "

@@ -154,6 +154,8 @@ def describe_origin(recipe: dict[str, Any]) -> str:
     if ranges := origin.get("episodes"):
         listed = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
         return f"episodes {listed} of {sources}"
+    if digest := origin.get("digest"):
+        return f"episodes of digest {digest[:8]} of {sources}"
     mixed = "".join(f"; {text}" for text in origin.get("mixed", []))
     return f"{sources} merged{mixed}"
 

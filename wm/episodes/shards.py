@@ -9,24 +9,28 @@ on every call; going straight to the chunk is twenty times faster (benchmarks/ch
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import google_crc32c
 import numpy as np
+import psutil
 import zstandard
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, json_reader, manifest
-from wm.errors import BadData
+from wm.errors import BadData, MemoryProblem
+from wm.units import format_size
 
 METADATA = "zarr.json"
 LEVEL = 3  # zstd's default; for columns that are small next to the frames
 _ENTRY = 16  # bytes of index per chunk: offset and size
 _MAX_METADATA = 4096  # bytes of an array's zarr.json: zarr-python writes 1,200
+UNASKED = 1 << 26  # bytes that are decoded without asking how many are free, which takes 20 us
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,16 @@ def group_files(
     return {name: data.to_bytes() for name, data in files.items()}
 
 
+def require_memory(need: int, what: Path) -> None:
+    """Raise MemoryProblem for more than free memory holds, before it is decoded: any number of zeros compresses to
+    little."""
+    if need > UNASKED and need > (free := psutil.virtual_memory().available):
+        raise MemoryProblem(
+            f"{what} takes {format_size(need)} of memory and {format_size(free)} are free; end other programs, or use "
+            "another dataset."
+        )
+
+
 class Shard:
     """An array on disk. A read raises BadData unless the files match `spec`.
 
@@ -148,6 +162,7 @@ class Shard:
     def _index(self) -> list[list[int]]:
         """Offset and size of every chunk, once the metadata and the index are checked."""
         spec = self.spec
+        require_memory(spec.chunk_bytes, self.folder)
         metadata = _read(manifest.locate(self.folder, METADATA), 0, _MAX_METADATA + 1)
         if not _is_json_of(metadata, spec.metadata):
             raise BadData(f"{self.folder / METADATA} does not describe the expected array; {_ADVICE}")
@@ -202,10 +217,37 @@ class Shard:
     def all(self) -> NDArray[Any]:
         """Every row."""
         _ = self._index  # that of a forged size does not fit, and nothing is allocated
+        require_memory(self.spec.chunks * self.spec.chunk_bytes, self.folder)
         values = np.empty(self.spec.shape, self.spec.dtype)
         for number in range(self.spec.chunks):
             self.decode_into(number, values[number * self.spec.chunk_rows :][: self.spec.chunk_rows])
         return values
+
+
+class ReplacedShard(Shard):
+    """An array of a part that may be replaced by a longer one while it is read, which begins with the same rows: then
+    `find` has the array there."""
+
+    def __init__(self, source: Shard, find: Callable[[], Shard | None]) -> None:
+        super().__init__(source.folder, source.spec)
+        self._source, self._find = source, find
+
+    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+        """As of a Shard."""
+        self._read(lambda shard: shard.decode_each(wanted))
+
+    def all(self) -> NDArray[Any]:
+        """As of a Shard."""
+        return self._read(lambda shard: shard.all())[: self.spec.shape[0]]
+
+    def _read(self, read: Callable[[Shard], _Read]) -> _Read:
+        try:
+            return read(self._source)
+        except (BadData, FileNotFoundError):
+            if self._source.folder.parent.exists() or (found := self._find()) is None:
+                raise
+            self._source = found
+            return read(found)
 
 
 @lru_cache(maxsize=1)

@@ -113,8 +113,8 @@ def find_leftovers(mirrored: Mirror, now: float) -> list[Leftover]:
     return found
 
 
-def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
-    """Remove leftovers, in object stores and here, except what a running process holds. Returns (removed, in use)."""
+def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
+    """Remove leftovers, in object stores and here. Returns what `leftovers.remove` does."""
     here, written = [], []
     for leftover in found:
         mirrored = mirror.of(leftover.owner)
@@ -126,8 +126,9 @@ def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
                 _remove_stored(mirrored.store, leftover.path.name)
         except Locked:
             written.append(leftover)
-    in_use = leftovers.remove(here)[1] + written
-    return [leftover for leftover in found if leftover not in in_use], in_use
+    _, in_use, refused = leftovers.remove(here)
+    in_use += written
+    return [leftover for leftover in found if leftover not in (*in_use, *refused)], in_use, refused
 
 
 def _remove_stored(store: ObjectStore, name: str) -> None:

@@ -13,7 +13,7 @@ from wm.episodes.archive import collecting_seconds
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import join, read_latents
 from wm.episodes.lives import cut_at_lost_lives
-from wm.episodes.mixture import batch_sizes, open_datasets
+from wm.episodes.mixture import batch_sizes, distinct, open_datasets
 from wm.episodes.split import validation_mask
 from wm.errors import RecipeMismatch, UsageProblem
 from wm.evaluation.linear_probe import velocities
@@ -106,7 +106,7 @@ def _require_names(paths: Sequence[Path]) -> None:
 def require_used(session: Session, settings: MdnRnnSettings, given: Collection[str]) -> None:
     """Raise UsageProblem for a weight of later datasets where there are none. `given` are the settings of this call:
     those of presets and files hold for curricula of several rounds, too."""
-    if "later_weight" in given and len(set(session.data_paths)) == 1:
+    if "later_weight" in given and len(distinct(session.data_paths)) == 1:
         raise UsageProblem(
             f"--set later_weight is {settings.later_weight:g} but there is one dataset; give later ones with --data, "
             "or leave it out."
