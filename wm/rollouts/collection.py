@@ -1,6 +1,7 @@
 """What a worker needs to play any episode of a dataset, and what is asked before a dataset is opened for writing."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -120,6 +121,20 @@ def with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log
         "collect --set envs_per_process=N` changes"
     )
     return replace(env, envs_per_process=1)
+
+
+def compared(env: EnvConfig, runtime: Runtime) -> EnvConfig:
+    """`with_instances`, for an environment in which others have played. One that cannot be played here stays as it is,
+    which the log is told."""
+    if env.spec().is_known:
+        return env
+    try:
+        found = require_survival(env, runtime)
+        with closing(env.make(labelled=True)) as built:
+            return with_instances(env, built, found, runtime.log)
+    except (EnvironmentFault, UsageProblem) as error:
+        runtime.log(f"whether instances of {env.name} share state is not known, as it cannot be played here: {error}")
+        return env
 
 
 def _try_once(env: PixelEnv, name: str) -> None:
