@@ -29,7 +29,7 @@ from wm.telemetry.malloc import keep_freed
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
-RECIPE = 3
+RECIPE = 4
 CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
 
 
