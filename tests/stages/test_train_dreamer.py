@@ -341,6 +341,38 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
     assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)
 
 
+def test_a_world_model_trained_on_collected_episodes_alone_is_not_scored(tmp_path: Path) -> None:
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
+    run(tmp_path, *words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", steps=0))
+    said = refused(tmp_path, 64, "evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "2")
+    assert "has an actor that was never trained" in said
+    run(tmp_path, "dream", "--env", TINY, "--agent", "dreamer")
+
+
+def test_a_score_counts_collected_steps_and_those_of_validations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated: list[EpisodeResult] = []
+
+    def play(*arguments: Any, **named: Any) -> list[EpisodeResult]:
+        validated.extend(results := list(rollouts.play(*arguments, **named)))
+        return results
+
+    monkeypatch.setattr(online, "play", play)
+    monkeypatch.setattr(online, "AVERAGED_EPISODES", 2)
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
+    target = ("--target-return", "-1e6", "--set", "validation_episodes=2")
+    run(tmp_path, *words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", *target))
+    trained = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert trained["ended"] == "target"
+    assert trained["actor_updates"] == 1  # returns before it are those of chance
+    evaluate = ("evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "2", "--json")
+    steps = json.loads(run(tmp_path, *evaluate).stdout)["metrics"]["env_steps"]
+    collected = Dataset.open(tmp_path / "data" / f"{SLUG}.zarr").env_steps
+    assert len(validated) == 2
+    assert steps == trained["env_steps"] + collected + sum(result.env_steps for result in validated)
+
+
 @pytest.mark.slow
 def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
@@ -368,7 +400,8 @@ def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "--steps is 0 without --data" in refused(tmp_path, 64, *words(steps=0))
-    assert "training would end before the first update" in refused(tmp_path, 64, *words(steps=39))
+    for early in (words(steps=39), words("--set", "warmup=390"), words("--num-envs", "64", "--capacity", "999")):
+        assert "training would end before the first update of the actor" in refused(tmp_path, 64, *early)
     assert "expected at least a window of 8 steps" in refused(
         tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
     )

@@ -143,7 +143,9 @@ def final_metrics(folder: Path, training: OnlineTraining, settings: DreamerSetti
     lines = [line for line in metrics_log.read(folder) if "squared_error" in line]
     return {
         "env_steps": counts.steps,
+        "validation_steps": counts.validation_steps,
         "updates": counts.updates,
+        "actor_updates": counts.actor_updates,
         "episodes": counts.episodes,
         "ended": training.end_reason,
         "training_return": float(np.mean(returns)) if returns else None,
