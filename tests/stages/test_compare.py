@@ -46,7 +46,7 @@ def test_the_score_of_a_variant_stands_for_a_run_that_has_no_other(chain_copy: P
     score = json.loads((folder / "evaluation" / "controller-2" / "score.json").read_text())
     assert shown["figures"]["agent"] == "controller-2"
     assert shown["figures"]["environment steps"] == f"{score['env_steps']:,}"
-    assert "no film" not in run(chain_copy, "report", str(folder), "--env", TINY).stderr
+    assert "is left out" not in run(chain_copy, "report", str(folder), "--env", TINY).stderr
     summary = RunSummary.of(folder)
     assert len(summary.films) == 2
     row = overview([summary]).rows[0]
