@@ -156,6 +156,12 @@ class RunSummary:
             raise UsageProblem(f"{env} is in a module that only the run names, so it is not imported; add --env {env}")
         return env
 
+    @property
+    def envs(self) -> set[str]:
+        """The environments of its models: one, or none where no model is finished."""
+        kinds = ("vae", "dreamer")
+        return {read_env(each).name for each in self.artifacts.values() if each.manifest["kind"] in kinds}
+
     def wall_seconds(self, agent: str) -> float:
         """What an agent's artifacts took together, with collecting, encoding and with the trainings they continue."""
         evaluation = self.artifacts.get(f"evaluation/{agent}")
