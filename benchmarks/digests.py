@@ -23,7 +23,7 @@ STAGES = {
     "train-mdnrnn": ("--preset", "quick", "--steps", "100", "--set", "validate_every=50"),
     "train-controller": ("--preset", "quick", "--algo", "ppo", "--max-env-steps", "60000"),
     "train-controller --algo cma": ("--preset", "quick", "--max-generations", "5", "--set", "max_env_steps=0"),
-    "train-dreamer": ("--preset", "nano", "--steps", "1500"),
+    "train-dreamer": ("--preset", "nano", "--steps", "1500", "--set", "warmup=1024"),
 }
 PLACES = {  # where the library calls them
     "sync": (chained_log,),

@@ -144,17 +144,20 @@ def import_command(
 
     Example: wm data import mine/*.npz --env Pong --out data/Pong.mine.zarr
     """
+    from stages.session import Session
     from wm import extras
     from wm.envs.imported_frames import ImportedFrames
     from wm.envs.registry import EnvConfig
     from wm.episodes.importing import Import
     from wm.episodes.recordings import extra_of
+    from wm.rollouts.collection import compared
 
     if extra := extra_of(sources):
         extras.require(extra, f"importing {sources[0]}")
     config = EnvConfig(env.pop("env"), **env)
     frames = ImportedFrames(config)
-    _write([(out, Import(sources, config.as_recipe(config.actions), policy, frames))], disk_budget, as_json)
+    recipe = compared(config, Session(env="").runtime).as_recipe(config.actions)
+    _write([(out, Import(sources, recipe, policy, frames))], disk_budget, as_json)
 
 
 def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None, as_json: bool) -> None:

@@ -79,7 +79,8 @@ def _dataset(facts: dict[str, Any]) -> str:
         if line["episodes"]  # a replay tells its training alone
     ]
     text = f"{console.visible(summary.path, keep='')}\n" + console.table(["what", "value"], rows)
-    return f"{text}\nreturns\n{_histogram(facts['returns'])}" if summary.episodes else text
+    heading = "returns" if summary.unit == "episode" else f"returns of {summary.unit}s"
+    return f"{text}\n{heading}\n{_histogram(facts['returns'])}" if summary.episodes else text
 
 
 def _episodes(count: int) -> str:

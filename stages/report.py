@@ -113,7 +113,14 @@ def film_runs(folders: Collection[Path], envs: Collection[str]) -> list["RunSumm
     """The summaries of these runs, with films of their agents. `envs` are as in `report`."""
     from wm.report.run_summary import RunSummary
 
-    return [_filmed(RunSummary.of(folder), envs) for folder in folders]
+    summaries = [RunSummary.of(folder) for folder in folders]
+    there = {env for summary in summaries for env in summary.envs}
+    if unknown := [env for env in envs if env not in there]:
+        raise UsageProblem(
+            f"--env is {unknown[0]} but no run of the page is of it; expected one of {', '.join(sorted(there))}, or "
+            "leave it out."
+        )
+    return [_filmed(summary, envs) for summary in summaries]
 
 
 def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":

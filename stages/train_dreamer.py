@@ -29,7 +29,7 @@ from wm.telemetry.malloc import keep_freed
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
-RECIPE = 3
+RECIPE = 4
 CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
 
 
@@ -50,13 +50,14 @@ def _run(session: Session, settings: DreamerSettings) -> Run:
 
 
 def require_used(session: Session, settings: DreamerSettings, typed: Collection[str]) -> None:
-    """Raise UsageProblem for updates of a pretraining without episodes. `typed` are the settings of the command
-    line."""
+    """Raise UsageProblem for a training that ends before the actor's first update, and for updates of a pretraining
+    without episodes. `typed` are the settings of the command line."""
     if "pretrain" in typed and not session.data:
         raise UsageProblem(
             f"--pretrain is {settings.pretrain} but there are no episodes to train on; give them with --data, or leave "
             "it out."
         )
+    settings.require_update(bool(session.data))
 
 
 def plan(session: Session, settings: DreamerSettings) -> Plan:
@@ -92,8 +93,6 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     After a kill it resumes from the last checkpoint: weights, optimizer, counts and replay; open episodes restart.
     """
     require_used(session, settings, session.typed)
-    if not session.data:
-        settings.require_update()
     run = _run(session, settings)
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
@@ -145,7 +144,8 @@ def _train(
     save_dreamer(folder, model, env, space)
     save_pictures(folder, f"{session.env}: Dreamer", model, buffer if len(buffer) else collected())
     earlier = {"earlier_seconds": earlier_seconds} if earlier_seconds else {}
-    return final_metrics(folder, training, settings, precision.name) | earlier
+    collected_steps = {"collected_steps": sum(dataset.env_steps for dataset in datasets)}
+    return final_metrics(folder, training, settings, precision.name) | collected_steps | earlier
 
 
 def _writer(

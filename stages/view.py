@@ -46,10 +46,11 @@ def view(path: Path, asked: str | None, out: Path | None) -> Path:
     space, labels = ActionSpace.from_json(dataset.recipe["action_space"]), dataset.recipe["labels"]
     place = place_of(path)
     title = f"{summary.env}: {place.name}"
-    page = DatasetPage(title, summary.facts(), summary.env, space, labels, summary.episodes).render(cards)
+    facts, count, unit = summary.facts(), summary.episodes, summary.unit
+    page = DatasetPage(title, facts, summary.env, space, labels, count, unit).render(cards)
     target = out or (place if place.name else place.resolve()).with_suffix(".html")
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)
-    console.say(f"{len(cards)} of {summary.episodes} episodes, {format_size(len(page))}")
+    console.say(f"{len(cards)} of {count} {unit}s, {format_size(len(page))}")
     return target

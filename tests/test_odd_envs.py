@@ -221,12 +221,13 @@ def test_a_process_with_one_environment_plays_what_eight_would(chain: Path) -> N
 
 
 def test_a_dreamer_of_an_environment_whose_instances_share_state_plays_one() -> None:
-    session = Session(env="tests.odd_envs:Shared-v0")
+    name, runtime = "tests.odd_envs:Shared-v0", Runtime()
     with pytest.raises(UsageProblem, match=r"can have 1 instance .* plays 2; give --num-envs 1"):
-        playing_env(session.env, DreamerSettings(num_envs=2), (), session.runtime)
-    playing_env(session.env, DreamerSettings(num_envs=1), (), session.runtime)
+        playing_env(name, DreamerSettings(num_envs=2), (), runtime)
+    config, _ = playing_env(name, DreamerSettings(num_envs=1), (), runtime)
+    assert config.envs_per_process == 1  # its score would have eight
     with pytest.raises(UsageProblem, match="leave out --target-return"):
-        playing_env(session.env, DreamerSettings(num_envs=1, target_return=1.0), (), session.runtime)
+        playing_env(name, DreamerSettings(num_envs=1, target_return=1.0), (), runtime)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable, manifest, runs
 from wm.artifacts.json_reader import Schema
 from wm.artifacts.runs import Artifact
-from wm.artifacts.workspace import Workspace, usual_run
+from wm.artifacts.workspace import Workspace, is_reserved, usual_run
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameReader
@@ -43,6 +43,7 @@ from wm.training.precision import pick
 
 M = TypeVar("M", bound=nn.Module)
 ENCODED = 64  # frames at a time
+AGENTS = ("controller", "dreamer")  # kinds of artifacts that play
 
 LARGEST_CONTROLLER = 1 << 30  # bytes of C's weights with those of its search: two layers of 1,024 units take 0.2 GB
 NETWORKS = "networks."  # before the names of actor and critic, in the weights of a C by policy gradient
@@ -310,10 +311,22 @@ def _encoded(width: int, discrete: bool) -> str:
 
 
 def is_dreamer(folder: Path) -> bool:
-    """Whether the artifact at `folder` is a Dreamer; a name without an artifact is one if it is `dreamer`."""
-    if not (folder / manifest.NAME).is_file():
-        return folder.name == "dreamer"
-    return bool(manifest.read_json(folder / manifest.NAME).get("kind") == "dreamer")
+    """Whether the agent at `folder` is a Dreamer, else a controller; a name without an artifact is one if it is
+    `dreamer`. Raises UsageProblem for the name of something else."""
+    kind = _kind(folder) or (folder.name if is_reserved(folder.name, "controller") else "controller")
+    if kind not in AGENTS and is_reserved(kind, ""):
+        there = [path.parent.name for path in folder.parent.glob(f"*/{manifest.NAME}") if _kind(path.parent) in AGENTS]
+        raise UsageProblem(
+            f"{folder} is no trained agent; expected a controller or a Dreamer, of which the run has "
+            f"{', '.join(sorted(there)) or 'none'}."
+        )
+    return kind == "dreamer"
+
+
+def _kind(folder: Path) -> str:
+    """What the manifest says that is there; empty without one."""
+    file = folder / manifest.NAME
+    return str(manifest.read_json(file).get("kind")) if file.is_file() else ""
 
 
 def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> Predictor | None:

@@ -253,9 +253,9 @@ def _stages_of_round(settings: dict[str, Settings], last: bool) -> tuple[str, ..
 
 def _dreamer_steps(session: Session, settings: CurriculumSettings, sources: Sources) -> list[Step]:
     train, origin = sources.resolve("train-dreamer", DreamerSettings, session.env)
-    train_dreamer.require_used(session, train, typed_settings(origin))
     if settings.max_env_steps:
         train = replace(train, steps=settings.max_env_steps)
+    train_dreamer.require_used(session, train, typed_settings(origin))
     dreams, origin = sources.resolve("dream", DreamSettings, session.env)
     dream.require_used_by_dreamer(dreams, typed_settings(origin))
     scores = sources.resolve("evaluate", EvaluateSettings, session.env)[0]

@@ -95,6 +95,14 @@ def test_an_acted_state_cannot_be_trained_on_by_mistake() -> None:  # I1
         model.world_model.rssm.prior(state.deter).sum().backward()
 
 
+def test_the_world_model_takes_the_action_that_the_environment_plays() -> None:
+    """A continuous actor samples beyond the bounds, where neither the environment nor the replay goes."""
+    rssm = dreamer(CONTINUOUS).world_model.rssm
+    sampled, played = torch.tensor([[2.5, -0.5], [-1.5, 1.0]]), torch.tensor([[1.0, -0.5], [-1.0, 1.0]])
+    assert torch.equal(rssm.step(rssm.initial(2), sampled), rssm.step(rssm.initial(2), played))
+    assert not torch.equal(rssm.step(rssm.initial(2), sampled), rssm.step(rssm.initial(2), 0.5 * played))
+
+
 def test_the_model_keeps_nothing_between_calls() -> None:  # I2
     model = dreamer()
     attributes = {name: set(vars(module)) for name, module in model.named_modules()}

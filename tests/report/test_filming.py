@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from PIL import Image
 
 from tests.conftest import PROVENANCE, TINY
+from tests.odd_envs import IMAGE, Odd
 from wm.artifacts import manifest
 from wm.artifacts.runs import Artifact, read
 from wm.envs.registry import EnvConfig
@@ -65,6 +68,37 @@ def test_a_screen_has_its_own_resolution_where_the_agent_sees_a_smaller_picture(
     with closing(EnvConfig("CarRacing", size=32, render="gymnasium").make(filmed=True)) as env:
         frame, _ = env.reset(seed=0)
         assert (frame.shape, env.screen().shape) == ((32, 32, 3), (400, 600, 3))
+
+
+class Unrendered(Odd):
+    """Observes pictures, and says that it renders."""
+
+    observation_space = IMAGE
+    observe = Odd.picture
+    render = gym.Env.render
+
+
+class Modeless(Unrendered):
+    def __init__(self) -> None:
+        self.render_mode = None
+
+
+class RendersNone(Unrendered):
+    def render(self) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("kind", [Unrendered, Modeless, RendersNone])
+def test_an_environment_that_only_says_that_it_renders_is_filmed_by_its_observations(
+    kind: type[Odd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gym.registry, "Unfilmed-v0", EnvSpec("Unfilmed-v0", entry_point=kind))
+    with closing(EnvConfig("Unfilmed-v0", size=32, render="gymnasium").make(filmed=True)) as env:
+        recorder = Recorder(env)
+        recorder.reset(seed=3)
+        recorder.step(1)
+        assert np.array_equal(env.screen(), env.env.unwrapped.picture())
+    assert (recorder.size, len(recorder.screens)) == ((48, 32), 2)
 
 
 def test_who_looks_at_the_screen_changes_nothing_that_the_agent_sees() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import TINY, run
+from tests.conftest import TINY, outcome, run
 from tests.stages.conftest import Output
 from wm.artifacts import locks
 from wm.episodes.dataset import Dataset
@@ -81,21 +81,34 @@ def test_without_a_subcommand_its_help_is_shown(output: Output) -> None:
     assert all(name in text for name in ("merge", "split", "drop", "import"))
 
 
-def test_an_import_says_how_many_steps_an_action_took(workspace: Path, output: Output) -> None:
+def test_an_import_says_how_many_steps_an_action_took(tmp_path: Path) -> None:
     """So that C plays as the recorded one did, and the episodes go with collected ones."""
-    output("collect", "--env", TINY, "--episodes", "2", "--size", "32", "--set", "action_repeat=3", "--data", "a.zarr")
-    output("export", "a.zarr", "--to", "npz", "--out", "npz")
-    words = ("data", "import", *sorted(map(str, Path("npz").iterdir())), "--env", TINY, "--size", "32", "--out")
-    output(*words, "b.zarr", "--action-repeat", "3")
-    imported = Dataset.open(Path("b.zarr"))
+    own = ("--env", TINY, "--size", "32")
+    run(tmp_path, "collect", *own, "--episodes", "2", "--set", "action_repeat=3", "--data", "a.zarr")
+    run(tmp_path, "export", "a.zarr", "--to", "npz", "--out", "npz")
+    words = ("data", "import", *sorted(map(str, (tmp_path / "npz").iterdir())), *own, "--out")
+    run(tmp_path, *words, "b.zarr", "--action-repeat", "3")
+    imported = Dataset.open(tmp_path / "b.zarr")
     assert imported.recipe["env"]["action_repeat"] == 3
     assert imported.env_steps == 3 * (imported.rows - imported.episodes)
-    assert "up to date" in output(*words, "b.zarr", "--action-repeat", "3")
-    output("data", "drop", "a.zarr", "--episodes", "0", "--out", "rest.zarr")
-    output("data", "drop", "b.zarr", "--episodes", "1", "--out", "first.zarr")
-    assert "2 episodes" in output("data", "merge", "first.zarr", "rest.zarr", "--out", "both.zarr")
-    refused = output(*words, "c.zarr", "--action-repeat", "0", code=64)
+    assert "up to date" in run(tmp_path, *words, "b.zarr", "--action-repeat", "3").stdout
+    run(tmp_path, "data", "drop", "a.zarr", "--episodes", "0", "--out", "rest.zarr")
+    run(tmp_path, "data", "drop", "b.zarr", "--episodes", "1", "--out", "first.zarr")
+    assert "2 episodes" in run(tmp_path, "data", "merge", "first.zarr", "rest.zarr", "--out", "both.zarr").stdout
+    refused = outcome(tmp_path, *words, "c.zarr", "--action-repeat", "0").stderr
     assert "--action-repeat is 0; expected a whole number from 1 to 16" in refused
+
+
+def test_an_import_finds_instances_that_share_state_as_collecting_does(tmp_path: Path) -> None:
+    """So that C is scored one episode at a time."""
+    frames, steps = np.zeros((5, 32, 32, 3), np.uint8), np.zeros(4)
+    np.savez(tmp_path / "a.npz", frames=frames, actions=steps.astype(np.int64), rewards=steps, terminated=True)
+    words = ("data", "import", "a.npz", "--size", "32", "--env")
+    said = run(tmp_path, *words, "tests.odd_envs:Shared-v0", "--out", "shared.zarr").stderr
+    assert "share state (stepping one changes what another returns); each process plays one at a time" in said
+    assert Dataset.open(tmp_path / "shared.zarr").recipe["env"]["envs_per_process"] == 1
+    said = run(tmp_path, *words, "tests.odd_envs:Blind-v0", "--out", "broken.zarr").stderr
+    assert "whether instances of tests.odd_envs:Blind-v0 share state is not known" in said
 
 
 def test_an_export_that_is_imported_again_has_the_same_episodes_and_trains_v(chain_copy: Path) -> None:

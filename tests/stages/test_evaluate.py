@@ -10,7 +10,7 @@ import pytest
 
 from stages.evaluate import evaluate
 from stages.session import Session
-from tests.conftest import SLUG
+from tests.conftest import SLUG, TINY, outcome
 from wm.errors import BadData, Stopped
 from wm.evaluation.episode_log import LOG
 from wm.evaluation.score import PORTION
@@ -24,6 +24,17 @@ def test_the_random_policy_can_be_scored_alone(tmp_path: Path) -> None:
     assert result.metrics["mean"] == pytest.approx(22, abs=10)  # CartPole under random actions
     assert "(preview, n=20)" in result.summary
     assert evaluate(session, EvaluateSettings(agent="random", episodes=20)).status == "up to date"
+
+
+def test_what_is_no_agent_is_refused_with_those_there_are(chain: Path) -> None:
+    folder = f"runs/{SLUG}"
+    for stage, name in (("evaluate", "vae"), ("dream", "random"), ("dream", "mdnrnn"), ("evaluate", "dream-2")):
+        done = outcome(chain, stage, "--env", TINY, "--agent", name)
+        assert done.returncode == 64
+        assert done.stderr == (
+            f"wm: {folder}/{name} is no trained agent; expected a controller or a Dreamer, of which the run has "
+            "controller.\n"
+        )
 
 
 def test_every_artifact_records_the_renderer_of_its_frames(chain: Path) -> None:

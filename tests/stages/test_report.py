@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.browser import Browser, find_browser
 from stages.cli import run
-from tests.conftest import SLUG, TINY
+from tests.conftest import SLUG, TINY, outcome
 from tests.conftest import run as wm
 from tests.faults.test_edited_work import unfinish
 from tests.report.layout import faults
@@ -153,6 +153,12 @@ def test_a_damaged_artifact_is_left_out(chain: Path, tmp_path: Path) -> None:
     assert "vae" not in summary.artifacts
     assert "mdnrnn" in summary.artifacts
     assert list(chapter(summary))
+
+
+def test_an_environment_that_no_run_is_of_is_refused(chain: Path) -> None:
+    done = outcome(chain, "report", f"runs/{SLUG}", "--env", "tests.tiny:Steered-v0")
+    assert done.returncode == 64
+    assert f"--env is tests.tiny:Steered-v0 but no run of the page is of it; expected one of {TINY}," in done.stderr
 
 
 def test_where_there_is_no_run_it_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

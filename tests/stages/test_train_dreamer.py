@@ -22,6 +22,8 @@ from wm.artifacts import durable
 from wm.dreamer import online, replay_store, training, updates
 from wm.envs import registry
 from wm.episodes.dataset import Dataset
+from wm.report import sections
+from wm.report.plots import Plot
 from wm.report.run_summary import RunSummary
 from wm.rollouts import loop as rollouts
 from wm.rollouts.loop import EpisodeResult
@@ -121,6 +123,18 @@ def test_it_publishes_a_model_pictures_and_a_replay(trained: Path) -> None:
     assert json.loads(run(trained, *words("--json")).stdout)["status"] == "up to date"
 
 
+def test_the_pieces_of_a_replay_are_not_called_episodes(trained: Path) -> None:
+    info, table = run(trained, "info", REPLAY).stdout, run(trained, "ls").stdout
+    page = Path(run(trained, "view", REPLAY, "--episodes", "all", "--out", str(trained / "page.html")).stdout.strip())
+    cards = re.findall(r"<h2>(\w+) .*?steps · (.*?) · seed", page.read_text(), re.DOTALL)
+    assert re.search(r"pieces of episodes +\d+, \d+ older pieces evicted", info)
+    assert re.search(r"; \d+ a piece;", info)
+    assert "return of a piece" in info
+    assert re.search(rf"{SLUG}.dreamer.zarr.* [\d,]+ steps", table)
+    assert {unit for unit, _ in cards} == {"Piece"}
+    assert {ending for _, ending in cards} == {"terminated", "truncated", "its episode goes on"}
+
+
 @pytest.mark.slow
 def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     run(tmp_path, *words(steps=900))
@@ -129,7 +143,7 @@ def test_the_replay_stays_within_its_bound_on_disk(tmp_path: Path) -> None:
     rows = Dataset.open(tmp_path / REPLAY).rows
     assert CAPACITY <= rows <= CAPACITY + 3 * PART
     output = run(tmp_path, "info", REPLAY).stdout
-    assert "older episodes evicted" in output
+    assert "older pieces evicted" in output
     assert "lost" not in output
 
 
@@ -341,6 +355,45 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
     assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)
 
 
+def test_a_world_model_trained_on_collected_episodes_alone_is_not_scored(tmp_path: Path) -> None:
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
+    run(tmp_path, *words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", steps=0))
+    said = refused(tmp_path, 64, "evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "2")
+    assert "has an actor that was never trained" in said
+    run(tmp_path, "dream", "--env", TINY, "--agent", "dreamer")
+
+
+def test_pretraining_and_validation_are_counted_for_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated: list[EpisodeResult] = []
+
+    def play(*arguments: Any, **named: Any) -> list[EpisodeResult]:
+        validated.extend(results := list(rollouts.play(*arguments, **named)))
+        return results
+
+    monkeypatch.setattr(online, "play", play)
+    monkeypatch.setattr(online, "AVERAGED_EPISODES", 2)
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
+    target = ("--target-return", "-1e6", "--set", "validation_episodes=2")
+    run(tmp_path, *words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", *target))
+    trained = json.loads((tmp_path / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["metrics"]
+    assert trained["ended"] == "target"
+    assert trained["actor_updates"] == 1  # returns before it are those of chance
+    plots: list[Plot] = []
+    monkeypatch.setattr(sections, "to_svg", lambda plot: plots.append(plot) or "")
+    summary = RunSummary.of(tmp_path / "runs" / SLUG)
+    list(sections.dreamer_section("Tiny", summary.artifacts["dreamer"], None, summary.metrics["dreamer"]))
+    returns, terms = plots
+    assert returns.series[0].x[-1] == trained["env_steps"]  # pretraining updates are no steps
+    assert (terms.series[0].x[0], terms.series[0].x[-1]) == (2, trained["updates"])
+    evaluate = ("evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "2", "--json")
+    steps = json.loads(run(tmp_path, *evaluate).stdout)["metrics"]["env_steps"]
+    collected = Dataset.open(tmp_path / "data" / f"{SLUG}.zarr").env_steps
+    assert len(validated) == 2
+    assert steps == trained["env_steps"] + collected + sum(result.env_steps for result in validated)
+
+
 @pytest.mark.slow
 def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
@@ -368,7 +421,8 @@ def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "--steps is 0 without --data" in refused(tmp_path, 64, *words(steps=0))
-    assert "training would end before the first update" in refused(tmp_path, 64, *words(steps=39))
+    for early in (words(steps=39), words("--set", "warmup=390"), words("--num-envs", "64", "--capacity", "999")):
+        assert "training would end before the first update of the actor" in refused(tmp_path, 64, *early)
     assert "expected at least a window of 8 steps" in refused(
         tmp_path, 64, *words("--capacity", "64", "--num-envs", "9")
     )

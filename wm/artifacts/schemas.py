@@ -199,7 +199,7 @@ _DREAMER = table(
         ),
         **dict.fromkeys(("training_return", "validation_return", "first_squared_error"), or_null(NUMBER)),
     },
-    {"squared_error": NUMBER},
+    {"squared_error": NUMBER, **dict.fromkeys(("actor_updates", "validation_steps"), COUNT)},
     others=ANYTHING,
 )
 _UPDATED_DREAMER = table({"squared_error": NUMBER}, others=ANYTHING)

@@ -6,12 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from wm.actions import ActionSpace
-from wm.envs.instances import Instances, compare_instances
-from wm.envs.pixel_env import PixelEnv
 from wm.envs.registry import EnvConfig, require_choice_of_frames
 from wm.episodes.dataset import read_root
 from wm.errors import UsageProblem
-from wm.rollouts.collection import require_survival
+from wm.rollouts.collection import require_survival, with_instances
 from wm.runtime import Runtime
 from wm.settings import DreamerSettings
 
@@ -19,9 +17,9 @@ from wm.settings import DreamerSettings
 def playing_env(
     name: str, settings: DreamerSettings, data: Sequence[Path], runtime: Runtime
 ) -> tuple[EnvConfig, ActionSpace]:
-    """The environment with the frames and the limit of the settings, else of the collected episodes in `data`; its
-    actions. Raises UsageProblem if one process cannot play as many instances as training needs, and EnvironmentFault
-    for one that ends its process."""
+    """The environment with the frames and the limit of the settings, else of the collected episodes in `data`, and
+    with the number of its instances that a process may play; its actions. Raises UsageProblem if one process cannot
+    play as many instances as training needs, and EnvironmentFault for one that ends its process."""
     config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
     require_choice_of_frames(config)
     found = None
@@ -37,18 +35,17 @@ def playing_env(
     else:
         found = require_survival(config, runtime)
     with closing(config.make()) as env:
-        instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
-        if instances > 1 and not config.spec().is_known:
-            _require_instances(config, env, found, instances)
+        if not config.spec().is_known:
+            why = "as its dataset says" if config.envs_per_process else "they share state"
+            config = with_instances(config, env, found, runtime.log)  # also of one instance: scores have eight
+            instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
+            _require_instances(config, instances, why)
         return config, ActionSpace.of(env.action_space)
 
 
-def _require_instances(config: EnvConfig, env: PixelEnv, found: Instances | None, instances: int) -> None:
+def _require_instances(config: EnvConfig, instances: int, why: str) -> None:
     """Raise UsageProblem if so many instances of the environment cannot be played in one process."""
-    allowed, why = config.envs_per_process, "as its dataset says"
-    if not allowed and (why := (found or compare_instances(env, config.make)).entangled):
-        allowed = 1
-    if 0 < allowed < instances:
+    if 0 < (allowed := config.envs_per_process) < instances:
         raise UsageProblem(
             f"{config.name} can have {allowed} instance{'s' * (allowed > 1)} in a process ({why}) but training plays "
             f"{instances}; give --num-envs {allowed}, and leave out --target-return."

@@ -44,7 +44,8 @@ VALIDATION_INTERVAL = 25  # episodes from a validation below the target until th
 @dataclass
 class Counts:
     """Plain values that a checkpoint holds. `updates_started` is the step at which updates began (-1: not yet),
-    `updates_before` their number until then, `validated` the number of episodes at the last validation."""
+    `updates_before` their number until then, `actor_updates` those of actor and critic, `validated` the number of
+    episodes at the last validation, `validation_steps` the steps of all validations."""
 
     steps: int = 0
     updates: int = 0
@@ -53,6 +54,8 @@ class Counts:
     updates_before: int = 0
     episodes: int = 0
     validated: int = 0
+    actor_updates: int = 0
+    validation_steps: int = 0
 
 
 class OnlineTraining:
@@ -180,6 +183,7 @@ class OnlineTraining:
                 train_actor_critic = counts.steps >= self._settings.warmup
                 metrics = self._update(self.writer.buffer, counts.updates, train_actor_critic)
                 counts.updates += 1
+                counts.actor_updates += train_actor_critic
             if self._validation_due():
                 self._validate()
             yield metrics
@@ -206,6 +210,8 @@ class OnlineTraining:
         target, counts = self._settings.target_return, self.counts
         if target is None or len(self.returns) < AVERAGED_EPISODES or np.mean(self.returns) < target:
             return False
+        if not counts.actor_updates:  # what random weights return is chance
+            return False
         return self.validation is None or counts.episodes >= counts.validated + VALIDATION_INTERVAL
 
     def _validate(self) -> None:
@@ -222,6 +228,7 @@ class OnlineTraining:
             results = guarded(name, lambda: list(play(agent, envs, jobs, heartbeat=lambda _: self._heartbeat())))
         self.validation = float(np.mean([result.episode_return for result in results]))
         self.counts.validated = self.counts.episodes
+        self.counts.validation_steps += sum(result.env_steps for result in results)
 
     def close(self) -> None:
         """Close the environments."""

@@ -89,7 +89,6 @@ class _Loop:
         training = self.training
         counts = training.counts
         figures: dict[str, float] = {
-            "updates": counts.updates,
             "episodes": counts.episodes,
             "replay": len(training.writer.buffer),
         }
@@ -100,7 +99,9 @@ class _Loop:
     def _write(self, progress: Progress, done: int, values: dict[str, float], last: bool) -> str:
         """Write a line of metrics; returns why training must end, or an empty text. Raises BadData where gradients are
         not finite in two lines in a row or the `last` one: such updates change nothing."""
-        alarm = self.guard.check(self.log.write(self.training.position, values))
+        counts = self.training.counts
+        line = {"env_steps": counts.steps, "updates": counts.updates, **values}
+        alarm = self.guard.check(self.log.write(self.training.position, line))
         not_finite = {name for name, value in values.items() if name.endswith("_norm") and not math.isfinite(value)}
         if again := not_finite if last else not_finite & self.not_finite:
             raise BadData(
@@ -130,7 +131,7 @@ def _values(metrics: dict[str, Tensor]) -> dict[str, float]:
 def save_pictures(folder: Path, title: str, model: Dreamer, buffer: ReplayBuffer) -> None:
     """Write the curve of training returns, whose log is in `folder`, and a film strip of an open loop."""
     lines = [line for line in metrics_log.read(folder) if "episode_return" in line]
-    steps, returns = ([line[name] for line in lines] for name in ("step", "episode_return"))
+    steps, returns = ([line[name] for line in lines] for name in ("env_steps", "episode_return"))
     curve = Curve(f"mean of the last {AVERAGED_EPISODES} training episodes", steps, returns)
     durable.write_bytes(folder / "returns.png", draw([curve], title, "environment step", "return"))
     if (strip := replay_strip(model, buffer)) is not None:
@@ -143,7 +144,9 @@ def final_metrics(folder: Path, training: OnlineTraining, settings: DreamerSetti
     lines = [line for line in metrics_log.read(folder) if "squared_error" in line]
     return {
         "env_steps": counts.steps,
+        "validation_steps": counts.validation_steps,
         "updates": counts.updates,
+        "actor_updates": counts.actor_updates,
         "episodes": counts.episodes,
         "ended": training.end_reason,
         "training_return": float(np.mean(returns)) if returns else None,

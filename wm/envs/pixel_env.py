@@ -10,6 +10,7 @@ from wm.envs.labels import LIVES, Probe
 from wm.envs.observation import Mask, Observation
 from wm.envs.resize import AreaResize, Frame
 from wm.envs.rgb import to_rgb
+from wm.errors import EnvironmentFault
 
 
 class Renderer(Protocol):
@@ -106,11 +107,16 @@ class PixelEnv(gym.Env[Frame, Any]):
 
     def screen(self) -> Frame:
         """The environment's picture at its own resolution, (H, W, 3): what it renders, or without that its latest
-        observation. It is rendered once a step: LunarLander's flames age whenever they are drawn."""
+        observation, also where it only says that it renders. It is rendered once a step: LunarLander's flames age
+        whenever they are drawn."""
         if isinstance(self.renderer, GymnasiumRenderer) and self.renderer.rendered is not None:
             return self.renderer.rendered
         if self.env.render_mode == "rgb_array":
-            return to_rgb(self.env.render(), "the result of render()")
+            try:
+                return to_rgb(self.env.render(), "the result of render()")
+            except EnvironmentFault:
+                if self.frame_source != "observation":
+                    raise
         return to_rgb(self._observation, "an observation")
 
     def close(self) -> None:

@@ -195,9 +195,12 @@ class EnvConfig:
             try:
                 env = self._build(render_mode="rgb_array")
             except UsageProblem:
-                if renders:
+                if observed:  # it only says that it renders
+                    env = self._build()
+                elif renders:
                     raise
-                raise frame_source.no_pictures(self.name, self.frames, env) from None
+                else:
+                    raise frame_source.no_pictures(self.name, self.frames, env) from None
         return env, GymnasiumRenderer(env, self.name, self.size, observed)
 
     def _make_renderer(self, spec: EnvSpec) -> tuple[CheckedEnv, Renderer]:

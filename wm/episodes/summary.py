@@ -17,7 +17,8 @@ class Summary:
     """Statistics of a dataset. `compression` is the size of the raw frames over that of all files.
 
     `origin` says where the episodes are from, if they were not collected. `evicted` is the number of oldest episodes
-    that a replay removed for new ones; `missing` are ranges of lost episodes.
+    that a replay removed for new ones; `missing` are ranges of lost episodes. `unit` is what is counted: an episode,
+    or in a replay, whose parts end within episodes, a piece of one.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Summary:
     render: str
     observation: str
     mask: str
+    unit: str
     episodes: int
     evicted: int
     missing: list[tuple[int, int]]
@@ -52,17 +54,25 @@ class Summary:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts for a table."""
-        evicted = f", {self.evicted} older episodes evicted" if self.evicted else ""
+        evicted = f", {self.evicted} older {self.unit}s evicted" if self.evicted else ""
         observation = f", {self.observation}" if self.observation != "rgb" else ""
         mask = f", mask {self.mask}" if self.mask != "none" else ""
+        whole = self.unit == "episode"
+        counted, each = ("episodes", "an episode") if whole else (f"{self.unit}s of episodes", f"a {self.unit}")
         missing = evicted + "".join(f", {last - first} lost at {first}" for first, last in self.missing)
         return [
             ("environment", self.env),
             ("policy", self.policy if self.origin else f"{self.policy}, seed {self.seed}"),
             *([("origin", self.origin)] if self.origin else []),
-            ("episodes", f"{self.episodes}{missing}, in {self.parts} {'part' if self.parts == 1 else 'parts'}"),
-            ("steps", f"{self.steps:,}; {self.mean_length:.0f} an episode; {self.terminated:.0%} terminated"),
-            ("return", f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}"),
+            (counted, f"{self.episodes}{missing}, in {self.parts} {'part' if self.parts == 1 else 'parts'}"),
+            (
+                "steps",
+                f"{self.steps:,}; {self.mean_length:.0f} {each}; {self.terminated:.0%} terminated",
+            ),
+            (
+                "return" if whole else f"return of {each}",
+                f"mean {self.mean_return:.2f}, from {self.worst_return:.2f} to {self.best_return:.2f}",
+            ),
             ("frames", f"{self.frames:,} of {self.size}x{self.size}x{self.channels}{observation}{mask}"),
             ("renderer", self.render),
             (
@@ -93,6 +103,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             render=str(recipe["env"].get("render", "unknown")),
             observation=str(recipe["env"].get("observation", "rgb")),
             mask=str(recipe["env"].get("mask", "none")),
+            unit="piece" if recipe.get("evicts") else "episode",
             episodes=dataset.episodes,
             evicted=sum(last for _, last in evicted),
             missing=[gap for gap in dataset.missing if gap not in evicted],

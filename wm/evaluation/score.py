@@ -13,7 +13,7 @@ from wm.envs.known_envs import NO_STICKY_PROTOCOL
 from wm.envs.observation import OBSERVATIONS
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import read_root
-from wm.errors import MissingInput
+from wm.errors import MissingInput, UsageProblem
 from wm.evaluation.episode_log import EpisodeLog
 from wm.masks import describe_mask
 from wm.pretrained import is_dreamer
@@ -100,13 +100,19 @@ def _controller(workspace: Workspace, name: str, max_steps: int, sticky: bool) -
 def _dreamer(workspace: Workspace, name: str, max_steps: int, sticky: bool) -> EvaluatedAgent:
     dreamer = find_dreamer(workspace, name)
     artifact, env = dreamer.artifact, _played(dreamer.env, max_steps, sticky)
+    metrics = artifact.metrics
+    if metrics.get("actor_updates", 1) == 0:
+        raise UsageProblem(
+            f"{artifact.folder} has an actor that was never trained, which plays at random; train a Dreamer with more "
+            f"--steps, or look at this one's world model with `{workspace.command('dream')} --agent {name}`."
+        )
     return EvaluatedAgent(
         "dreamer",
         DreamerSpec(_unmodified(env), artifact.folder, artifact.fingerprint),
         env,
         {"dreamer": artifact.fingerprint},
         {
-            "env_steps": artifact.metrics["env_steps"],
+            "env_steps": sum(metrics.get(name, 0) for name in ("env_steps", "validation_steps", "collected_steps")),
             "protocol": protocol_of(env) + ", likeliest actions" + _edited(artifact, env),
             "training_wall_seconds": round(artifact.wall_seconds, 1),
         },

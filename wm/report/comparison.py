@@ -8,7 +8,7 @@ from typing import Any
 from wm.artifacts.recipe import differences
 from wm.report.plots import draw
 from wm.report.returns_plot import time_unit, validated_in
-from wm.report.run_summary import RunSummary, format_score
+from wm.report.run_summary import TRAININGS, RunSummary, format_score
 from wm.report.verdicts import prediction_summary, score_verdict
 
 
@@ -56,6 +56,8 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
     artifacts, figures = summary.artifacts, dict[str, Any]()
     if score := summary.score:
+        if summary.agent not in TRAININGS:
+            figures["agent"] = summary.agent
         figures["test return"] = format_score(score)
         figures["test episodes"] = score["episodes"]
         figures["environment steps"] = f"{score['env_steps']:,}"

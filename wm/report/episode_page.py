@@ -26,7 +26,7 @@ COLUMNS = 64  # of that sheet
 
 @dataclass(frozen=True)
 class EpisodeCard:
-    """An episode on the page; `ending` is terminated or truncated."""
+    """An episode on the page, or a replay's piece of one; `ending` is terminated, truncated, or that it goes on."""
 
     index: int
     seed: int
@@ -39,7 +39,8 @@ class EpisodeCard:
     @classmethod
     def of(cls, episode: Episode) -> "EpisodeCard":
         """The card owns its arrays: the part's may be replaced."""
-        ending = "terminated" if episode.terminated else "truncated"
+        goes_on = "truncated" if episode.truncated else "its episode goes on"
+        ending = "terminated" if episode.terminated else goes_on
         return cls(
             episode.index,
             episode.seed,
@@ -58,7 +59,7 @@ class EpisodeCard:
 
 @dataclass(frozen=True)
 class DatasetPage:
-    """What a page says of the dataset: a title, facts, and how its actions and labels are called."""
+    """What a page says of the dataset: a title, facts, and how its actions, labels and episodes are called."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -66,15 +67,15 @@ class DatasetPage:
     space: ActionSpace
     labels: Sequence[str]
     episodes: int
+    unit: str = "episode"
 
     def render(self, cards: Sequence[EpisodeCard]) -> bytes:
         """The page, with a card for every selected episode."""
         rows = "".join(
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self.facts
         )
-        note = (
-            f"{len(cards)} of {self.episodes} episodes" if len(cards) < self.episodes else f"All {len(cards)} episodes"
-        )
+        shown = f"{len(cards)} of {self.episodes}" if len(cards) < self.episodes else f"All {len(cards)}"
+        note = f"{shown} {self.unit}s"
         most = min(max(PAGE_FRAMES // max(len(cards), 1), LEAST_FRAMES), MOST_FRAMES)
         note += f", up to {most:,} frames of each, every frame in order"
         title = html.escape(self.title)
@@ -92,11 +93,11 @@ class DatasetPage:
         count = len(card.frames)
         played = min(count, most)
         bound = f" · plays the first {played:,} of {count:,} frames" if played < count else ""
-        title = f"episode {card.index}: return {card.total:.2f} in {count - 1} steps"
+        title = f"{self.unit} {card.index}: return {card.total:.2f} in {count - 1} steps"
         strip = _strip(card.frames[np.unique(np.linspace(0, count - 1, min(count, STRIP)).round().astype(np.int64))])
         ending, seed = html.escape(card.ending), html.escape(str(card.seed))
         return f"""<section data-return="{card.total:.6f}" data-length="{count - 1}" data-index="{card.index}">
-<h2>Episode {card.index}</h2>
+<h2>{self.unit.capitalize()} {card.index}</h2>
 <p><b>{card.total:.2f}</b> return · {count - 1} steps · {ending} · seed {seed}{bound}</p>
 <img class="film" src="{strip}" alt="film strip of {html.escape(title)}">
 {player_html(self._player(card, title, played))}</section>"""

@@ -90,7 +90,8 @@ def _entry(folder: Path) -> dict[str, Any]:
         kind = _kind(folder)
         if kind == EPISODES:
             summary, _ = summarize(folder)
-            figure = f"{summary.mean_return:.1f} (n={summary.episodes})"
+            whole = summary.unit == "episode"
+            figure = f"{summary.mean_return:.1f} (n={summary.episodes})" if whole else f"{summary.steps:,} steps"
             finished = [str(line.get("finished", "")) for line in read_provenance(folder)]
             return entry | {"kind": kind, "figure": figure, "finished": max(finished, default="")}
         artifact = runs.read(folder, kind)

@@ -34,11 +34,6 @@ KINDS = {
     "vae": "vae", "latents": "latents", "mdnrnn": "mdnrnn", "controller": "controller", "dream": "dream",
     "dreamer": "dreamer", "dream-dreamer": "dream", FILM: FILM,
 }  # fmt: skip
-# What an agent's wall time is made of, beside collecting and encoding.
-AGENTS = {
-    "controller": ("vae", "mdnrnn", "controller", "dream", "evaluation/controller", "evaluation/random"),
-    "dreamer": ("dreamer", "dream-dreamer", "evaluation/dreamer", "evaluation/random"),
-}
 FILM_ROOM = 2_000_000  # bytes of a page for all its films' screens
 PLAY = "play.html"  # what `wm play` writes into a run
 LEGEND = (
@@ -86,13 +81,20 @@ class RunSummary:
         scores = sorted(path.parent.name for path in run.glob("evaluation/[!.]*/manifest.json"))
         kinds = KINDS | {f"evaluation/{name}": "evaluation" for name in scores}
         artifacts, folders = dict[str, Artifact](), dict[str, Path]()
-        for name, kind in kinds.items():
-            unfinished = run / f"{name}.partial"
-            artifact = checked(partial(_read, run / name, kind), None)
-            if artifact is not None:
-                artifacts[name], folders[name] = artifact, run / name
-            elif unfinished.is_dir():
-                folders[name] = unfinished
+
+        def add(kinds: Mapping[str, str]) -> None:
+            for name, kind in kinds.items():
+                unfinished = run / f"{name}.partial"
+                artifact = checked(partial(_read, run / name, kind), None)
+                if artifact is not None:
+                    artifacts[name], folders[name] = artifact, run / name
+                elif unfinished.is_dir():
+                    folders[name] = unfinished
+
+        add(kinds)
+        for name in _agents(artifacts):
+            if name not in kinds:  # trained with --name
+                add({name: _trained(artifacts[f"evaluation/{name}"]), f"dream-{name}": "dream"})
         none = list[dict[str, Any]]()
         trainings = [name for name in TRAININGS if name in folders]
         metrics = {name: checked(partial(metrics_log.read, folders[name]), none) for name in trainings}
@@ -113,9 +115,17 @@ class RunSummary:
 
     @property
     def evaluation(self) -> Artifact | None:
-        """The evaluation of the controller, else of the Dreamer; None if neither was evaluated."""
-        evaluations = (self.artifacts.get(f"evaluation/{agent}") for agent in ("controller", "dreamer"))
-        return next((each for each in evaluations if each is not None and "random" in each.metrics), None)
+        """The evaluation of the controller, else of the Dreamer, else of the first of another name; None if no agent
+        was evaluated."""
+        return next((self.artifacts[f"evaluation/{agent}"] for agent in _agents(self.artifacts)), None)
+
+    @property
+    def agent(self) -> str:
+        """The agent the run is shown by: the one that was evaluated, else the controller, or the Dreamer where there is
+        no other."""
+        if self.evaluation:
+            return self.evaluation.folder.name
+        return "dreamer" if "dreamer" in self.artifacts else "controller"
 
     @property
     def older(self) -> list[str]:
@@ -131,13 +141,13 @@ class RunSummary:
 
     @property
     def score(self) -> dict[str, Any] | None:
-        """The test score of the controller, else of the Dreamer; None if neither was evaluated."""
+        """The test score of `evaluation`."""
         return self.evaluation.metrics if self.evaluation else None
 
     def env_to_film(self, envs: Collection[str]) -> str:
         """The environment of its agent. Raises UsageProblem for one whose module would be imported because a run names
         it, unless it is among `envs`."""
-        kind = "vae" if self.evaluation and self.evaluation.folder.name == "controller" else "dreamer"
+        kind = "vae" if self.evaluation and _trained(self.evaluation) == "controller" else self.agent
         trained = self.artifacts.get(kind)
         if trained is None:
             raise MissingInput(f"{self.run} has no finished {kind}")
@@ -146,11 +156,22 @@ class RunSummary:
             raise UsageProblem(f"{env} is in a module that only the run names, so it is not imported; add --env {env}")
         return env
 
+    @property
+    def envs(self) -> set[str]:
+        """The environments of its models: one, or none where no model is finished."""
+        kinds = ("vae", "dreamer")
+        return {read_env(each).name for each in self.artifacts.values() if each.manifest["kind"] in kinds}
+
     def wall_seconds(self, agent: str) -> float:
         """What an agent's artifacts took together, with collecting, encoding and with the trainings they continue."""
-        artifacts = [artifact for name in AGENTS[agent] if (artifact := self.artifacts.get(name)) is not None]
+        evaluation = self.artifacts.get(f"evaluation/{agent}")
+        dreamer = _trained(evaluation) == "dreamer" if evaluation else agent == "dreamer"
+        dream = "dream" if agent == "controller" else f"dream-{agent}"
+        models = [agent] if dreamer else ["vae", "mdnrnn", agent]
+        names = [*models, dream, f"evaluation/{agent}", "evaluation/random"]
+        artifacts = [artifact for name in names if (artifact := self.artifacts.get(name)) is not None]
         before = sum(artifact.metrics.get("seconds_before", 0.0) for artifact in artifacts)
-        encoding = self.encoding_seconds if agent == "controller" else 0.0
+        encoding = 0.0 if dreamer else self.encoding_seconds
         return sum(artifact.wall_seconds for artifact in artifacts) + before + self.collecting_seconds + encoding
 
     @property
@@ -226,7 +247,7 @@ def _overview_row(summary: RunSummary) -> list[str]:
     vae, mdnrnn, dream = (artifacts.get(name) for name in ("vae", "mdnrnn", "dream"))
     probes = list(sections.visible_probes(vae).values()) if vae else []
     return [
-        summary.title,
+        summary.title if summary.agent in TRAININGS else f"{summary.title}, {summary.agent}",
         format_score(score["random"]) if score else "–",
         format_score(score) if score else "not yet",
         f"{score['episodes']}{'*' if score['preview'] else ''}" if score else "–",
@@ -234,13 +255,21 @@ def _overview_row(summary: RunSummary) -> list[str]:
         f"{min(probes):z.2f} to {max(probes):z.2f}" if probes else "–",
         prediction_summary(mdnrnn.metrics["open_loop"]) if mdnrnn else "–",
         format_correlation(dream.metrics) if dream else "–",
-        format_duration(summary.wall_seconds(_agent(artifacts))) if artifacts else "–",
+        format_duration(summary.wall_seconds(summary.agent)) if artifacts else "–",
     ]
 
 
-def _agent(artifacts: dict[str, Artifact]) -> str:
-    """The agent a run is shown by: its controller, or the Dreamer where there is no other."""
-    return "dreamer" if "dreamer" in artifacts and "evaluation/controller" not in artifacts else "controller"
+def _agents(artifacts: Mapping[str, Artifact]) -> list[str]:
+    """The agents that have a score of the usual protocol, the one a run is shown by first."""
+    evaluations = {name: each for name, each in artifacts.items() if name.startswith("evaluation/")}
+    scored = [each.folder.name for each in evaluations.values() if "random" in each.metrics]
+    usual = [name for name in scored if not name.endswith(NO_STICKY)]
+    return sorted(usual, key=lambda name: (name != "controller", name != "dreamer"))
+
+
+def _trained(evaluation: Artifact) -> str:
+    """The kind of the artifact that holds the weights of the agent that was evaluated."""
+    return "dreamer" if evaluation.metrics["agent"] == "dreamer" else "controller"
 
 
 def format_score(score: dict[str, Any]) -> str:

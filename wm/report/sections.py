@@ -219,11 +219,12 @@ def dreamer_section(run: str, artifact: Artifact | None, dream: Artifact | None,
         if strip := _picture(artifact, "open-loop.png"):
             alt = f"{run}: real frames, the Dreamer's open-loop prediction from the same actions, and the error"
             yield Picture(strip, alt, "Open-loop prediction of real actions.")
-    returns = [_curve(log, "episode_return", "mean of the last 100 training episodes")]
+    returns = [_curve(log, "episode_return", "mean of the last 100 training episodes", along="env_steps")]
     yield _chart("environment step", "return", returns, "The return of training episodes.")
-    curves = [_curve(log, name, name, relative=True) for name in ("squared_error", "reward", "continue", "kl")]
+    terms = ("squared_error", "reward", "continue", "kl")
+    curves = [_curve(log, name, name, relative=True, along="updates") for name in terms]
     caption = "The terms of the world model's loss, each relative to its first value."
-    yield _chart("environment step", "share of the first", curves, caption)
+    yield _chart("update", "share of the first", curves, caption)
     if dream:
         rows = [
             [ahead, _number(errors["dream"], ".1f"), _number(errors["persistence"], ".1f"), str(errors["windows"])]
@@ -271,10 +272,13 @@ def _chart(x_label: str, y_label: str, curves: Sequence[Curve], caption: str) ->
     return Chart(to_svg(Plot(x_label, y_label, curves)), caption)
 
 
-def _curve(log: Log, key: str, name: str, relative: bool = False) -> Curve:
-    points = [(line["step"], line[key]) for line in log if isinstance(line.get(key), int | float)]
-    first = points[0][1] if relative and points and points[0][1] else 1.0
-    return Curve(name, [step for step, _ in points], [value / first for _, value in points])
+def _curve(log: Log, key: str, name: str, relative: bool = False, along: str = "step") -> Curve:
+    """A column of the log `along` another, or, in the log of an earlier version without that, along the log's steps."""
+    lines = [line for line in log if isinstance(line.get(key), int | float)]
+    first = lines[0][key] if relative and lines and lines[0][key] else 1.0
+    return Curve(
+        name, [line[along if along in line else "step"] for line in lines], [line[key] / first for line in lines]
+    )
 
 
 def _number(value: float | None, form: str = "z.2f") -> str:

@@ -1,6 +1,7 @@
 """What a worker needs to play any episode of a dataset, and what is asked before a dataset is opened for writing."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -82,7 +83,7 @@ def describe(
     policy = pick_policy(policy, space)
     _try_once(built, env.name)
     if not spec.is_known:
-        env = _with_instances(env, built, instances, log)
+        env = with_instances(env, built, instances, log)
     recipe = env.as_recipe(space, built.label_names) | {
         "policy": _policy_recipe(policy, space, spec, controller),
         "max_steps": max_steps,
@@ -105,8 +106,9 @@ def as_begun(path: Path, collection: Collection, recipe: dict[str, Any]) -> tupl
     return collection, recipe
 
 
-def _with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log: Callable[[str], None]) -> EnvConfig:
-    """With the number of instances that a process may play in turn, if it is fewer than usual."""
+def with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log: Callable[[str], None]) -> EnvConfig:
+    """With the number of instances that a process may play in turn, if it is fewer than usual. `built` is one of them,
+    of an environment that is not ours; `found` is what `require_survival` found. `log` is told what disturbs."""
     if env.envs_per_process:
         return replace(env, envs_per_process=env.envs_per_process % NUM_ENVS)
     found = found or compare_instances(built, env.make)
@@ -115,10 +117,24 @@ def _with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, lo
     if not found.entangled:
         return env
     log(
-        f"instances of {env.name} share state ({found.entangled}); each process plays one at a time, which --set "
-        "envs_per_process=N changes"
+        f"instances of {env.name} share state ({found.entangled}); each process plays one at a time, which `wm "
+        "collect --set envs_per_process=N` changes"
     )
     return replace(env, envs_per_process=1)
+
+
+def compared(env: EnvConfig, runtime: Runtime) -> EnvConfig:
+    """`with_instances`, for an environment in which others have played. One that cannot be played here stays as it is,
+    which the log is told."""
+    if env.spec().is_known:
+        return env
+    try:
+        found = require_survival(env, runtime)
+        with closing(env.make(labelled=True)) as built:
+            return with_instances(env, built, found, runtime.log)
+    except (EnvironmentFault, UsageProblem) as error:
+        runtime.log(f"whether instances of {env.name} share state is not known, as it cannot be played here: {error}")
+        return env
 
 
 def _try_once(env: PixelEnv, name: str) -> None:

@@ -1,5 +1,6 @@
 """Settings of `wm train-dreamer`."""
 
+import math
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
@@ -16,7 +17,9 @@ LOG_EVERY = 500  # environment steps between lines of metrics, or pretraining up
 class DreamerSettings(Settings):
     """`wm train-dreamer`: a recurrent state-space model with actor and critic, trained while it acts."""
 
-    steps: int = setting(100_000, "Environment steps; 0: train on --data alone.", low=0, section="Play")
+    steps: int = setting(
+        100_000, "Environment steps; 0: train the world model on --data, and nothing else.", low=0, section="Play"
+    )
     num_envs: int = setting(2, "Environments stepped in parallel.", low=1, high=64, section="Play")
     capacity: int = setting(50_000, "Steps of the replay, in memory and on disk.", low=64, section="Play")
     target_return: float | None = setting(
@@ -107,12 +110,18 @@ class DreamerSettings(Settings):
         """Steps between lines of metrics."""
         return min(LOG_EVERY, max(self.capacity // 16, 1))
 
-    def require_update(self) -> None:
-        """Raise UsageProblem if training without collected episodes would end before its first update."""
+    def require_update(self, collected: bool) -> None:
+        """Raise UsageProblem if training would end before the first update of actor and critic. On `collected` episodes
+        alone the world model is trained, and nothing else."""
         if not self.steps:
+            if collected:
+                return
             raise UsageProblem("--steps is 0 without --data; give environment steps, or collected episodes.")
-        if (self.steps - self.prefill) * self.train_ratio < self.batch * self.seq_len:
+        first = max(self.prefill, self.num_envs * self.seq_len, self.warmup)
+        rounds = math.ceil(self.steps / self.num_envs) - math.ceil(first / self.num_envs)
+        if rounds * self.num_envs * self.train_ratio < self.batch * self.seq_len:
             raise UsageProblem(
                 f"--steps is {self.steps} at --train-ratio {self.train_ratio:g}: training would end before the first "
-                f"update, which needs {self.prefill} steps and then a batch's worth; give more."
+                f"update of the actor, which needs {first} steps (warmup: {self.warmup}) and then a batch's worth; "
+                "give more steps, or a lower warmup."
             )

@@ -80,8 +80,9 @@ class Rssm(nn.Module):
         return self._log_probs(self.posterior_head(self.from_deter(deter) + self.from_frame(embed)))
 
     def step(self, state: State, action: Tensor) -> Tensor:
-        """The next h."""
-        deter: Tensor = self.gru(self.input(torch.cat([state.stoch, action], -1)), state.deter)
+        """The next h. Of an action beyond its bounds the bound counts, as in the environment and in the replay: a
+        continuous actor's samples have none."""
+        deter: Tensor = self.gru(self.input(torch.cat([state.stoch, action.clamp(-1, 1)], -1)), state.deter)
         return deter
 
     def imagine_step(self, state: State, action: Tensor, noise: torch.Generator) -> State:
