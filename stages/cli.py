@@ -61,7 +61,7 @@ TABLE = {
     "train-dreamer": Entry(
         "Train", "Train a Dreamer (world model, actor, critic) as it plays.", "--env Catch --preset nano",
         ("workers",), True,
-        "With --data it is first pretrained on episodes; with --steps 0 nothing but its world model is trained.",
+        "With --data it is first pretrained on episodes; with --steps 0, only its world model.",
     ),
     "sweep": Entry("Train", "Try settings of a stage, and find the best by validation."),
     "curriculum": Entry(

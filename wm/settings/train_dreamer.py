@@ -17,9 +17,7 @@ LOG_EVERY = 500  # environment steps between lines of metrics, or pretraining up
 class DreamerSettings(Settings):
     """`wm train-dreamer`: a recurrent state-space model with actor and critic, trained while it acts."""
 
-    steps: int = setting(
-        100_000, "Environment steps; 0: train the world model on --data, and nothing else.", low=0, section="Play"
-    )
+    steps: int = setting(100_000, "Environment steps; 0: the world model on --data.", low=0, section="Play")
     num_envs: int = setting(2, "Environments stepped in parallel.", low=1, high=64, section="Play")
     capacity: int = setting(50_000, "Steps of the replay, in memory and on disk.", low=64, section="Play")
     target_return: float | None = setting(
