@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def test_a_dataset_that_is_open_can_be_read_while_it_grows(tmp_path: Path) -> No
     durable.remove(path / "part-000000-000005")
     with pytest.raises(BadData, match=r"part-000000-00000[25]"):
         FrameReader(later).read(0, 1)
+
+
+def test_a_dataset_that_grows_while_it_is_opened_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "d.zarr"
+    collect(path, 2)
+    real = os.listdir
+
+    def grow_after(folder: Path) -> list[str]:
+        names = real(folder)
+        monkeypatch.setattr(os, "listdir", real)
+        collect(path, 4)
+        return names
+
+    monkeypatch.setattr(os, "listdir", grow_after)
+    assert Dataset.open(path).episodes == 4
 
 
 def test_the_folder_of_a_dataset_is_not_listed_for_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

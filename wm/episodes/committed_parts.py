@@ -24,7 +24,7 @@ from wm.episodes import mirror as mirrors
 from wm.episodes.parts import KIND as PART
 from wm.episodes.schema import STEPS, TABLE_COLUMNS, part_range
 from wm.episodes.shards import METADATA
-from wm.errors import BadData
+from wm.errors import BadData, MissingInput
 from wm.stats import LARGEST_REWARD
 
 QUARANTINE = ".quarantine"
@@ -66,8 +66,13 @@ def committed_parts(path: Path, recipe: dict[str, Any] | None = None) -> list[Pa
             continue
         folder = path / name
         data = cache.get(name, b"")
-        if hashlib.sha256(data).hexdigest() != _listed_digest(folder, way_out):
-            data = _read_metadata(folder)
+        try:
+            if hashlib.sha256(data).hexdigest() != _listed_digest(folder, way_out):
+                data = _read_metadata(folder)
+        except (BadData, MissingInput, FileNotFoundError):
+            if os.path.lexists(folder):
+                raise
+            return committed_parts(path, recipe)  # a writer has just replaced it by a longer one
         by_first[episodes[0]] = Part(folder, *episodes, _parse_table(folder, data, recipe))
         entries[name] = data
     if entries != cache:

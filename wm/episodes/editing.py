@@ -54,8 +54,7 @@ class Taken:
     @property
     def disk(self) -> int:
         """About how many bytes these episodes take in another dataset."""
-        size = sum(durable.folder_size(part.folder) for part in self.dataset.parts)
-        return int(size * self.frames / self.dataset.rows * MARGIN)
+        return int(self.dataset.bytes * self.frames / self.dataset.rows * MARGIN)
 
 
 @dataclass(frozen=True)
