@@ -138,6 +138,9 @@ def test_an_untrained_memory_is_the_same_for_a_seed_and_none_is_none(chain: Path
     assert other is not None
     assert (one.heads.weight == two.heads.weight).all()
     assert not (one.heads.weight == other.heads.weight).all()
+    assert one.reward_mean == two.reward_mean == mdnrnn.model.reward_mean, (
+        "constants of the data, which are not trained"
+    )
     assert controller_memory(mdnrnn, ControllerConfig("argmax", 0, "none")) is None
     assert controller_memory(mdnrnn, ControllerConfig("argmax")) is mdnrnn.model
 

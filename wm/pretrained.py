@@ -39,6 +39,7 @@ from wm.models.vae.networks import Vae
 from wm.runtime import Runtime
 from wm.training import weights
 from wm.training.device import pick_device
+from wm.training.mdnrnn import copy_normalization
 from wm.training.precision import pick
 
 M = TypeVar("M", bound=nn.Module)
@@ -335,6 +336,7 @@ def controller_memory(mdnrnn: TrainedMdnRnn, config: ControllerConfig) -> Predic
         return mdnrnn.model if config.memory == "trained" else None
     with seeded_initialization(config.memory_seed, "untrained memory"):
         model = mdnrnn.config.build()
+    copy_normalization(mdnrnn.model, model)
     return model.eval().requires_grad_(False)
 
 

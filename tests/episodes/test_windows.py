@@ -84,3 +84,13 @@ def test_an_event_is_seen_more_often_than_it_happens_but_not_by_heart() -> None:
     assert all(before < 8 for before in counts[0][1:])  # one each in 2,000 steps
     assert all(10 <= seen < 20 for seen in counts[1][1:])  # four times as often, and as it happens
     assert np.array_equal(around.at(0).means[20:], usual.at(0).means[20:])
+
+
+def test_a_window_around_an_early_event_begins_with_the_episodes_first_steps() -> None:
+    """With the usual context before the episode, of steps that do not exist: a rollout begins where one does."""
+    latents = replace(make((1000, 1000)), rewards=np.zeros(2000, np.float32), terminated=np.zeros(2, bool))
+    latents.rewards[3] = 1
+    windows = Windows(latents, np.ones(2, bool), 30, 1000, 0, 8, 0.05)
+    around = [batch for step in range(20) if len(batch := windows.at(step).mask[windows.at(step).rewards.any(1)])]
+    assert len(around) > 10
+    assert np.concatenate(around)[:, 8].all()

@@ -12,6 +12,7 @@ import torch
 
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.policy_gradient.test_training import metrics_of, weights_of, with_data_and_inputs, with_inputs
+from tests.sharing.conftest import reseal
 from wm.artifacts.runs import Artifact, load
 from wm.artifacts.workspace import Workspace
 from wm.episodes.dataset import Dataset
@@ -251,6 +252,21 @@ def test_an_earlier_policy_stays_the_best_if_none_validates_better(
     again = earlier_policy(source, source.mdnrnn, later.config, later.model, 0, 8)  # for a third round
     assert np.array_equal(again.network.parameter_vector(), earlier.parameters)
     assert again.validations is not None
+
+
+def test_an_earlier_policy_that_acts_better_by_samples_stays_the_best(
+    continued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one that surpasses it where both act likeliest is worse than what was there."""
+    shutil.copytree(continued, tmp_path / "all")
+    shutil.rmtree(tmp_path / "all" / "runs" / NEXT / "controller")
+    folder = tmp_path / "all" / "runs" / SLUG / "controller"
+    kept = {"validation_return": 10.0, "validation_return_sampled": 10.0, "validation_return_likeliest": 5.0}
+    reseal(folder, metrics=metrics_of(folder) | kept)
+    monkeypatch.setattr(Fitness, "validation_returns", lambda *_: (np.full(8, 6.0), 1))
+    assert "best policy still an earlier run's" in run(tmp_path / "all", *CONTINUED).stdout
+    metrics = metrics_of(tmp_path / "all" / "runs" / NEXT / "controller")
+    assert {name: metrics[name] for name in kept} == kept
 
 
 def test_a_continued_training_that_is_broken_resumes_bit_for_bit(

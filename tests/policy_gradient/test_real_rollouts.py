@@ -193,3 +193,13 @@ def test_an_episode_without_reward_is_truncated() -> None:
     played = play(config, [Slot(number) for number in range(NUM_ENVS)], 0, new_places(config), max_idle=2)
     assert (played.steps["rewards"][1:][played.steps["cut"][1:]] <= 0).any()
     assert len(played.returns) > 25 * NUM_ENVS / 9
+
+
+def test_an_episode_that_is_truncated_at_an_iterations_last_step_has_ended() -> None:
+    """Else its return goes on in the next one's, from which rewards are scaled."""
+    second = iterations(Config(continuous=True), rebuilt=False)[1]
+    (row,) = [row for row, slot in enumerate(second.slots) if not slot.actions]
+    assert second.rollout.discounts[-1, row] == 1, "truncated, not terminated"
+    ends = second.experience.ends
+    assert ends[-1, row]
+    assert int(ends.sum()) == len(second.returns)

@@ -88,7 +88,9 @@ class Windows:
             assert self._context is not None
             around = places[random.integers(len(places), size=count)]
             before = self._context + random.integers(self.length - self._context, size=count)
-            addresses[first : first + count] = around - np.stack([np.zeros_like(before), before], axis=1)
+            # Not from longer before the episode than its first steps of context: nothing is predicted there.
+            starts = np.maximum(around[:, 1] - before, -self._context)
+            addresses[first : first + count] = np.stack([around[:, 0], starts], axis=1)
             first += count
         return addresses
 

@@ -20,7 +20,7 @@ from wm.rollouts.players import policy_spec
 from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
-RECIPE = 12
+RECIPE = 13
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",

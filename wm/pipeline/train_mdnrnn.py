@@ -30,6 +30,7 @@ from wm.training.cost import publishing_bytes, weight_bytes
 from wm.training.device import device_name, pick_device
 from wm.training.fit import pick_precision
 from wm.training.mdnrnn import (
+    copy_normalization,
     fit_mdnrnn,
     fit_normalization,
     fit_residuals,
@@ -41,7 +42,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import load_initial_weights, source_fingerprint
 
-RECIPE = 8
+RECIPE = 9
 
 
 def open_inputs(session: Session, settings: MdnRnnSettings) -> tuple[list[Dataset], TrainedVae]:
@@ -156,6 +157,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         model.cpu().eval()
         fit_residuals(model, validation, settings)
         untrained = new_mdnrnn(config, seed)
+        copy_normalization(model, untrained)
         predictions = evaluate_predictions(
             model, untrained, joined, mask, velocities(datasets), visible_positions(datasets)
         )

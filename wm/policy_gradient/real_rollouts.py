@@ -79,7 +79,8 @@ class Played:
         """With what else an iteration gives."""
         rollout = self.rollout
         ends = (rollout.discounts == 0) | rollout.cut
-        ends[-1] = rollout.discounts[-1] == 0  # the last step is cut, but the episode goes on
+        began = torch.tensor([not slot.actions for slot in self.slots])
+        ends[-1] = (rollout.discounts[-1] == 0) | began  # every last step is cut, but most episodes go on
         return Experience(rollout, ends, self.returns, self.env_steps)
 
 

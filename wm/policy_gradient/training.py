@@ -307,24 +307,24 @@ class PolicyTraining:
         return {"best_validation": best, "last_returns": f"{np.mean(returns):.1f}" if returns else "none yet"}
 
     def result(self) -> TrainedPolicy:
-        """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes."""
-        best, history = self._weights.best.parameter_vector(), self.history
-        earlier_is_best = history.best is None
-        if earlier_is_best:
-            assert self._earlier is not None
-            assert self._earlier.validations is not None
-            by_samples, steps = self._earlier.validations[0], 0
-        else:
-            returns, steps = self._fitness[True].validation_returns(best)
-            by_samples = float(np.mean(returns))
+        """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes. An
+        earlier one stays the best unless it is surpassed in that, too."""
+        best, history, earlier = self._weights.best, self.history, self._earlier
+        found, steps, kept = (-np.inf, -np.inf), 0, None if earlier is None else earlier.validations
+        if history.best is not None:
+            returns, steps = self._fitness[True].validation_returns(best.parameter_vector())
+            found = float(np.mean(returns)), history.best_score
+        if earlier is not None and kept is not None and max(kept) >= max(found):
+            best, found = earlier.network, kept
+        earlier_is_best, (by_samples, likeliest) = best is not self._weights.best, found
         figures = {
             "in": self._settings.in_,
             "generations": history.generation,
-            "best_generation": history.best_generation,
+            "best_generation": 0 if earlier_is_best else history.best_generation,
             "earlier_is_best": earlier_is_best,
-            "validation_return": max(history.best_score, by_samples),
+            "validation_return": max(found),
             "validation_return_sampled": by_samples,
-            "validation_return_likeliest": history.best_score,
+            "validation_return_likeliest": likeliest,
             "validation_episodes": self._settings.validation_episodes,
             "env_steps": history.env_steps + steps,
             "seconds": history.seconds,
@@ -332,9 +332,9 @@ class PolicyTraining:
         figures |= {"earlier_seconds": self._earlier_seconds} if self._earlier_seconds else {}
         if self._source.place == "dream":
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
-        sampled = by_samples > history.best_score
-        networks = {name: value.clone() for name, value in self._weights.best.state_dict().items()}
+        networks = {name: value.clone() for name, value in best.state_dict().items()}
         ended = self._stop_reason()
         latest = self._network.parameter_vector()
         snapshots, iterations = self._snapshots.parameters(), self._snapshots.iterations
-        return TrainedPolicy(best, sampled, snapshots, iterations, networks, latest, ended, history, figures)
+        parameters, sampled = best.parameter_vector(), by_samples > likeliest
+        return TrainedPolicy(parameters, sampled, snapshots, iterations, networks, latest, ended, history, figures)

@@ -81,6 +81,12 @@ def fit_normalization(model: Predictor, latents: Latents) -> None:
         buffer.copy_(torch.as_tensor(value))
 
 
+def copy_normalization(source: Predictor, target: Predictor) -> None:
+    """Give an untrained M the constants of the data that a trained one has: what differs is what was trained."""
+    for name, value in source.named_buffers():
+        target.get_buffer(name).copy_(value)
+
+
 def window_length(settings: MdnRnnSettings) -> int:
     """Steps of a training window."""
     return settings.seq_len if settings.network == "paper" else settings.warm_up + settings.rollout_steps
