@@ -1,7 +1,7 @@
 """`wm train-dreamer`: a world model, an actor and a critic, trained while they act."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from wm.dreamer.online import OnlineTraining
 from wm.dreamer.training import final_metrics, save_pictures, train
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.episodes.mixture import distinct
 from wm.episodes.replay import ReplayBuffer, ReplayWriter
 from wm.errors import UsageProblem
 from wm.models.dreamer.agent import Dreamer
@@ -42,8 +43,11 @@ def replay_path(session: Session) -> Path:
     return Path("data") / f"{run.name}{digest}.{name}.zarr"
 
 
-def _run(session: Session, settings: DreamerSettings) -> Run:
-    datasets = [Dataset.open(path, env=session.env) for path in session.data]
+def _open(session: Session) -> list[Dataset]:
+    return [Dataset.open(path, env=session.env) for path in distinct(session.data)]
+
+
+def _run(session: Session, settings: DreamerSettings, datasets: Sequence[Dataset]) -> Run:
     inputs = {f"data-{number}": dataset.fingerprint for number, dataset in enumerate(datasets)}
     inputs |= EnvConfig(session.env, settings.size, settings.gray).code.sources
     return session.make_run(stage_name(session, "dreamer"), "dreamer", RECIPE, settings.result_settings(), inputs)
@@ -63,7 +67,7 @@ def require_used(session: Session, settings: DreamerSettings, typed: Collection[
 def plan(session: Session, settings: DreamerSettings) -> Plan:
     """The plan of `train_dreamer`, with the measured time of a few updates."""
     require_used(session, settings, session.typed)
-    run = _run(session, settings)
+    run = _run(session, settings, _open(session))
     return plan_stage("train-dreamer", run, partial(_estimate, session, settings, run))
 
 
@@ -93,12 +97,12 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     After a kill it resumes from the last checkpoint: weights, optimizer, counts and replay; open episodes restart.
     """
     require_used(session, settings, session.typed)
-    run = _run(session, settings)
+    run = _run(session, settings, datasets := _open(session))
     if run.current() is not None:  # neither environment nor memory are needed
         return run_stage(session, "train-dreamer", run, (0, ""), _summary, lambda _: {})
     env, space = playing_env(session.env, settings, session.data, session.runtime)
     config = updates.dreamer_config(settings, space)
-    datasets = replay_store.open_collected(session.data, env, config, space)
+    replay_store.require_collected(datasets, env, config, space)
     replay_store.require_memory(settings.capacity, config)
     replay = replay_store.disk_bound(settings.capacity, settings.part_rows, config)
     session.budget(replay_path(session)).require(replay, 0, f"a replay of {settings.capacity} steps")

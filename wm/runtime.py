@@ -1,7 +1,7 @@
 """What library code needs of the program it runs in: a clock, a log, progress, a request to stop, and limits.
 
-The library never prints, and never reads the clock or the environment; a command, a notebook or a test hands it this
-value. `Runtime()` runs silently in one process, by the clock of the machine: this module alone knows it.
+The library never prints and never reads the clock; a command, a notebook or a test hands it this value. `Runtime()`
+runs silently in one process, by the clock of the machine: this module alone knows it.
 """
 
 import time

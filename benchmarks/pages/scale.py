@@ -168,7 +168,7 @@ def generations(rows: Rows, rates: Rates) -> str:
              format_duration(rates.generations * seconds), f"{core_hours * rates.core_hour:,.2f}"]
         )  # fmt: skip
     many = f"{rates.generations} of them"
-    head = ["workers", "a generation", "episodes a task", "sent", "client's CPU", "memory", many, "cost"]
+    head = ["workers", "a generation", "episodes a task", "payload", "client's CPU", "memory", many, "cost"]
     return markdown_table(head, cells)
 
 
@@ -254,6 +254,7 @@ _GENERATIONS = """## The paper's generations
 64 candidates play 16 episodes each of CarRacing, 1,000 steps long. The times come from a small simulation. In it 15 %
 of the episodes are shorter, speeds differ by a tenth, and one worker in a hundred is three times slower. Of the
 sizes of a task the fastest is shown. A worker is given its own candidate's parameters; models go to it once.
+Dask's own messages, about 1.9 kB a task, come on top of the payload.
 """
 _ROLLOUTS = """## PPO's rollouts
 

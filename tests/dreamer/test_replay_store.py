@@ -12,11 +12,11 @@ from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.dreamer.replay_store import (
     disk_bound,
-    open_collected,
     open_replay,
     replay_buffer,
     replay_bytes,
     replay_recipe,
+    require_collected,
     require_memory,
 )
 from wm.envs.registry import EnvConfig
@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_a_replay_is_never_removed(tmp_path: Path) -> None:
 def test_collected_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
     path = write_dataset(tmp_path / "d.zarr", 1)
     with pytest.raises(RecipeMismatch, match=r"frames of \(32, 32, 3\) .* expected \(32, 32, 1\) and 3"):
-        open_collected([path], ENV, SMALL, SPACE)
+        require_collected([Dataset.open(path)], ENV, SMALL, SPACE)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_collected_episodes_of_another_environment_are_refused(
 ) -> None:
     create(tmp_path / "d.zarr", {**RECIPE, "env": {**ENV.as_json(), **changes}})
     with pytest.raises(RecipeMismatch, match=reason):
-        open_collected([tmp_path / "d.zarr"], ENV, SMALL, SPACE)
+        require_collected([Dataset.open(tmp_path / "d.zarr")], ENV, SMALL, SPACE)

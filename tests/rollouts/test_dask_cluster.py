@@ -148,10 +148,10 @@ def test_a_worker_that_is_stopped_costs_a_task_that_is_asked_again(
 
 @cluster_only
 def test_when_the_scheduler_has_gone_the_work_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
     with ExitStack() as stack:
         cluster = stack.enter_context(local_cluster(1))
         workers = stack.enter_context(open_(cluster, worker_timeout=5.0))
+        monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
         with pytest.raises(Unreachable, match=r"out of reach: .* the same command resumes"):  # noqa: PT012
             for _ in workers.map(work, [(k,) for k in range(100)]):
                 cluster.scheduler.stop()

@@ -13,7 +13,7 @@ from wm.artifacts.runs import ARCHIVE, free_name
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import read_provenance, record
 from wm.episodes.dataset import Dataset, fingerprint_of, read_root
-from wm.episodes.mixture import distinct, require_env
+from wm.episodes.mixture import require_env
 from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
@@ -112,14 +112,11 @@ def _training_of(path: Path) -> str:
     return next((str(line[TRAINING]) for line in read_provenance(path) if TRAINING in line), "")
 
 
-def open_collected(paths: Sequence[Path], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> list[Dataset]:
-    """Collected datasets, each of them once. Raises RecipeMismatch if their environment, frames or actions are not this
-    Dreamer's."""
-    datasets = [Dataset.open(path, env=env.name) for path in distinct(paths)]
+def require_collected(datasets: Sequence[Dataset], env: EnvConfig, config: DreamerConfig, space: ActionSpace) -> None:
+    """Raise RecipeMismatch if the environment, frames or actions of collected datasets are not this Dreamer's."""
     for dataset in datasets:
         require_env(dataset, env.name)
         _require_same(dataset, env, config, space)
-    return datasets
 
 
 def load_collected(
