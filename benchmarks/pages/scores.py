@@ -186,7 +186,7 @@ def page(rows: list[Row]) -> str:
         "- The rows `ppo-dream` of CarRacing are of the preset until V, M and C were trained anew in a later round. "
         "That of today has no rows yet; the log of 2026-11-28 and 29 has single runs.\n"
         "- Pong's rows `ppo-dream-20-rounds` took V and the first episodes, and with seed 0 the first M, from runs of "
-        "the same settings at commit `82fa737`; its rows `ppo-dream-one-V` took V and M of two rounds, seed 2's of "
+        "the same settings at commit `82fa737`. Its rows `ppo-dream-one-V` took V and M of two rounds, seed 2's of "
         "six, from runs of the same settings. Breakout's rows in the dream took V, the random episodes and the first "
         "M from runs of the same settings at `f3c7740`; their rounds up to the tenth, seed 1's up to the ninth, are of "
         "`1fc6c3f`.\n"

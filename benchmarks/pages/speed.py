@@ -175,9 +175,12 @@ that the browser's processes computed.
 _NOTES = """
 Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
-On other machines M on latents reached less: 1.14 times the plain loop in fp32 and 2.02 times in bf16 on a Zen 4 EPYC,
-1.18 times in fp32 and 2.02 times in bf16 on an older one. On the latter, 256 dreams made 115,000 steps/s instead of
-200,000 before they packed their weights.
+On other machines M on latents reached less. In fp32 it was 1.14 times as fast as the plain loop on a Zen 4 EPYC, and
+1.18 times on an older one; in bf16 it was 2.02 times as fast on both. On the older one, 256 dreams made 115,000 steps/s
+before they packed their weights.
+
+Streaming Pong misses 0.9 on one core: with decoding and nothing else the ratio was 0.85 on the machine of that trial
+(log of 2026-11-26). Where copying costs more beside it, as on the machine of the row, it is a little higher.
 
 PPO in dreams spends its time in products of matrices that stable-baselines3's has too: those of M, and of actor and
 critic. On neither EPYC do they allow 60,000 steps/s. The same holds for M on its own rollouts in fp32: two thirds of a
