@@ -32,7 +32,13 @@ from wm.settings import DreamSettings
 RECIPE = 7
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
-_OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "any_cpu")  # options without effect on a Dreamer
+_OF_CONTROLLERS = (
+    "data",
+    "workers",
+    "worker_timeout",
+    "executor",
+    "executor_any_cpu",
+)  # options without effect on a Dreamer
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def _complete_environments(context: click.Context, option: click.Parameter, star
 def _read_common(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Take common options from what stands above the tables of a --config file."""
     if path is not None:
-        names = [name for name, each in SHARED.items() if not each.is_flag and name not in ("config", "set")]
+        names = [name for name, each in SHARED.items() if name not in _ONCE and (not each.is_flag or name in _KEPT)]
         values = {name: value for name, value in read_tables(path).items() if not isinstance(value, dict)}
         for name in values:
             if name.replace("-", "_") not in names:
@@ -274,8 +274,8 @@ SHARED: dict[str, Any] = {
         help="Where processes play: local, or the workers of a Dask cluster, dask:tcp://host:port (dask:tls://...). "
         f"[{LOCAL}]",
     ),
-    "any_cpu": SectionOption(
-        ["--executor-any-cpu", "any_cpu"], COMMON, is_flag=True,
+    "executor_any_cpu": SectionOption(
+        ["--executor-any-cpu"], COMMON, is_flag=True,
         help="Accept workers with other CPUs than this machine's, whose returns may differ in the last digits.",
     ),
     "disk_budget": SectionOption(
@@ -307,7 +307,9 @@ SHARED: dict[str, Any] = {
     ),
 }  # fmt: skip
 _TRAINING_ONLY = ("memory_limit", "snapshot", "track")
-_PLAYING_ONLY = ("executor", "any_cpu")
+_ONCE = ("config", "set")  # which a --config file cannot give
+_KEPT = ("executor_any_cpu",)  # the flags that can change a result, so that a file may give them
+_PLAYING_ONLY = ("executor", "executor_any_cpu")
 _OF_SEVERAL = {  # families that take several datasets, with the help of --data
     **dict.fromkeys(
         ("vae", "mdnrnn"),

@@ -100,7 +100,7 @@ class Session(LibrarySession):
 
 def session_of(options: Mapping[str, Any]) -> Session:
     """The Session that the shared options describe. Raises UsageProblem for those that contradict each other."""
-    if options.get("any_cpu") and options["executor"] == LOCAL:
+    if options.get("executor_any_cpu") and options["executor"] == LOCAL:
         raise UsageProblem("--executor-any-cpu means nothing without --executor; add that, or leave it out.")
     disk_limit = _bytes(options, "disk_budget")
     if options.get("data"):
@@ -109,13 +109,14 @@ def session_of(options: Mapping[str, Any]) -> Session:
         found = list(filter(None, map(mirror.of, options["data"])))
         for mirrored in found:
             mirrored.limit = None if disk_limit is None else disk_limit // len(found)
-    playing = ("workers", "worker_timeout", "executor", "any_cpu")
+    playing = ("workers", "worker_timeout", "executor")
     names = ("data", "run", "name", "seed", "device", *playing, "snapshot", "keep_current")
     return Session(
         env=options.get("env", ""),
         disk_limit=disk_limit,
         memory_limit=_bytes(options, "memory_limit"),
         track=_trackers(options.get("track")),
+        any_cpu=options.get("executor_any_cpu", False),
         **{name: options[name] for name in names if name in options},
     )
 
@@ -229,6 +230,7 @@ def _common_values(context: click.Context, session: Session) -> dict[str, Source
         "workers": session.workers,
         "worker_timeout": session.worker_timeout,
         "executor": session.executor,
+        "executor_any_cpu": session.any_cpu,
         "disk_budget": session.disk_limit,
         "memory_limit": session.memory_limit,
         "track": ",".join(session.track) or None,

@@ -43,7 +43,10 @@ MEASURED = {
     ),
     "write_share_cartpole_exact": ("share of collecting CartPole spent writing", "the whole time"),
     "write_share_acrobot_exact": ("share of collecting Acrobot spent writing", "the whole time"),
-    "cluster_collect_pong": ("time of collecting Pong by two processes of a Dask cluster", "by two processes without it"),
+    "cluster_collect_pong": (
+        "time of collecting Pong by two processes of a Dask cluster",
+        "by two processes without it",
+    ),
     "cluster_ppo_20_ms_away": ("a task of PPO on a worker 20 ms away, besides playing", "its 128 steps of play"),
     "cluster_generation_1000_workers": ("sent for a generation of 64 candidates, 1,000 workers", "the limit"),
     "size_pong": ("50 random Pong episodes, all columns", "np.savez_compressed of the frames"),

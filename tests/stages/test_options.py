@@ -84,3 +84,16 @@ def test_the_workers_timeout_has_a_variable_and_its_earlier_name(
     assert "worker_timeout = 2.5" in page
     assert f"# {name}" in page
     assert "patience = 10 " in page
+
+
+def test_a_flag_that_changes_returns_is_printed_and_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("train-controller", "--env", "Catch")
+    for flags in ((), ("--executor", "dask:tcp://a:1", "--executor-any-cpu")):
+        assert run([*words, *flags, "--print-config"]) == 0
+        page = capsys.readouterr().out
+        assert f"executor_any_cpu = {str(bool(flags)).lower()}" in page
+        (tmp_path / "c.toml").write_text(page)
+        assert run(["train-controller", "--config", str(tmp_path / "c.toml"), "--print-config"]) == 0
+        assert f"executor_any_cpu = {str(bool(flags)).lower()}" in capsys.readouterr().out
