@@ -101,8 +101,9 @@ def test_collected_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"name": "Pong"}, f"has episodes of Pong but --env is {TINY}"),
-        ({"observation": "foreground"}, "has observation foreground but a Dreamer takes rgb"),
-        ({"action_repeat": 4}, "has action_repeat 4 but a Dreamer takes 1; collect with `--set action_repeat=1`"),
+        ({"observation": "foreground"}, "has observation foreground but this Dreamer takes rgb; give --set"),
+        ({"mask": "12-88"}, "has mask 12-88 but this Dreamer takes none; give --set mask=12-88, or collect"),
+        ({"action_repeat": 4}, "has action_repeat 4 but this Dreamer takes 1; collect with `--set action_repeat=1`"),
     ],
 )
 def test_collected_episodes_of_another_environment_are_refused(

@@ -1,6 +1,7 @@
 """`wm train-controller --algo ppo --in dream` on a tiny world, through the real commands."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,13 @@ from wm.artifacts.runs import Artifact, load
 from wm.artifacts.workspace import Workspace
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import read_latents
+from wm.evaluation.event_rates import event_warning, judge_events
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
 from wm.evolution.search_log import LOG, read_log
 from wm.evolution.transfer import load_transfer_source
 from wm.models.controller import ControllerConfig
+from wm.pipeline import train_controller
 from wm.policy_gradient.dream_rollouts import DreamSource
 from wm.policy_gradient.earlier import earlier_policy
 from wm.policy_gradient.imitation import imitated_policy
@@ -70,6 +73,26 @@ def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) ->
     assert [line["generation"] for line in lines if line["env_steps"]] == list(validations)
     real = sum(line["env_steps"] for line in lines)
     assert real < metrics["env_steps"] <= 4 * 8 * 24  # of validations alone, the last one of the likeliest actions
+
+
+def test_events_are_judged_in_dreams_as_it_has_them(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[tuple[float, int]] = []
+
+    def judge(model: Any, latents: Any, episodes: Any, temperature: float, steps: int) -> dict[str, Any]:
+        judged.append((temperature, steps))
+        rates = judge_events(model, latents, episodes, temperature, steps)["rates"]
+        rates["end"] |= {"dream": 3 * rates["end"]["real"], "events": 99.0}
+        return {"rates": rates, "warning": event_warning(rates, temperature)}
+
+    monkeypatch.setattr(train_controller, "judge_events", judge)
+    short = (*WORDS, "--set", "max_dream_steps=1024", "--set", "validation_episodes=2")
+    done = run(with_inputs(trained, tmp_path), *short, "--temperature", "0.25")
+    assert judged == [(0.25, 16)]
+    assert re.search(r"warning: Dreams at temperature 0\.25 have .*ends .* per 1,000 steps; train M", done.stderr)
+    run(tmp_path, *short, "--temperature", "0.25")  # up to date: nothing is trained in them
+    assert len(judged) == 1
 
 
 @pytest.mark.slow

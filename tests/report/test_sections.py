@@ -20,7 +20,14 @@ def test_errors_of_positions_stand_beside_every_baseline_in_the_order_of_steps(c
         ["ball_x", "5", "1.5", "4"],
         ["ball_x", "15", "1.5", "9"],
     ]
+    assert "newest" not in format_predictions(artifact.metrics)
+    artifact.manifest["metrics"]["newest"] = {"positions": {"ball_x": {"V": 3.5, "M": {"1": 7.0}}}}
+    blocks = mdnrnn_section("Tiny", artifact, [])
+    table = next(block for block in blocks if isinstance(block, Table) and block.header[0] == "error of positions")
+    assert table.header[-2:] == ["V, newest episodes", "M, newest episodes"]
+    assert [row[-2:] for row in table.rows] == [["3.5", "7"], ["3.5", "–"], ["3.5", "–"]]
     printed = format_predictions(artifact.metrics)
+    assert "error of ball_x in the newest episodes: V 3.5; 1 steps ahead: M 7" in printed
     assert "error of ball_x: V 1.5; 1, 5, 15 steps ahead: M 2, 4, 9; linear 2, 4, 9; persistence 2, 4, 9" in printed
 
 

@@ -168,7 +168,7 @@ def test_the_card_tells_score_baseline_protocol_cost_and_limits(published: Path)
         "one training seed",
     ):
         assert text in card
-    for model in ("V, the VAE", "M, the MDN-RNN", "C, the controller"):
+    for model in ("V, the VAE", "M, the predictor", "C, the controller"):
         assert re.search(rf"\| {model} \| [\d,]+ \|", card)  # parameters
     assert (published / "dream" / "dream.gif").is_file()
     front = card.split("---\n")[1]

@@ -416,11 +416,33 @@ def test_training_on_collected_episodes_resumes_bit_for_bit(tmp_path: Path) -> N
 def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "2", "--size", "32", "--observation", "motion")
     offline = words("--data", f"data/{SLUG}.zarr", "--pretrain", "30", "--set", "gray=false", steps=0)
-    assert "has observation motion but a Dreamer takes rgb" in refused(tmp_path, 78, *offline)
+    assert "has observation motion but this Dreamer takes rgb" in refused(tmp_path, 78, *offline)
+
+
+def test_it_plays_what_the_collected_episodes_show(tmp_path: Path) -> None:
+    run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--observation", "motion",
+        "--set", "mask=0-40")  # fmt: skip
+    masked = words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", "--set", "mask=0-40")
+    motion = ("--set", "observation=motion")
+    assert "give --set gray=false" in refused(tmp_path, 64, *masked, *motion)
+    run(tmp_path, *masked, *motion, "--set", "gray=false")
+    frames = Dataset.open(tmp_path / REPLAY).column("frames")
+    assert (frames[:, :13] == 128).all()
+    assert not (frames[:, 13:] == 128).all()
+    evaluate = ("evaluate", "--env", TINY, "--agent", "dreamer", "--episodes", "2", "--json")
+    protocol = json.loads(run(tmp_path, *evaluate).stdout)["metrics"]["protocol"]
+    assert "our agent sees grey-level differences" in protocol
+    assert "our agent sees nothing between 0 and 40 % of the height" in protocol
+    run(tmp_path, "dream", "--env", TINY, "--agent", "dreamer")
+    run(tmp_path, "report", f"runs/{SLUG}", "--env", TINY)
+    film, _ = RunSummary.of(tmp_path / "runs" / SLUG).films
+    with Image.open(io.BytesIO(film.beside)) as sheet:
+        assert np.allclose(np.asarray(sheet.convert("RGB"))[:8, :32].astype(int), 128, atol=2)  # the first frame's top
 
 
 def test_bad_input_gets_one_sentence(tmp_path: Path, trained: Path) -> None:
     assert "--steps is 0 without --data" in refused(tmp_path, 64, *words(steps=0))
+    assert "mask is '9'; expected none, flicker" in refused(tmp_path, 64, *words("--set", "mask=9"))
     for early in (words(steps=39), words("--set", "warmup=390"), words("--num-envs", "64", "--capacity", "999")):
         assert "training would end before the first update of the actor" in refused(tmp_path, 64, *early)
     assert "expected at least a window of 8 steps" in refused(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -54,6 +56,22 @@ def test_the_baselines_are_what_their_names_say() -> None:
     assert metrics["end"]["observed"] == 4
     assert metrics["velocity"]["speed"]["z"] > 0.99
     assert "open loop, 15 steps: M " in format_predictions(metrics)
+
+
+def test_errors_of_positions_are_also_those_of_the_newest_dataset() -> None:
+    latents, validation = world(), np.arange(8) >= 4
+    place = latents.means[:, 0] * 10
+    place[latents.starts[-1] :] += 1000  # of the last episode alone, which nothing predicts
+    of_one = evaluate_predictions(model(), model(), latents, validation, {}, {"place": place})
+    assert "newest" not in of_one
+    joined = replace(latents, joined=(7, 1))
+    metrics = evaluate_predictions(model(), model(), joined, validation, {}, {"place": place})
+    assert metrics["positions"] == of_one["positions"]
+    pooled, newest = metrics["positions"]["place"], metrics["newest"]["positions"]["place"]
+    assert 1.9 < newest["V"] / pooled["V"] < 2.1  # one of four held-out episodes is wrong
+    assert newest["persistence"]["15"] > 1.9 * pooled["persistence"]["15"]
+    unseen = evaluate_predictions(model(), model(), joined, ~validation, {}, {"place": place})
+    assert "newest" not in unseen  # none of its episodes is held out
 
 
 def test_without_held_out_episodes_all_are_evaluated() -> None:

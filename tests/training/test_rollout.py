@@ -152,7 +152,7 @@ def test_dreams_with_the_actions_of_catch_have_its_events(tmp_path: Path) -> Non
     model = train(tmp_path, replace(SETTINGS, steps=1000), latents)
     validation = held_out(len(latents.ends))
     rates = event_rates(model, latents, validation)
-    assert event_warning(rates) == ""
+    assert event_warning(rates, 1.0) == ""
     caught = (latents.rewards.reshape(-1, CELLS)[validation] > 0).sum()
     assert rates["positive"]["events"] < 2 * caught  # windows overlap, but an event counts once
     assert {name: rate["events"] > 50 for name, rate in rates.items()} == dict.fromkeys(rates, True)

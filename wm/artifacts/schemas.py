@@ -133,6 +133,7 @@ def _position_errors(value: Any, key: str) -> None:
             raise Mismatch(f"{key}.persistence.{step}", "missing", "a number, as M has one")
 
 
+_POSITIONS = table_of(_position_errors)
 _PROBE = table({"r2": or_null(NUMBER)}, {"untrained": or_null(NUMBER), "error": or_null(NUMBER), "rows": COUNT})
 _VELOCITY = table(dict.fromkeys(("z", "z_untrained_h", "z_h"), or_null(NUMBER)))
 _PREDICTORS = ("", "_linear", "_persistence", "_mean")
@@ -242,7 +243,7 @@ _METRICS: dict[str, Schema] = {
             "velocity": table_of(_VELOCITY),
             "end": table(dict.fromkeys(("observed", "expected", "brier", "brier_rate"), NUMBER), others=ANYTHING),
         },
-        {"positions": table_of(_position_errors), "events": _EVENTS},
+        {"positions": _POSITIONS, "newest": table({"positions": _POSITIONS}), "events": _EVENTS},
         others=ANYTHING,
     ),
     "controller": table(

@@ -20,7 +20,16 @@ def playing_env(
     """The environment with the frames and the limit of the settings, else of the collected episodes in `data`, and
     with the number of its instances that a process may play; its actions. Raises UsageProblem if one process cannot
     play as many instances as training needs, and EnvironmentFault for one that ends its process."""
-    config = EnvConfig(name, settings.size, settings.gray, frames=settings.frames, max_steps=settings.max_steps)
+    config = EnvConfig(
+        name,
+        settings.size,
+        settings.gray,
+        observation=settings.observation,
+        frames=settings.frames,
+        max_steps=settings.max_steps,
+        mask=settings.mask,
+    )
+    config.require_channels()
     require_choice_of_frames(config)
     found = None
     if data:

@@ -18,6 +18,7 @@ from wm.episodes.replay import STEP_BYTES, ReplayBuffer, load_part
 from wm.episodes.writer import create
 from wm.errors import MemoryProblem, RecipeMismatch, UsageProblem, WmError
 from wm.models.dreamer.config import DreamerConfig
+from wm.settings import DreamerSettings
 from wm.units import format_size
 
 TRAINING = "dreamer"  # in a replay's provenance: the fingerprint of its training
@@ -143,6 +144,6 @@ def _require_same(dataset: Dataset, env: EnvConfig, config: DreamerConfig, space
         )
     if difference := env.difference(EnvConfig.of_recipe(dataset.recipe), ignored=("action_space",)):
         name, ours, theirs = difference
-        raise RecipeMismatch(
-            f"{dataset.path} has {name} {theirs} but a Dreamer takes {ours}; collect with `--set {name}={ours}`."
-        )
+        ways_out = f"give --set {name}={theirs}, or " if hasattr(DreamerSettings, name) else ""
+        ways_out += f"collect with `--set {name}={ours}`"
+        raise RecipeMismatch(f"{dataset.path} has {name} {theirs} but this Dreamer takes {ours}; {ways_out}.")

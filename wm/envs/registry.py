@@ -184,7 +184,10 @@ class EnvConfig:
     def require_channels(self) -> None:
         """Raise UsageProblem for motion in gray."""
         if self.observation == "motion" and self.gray:
-            raise UsageProblem("--observation motion has three gray channels already; leave out --gray.")
+            raise UsageProblem(
+                "observation is motion, which has three gray channels already, but gray is true; leave out --gray, or "
+                "give --set gray=false."
+            )
 
     def _make_gymnasium_renderer(self, filmed: bool) -> tuple[CheckedEnv, Renderer]:
         env = self._build()

@@ -22,29 +22,34 @@ FACTOR = 2.0  # between the rates, above which dreams are another game
 EVENTS = {"positive": "positive rewards", "negative": "negative rewards", "end": "ends"}
 
 
-def judge_events(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]) -> dict[str, Any]:
+def judge_events(
+    model: Predictor, latents: Latents, episodes: NDArray[np.bool_], temperature: float = 1.0, steps: int = STEPS
+) -> dict[str, Any]:
     """The rates of events, `rates`, and a `warning` where they are another game's; empty where they are not."""
-    rates = event_rates(model, latents, episodes)
-    return {"rates": rates, "warning": event_warning(rates)}
+    rates = event_rates(model, latents, episodes, temperature, steps)
+    return {"rates": rates, "warning": event_warning(rates, temperature)}
 
 
 @torch.inference_mode()
-def event_rates(model: Predictor, latents: Latents, episodes: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+def event_rates(
+    model: Predictor, latents: Latents, episodes: NDArray[np.bool_], temperature: float = 1.0, steps: int = STEPS
+) -> dict[str, dict[str, float]]:
     """By event its rate per 1,000 steps in the `dream` and in the `real` continuation, and the `events` that a rate is
-    based on, the more of both. Dreams start anywhere in the episodes of the mask, and are given their actions. Where
-    those have fewer steps than all dreams, dreams pass the same ones, and an event counts once.
+    based on, the more of both. Dreams of so many steps start anywhere in the episodes of the mask, and are given their
+    actions. Where those have fewer steps than all dreams, dreams pass the same ones, and an event counts once.
 
     A reward counts from half of the usual one, the median of those that are not 0.
     """
-    batch = Windows(latents, episodes, CONTEXT + STEPS, STARTS, 0, CONTEXT).at(0)
+    starts = STARTS * STEPS // steps  # as many steps in all
+    batch = Windows(latents, episodes, CONTEXT + steps, starts, 0, CONTEXT).at(0)
     z, actions, mask = (torch.from_numpy(part) for part in (batch.means, batch.actions, batch.mask))
     bounds = latent_bounds(latents)
     cell, state, random = make_cell(model, len(z)), model.initial_state(len(z)), torch.Generator().manual_seed(0)
     for step in range(CONTEXT):
         state = tuple(part * mask[:, step, None] for part in cell.step(z[:, step], actions[:, step], state))
     current, rewards, ends = z[:, CONTEXT], [], []
-    for step in range(CONTEXT, CONTEXT + STEPS):
-        sample, state = cell.advance(current, actions[:, step], state, 1.0, random, bounds)
+    for step in range(CONTEXT, CONTEXT + steps):
+        sample, state = cell.advance(current, actions[:, step], state, temperature, random, bounds)
         current = sample.z
         rewards.append(sample.reward)
         ends.append(sample.end)
@@ -81,9 +86,9 @@ def format_event_rates(rates: dict[str, dict[str, float]]) -> str:
     return "per 1,000 steps of dreams: " + (", ".join(parts) or "neither rewards nor ends")
 
 
-def event_warning(rates: dict[str, Any]) -> str:
-    """A sentence about the events whose rate in dreams is not within a factor of two of the real one; empty without
-    any. Fewer than ten events say nothing."""
+def event_warning(rates: dict[str, Any], temperature: float) -> str:
+    """A sentence about the events whose rate in dreams of this temperature is not within a factor of two of the real
+    one; empty without any. Fewer than ten events say nothing."""
     wrong = [
         f"{EVENTS[name]} {format_rate(rate['dream'])} instead of {format_rate(rate['real'])}"
         for name, rate in rates.items()
@@ -92,6 +97,6 @@ def event_warning(rates: dict[str, Any]) -> str:
     if not wrong:
         return ""
     return (
-        f"Dreams have {' and '.join(wrong)} per 1,000 steps; train M longer, or on more episodes, before a policy "
-        "learns in them."
+        f"Dreams at temperature {temperature:g} have {' and '.join(wrong)} per 1,000 steps; train M longer, or on more "
+        "episodes, before a policy learns in them."
     )

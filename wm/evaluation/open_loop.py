@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wm.episodes.latents import Latents
 from wm.episodes.windows import Windows
 from wm.evaluation.baselines import Baselines
-from wm.evaluation.position_probe import fit_position_probe, mean_error
+from wm.evaluation.position_probe import PositionProbe, fit_position_probe, mean_error
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import MIN_EVENTS, grouped_half_width
@@ -89,19 +89,27 @@ def latent_errors(latents: Latents, loops: Sequence[OpenLoops]) -> dict[str, dic
     return errors
 
 
-def position_errors(
-    latents: Latents, positions: Mapping[str, Array], validation: NDArray[np.bool_], loops: Sequence[OpenLoops]
-) -> dict[str, dict[str, Any]]:
-    """By visible object: root mean squared error, in the units of its label, of what a network fitted on the other
-    episodes reads from V's z (`V`), and from the open-loop predictions by horizon."""
+def probe_of_others(
+    latents: Latents, positions: Mapping[str, Array], validation: NDArray[np.bool_]
+) -> PositionProbe | None:
+    """A probe of the positions (rows,), fitted on the episodes that are not held out; None where none vary."""
     held_out = np.repeat(validation, latents.ends - latents.starts)
     fitted = np.flatnonzero(~held_out if not held_out.all() else held_out)
     fitted = fitted[:: max(len(fitted) // PROBE_ROWS, 1)]
-    probe = fit_position_probe(latents.means[fitted], {name: p[fitted] for name, p in positions.items()}, 0)
-    if probe is None:
-        return {}
+    return fit_position_probe(latents.means[fitted], {name: p[fitted] for name, p in positions.items()}, 0)
+
+
+def position_errors(
+    probe: PositionProbe,
+    latents: Latents,
+    positions: Mapping[str, Array],
+    episodes: NDArray[np.bool_],
+    loops: Sequence[OpenLoops],
+) -> dict[str, dict[str, Any]]:
+    """By visible object: root mean squared error, in the units of its label, of what the probe reads in the episodes of
+    the mask from V's z (`V`), and from the open-loop predictions by horizon."""
     real = np.stack([positions[name] for name in probe.names], 1)
-    scored = np.flatnonzero(held_out)
+    scored = np.flatnonzero(np.repeat(episodes, latents.ends - latents.starts))
     errors: dict[str, dict[str, Any]] = {
         name: {"V": error}
         for name, error in mean_error(probe.names, probe(latents.means[scored]), real[scored]).items()

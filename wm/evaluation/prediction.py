@@ -4,7 +4,7 @@ All on held-out episodes, from their start, with the mean z that C observes.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from wm.episodes.windows import WindowBatch, Windows
 from wm.evaluation.baselines import Baselines, brier_score, calibration, common_reward, reward_recall
 from wm.evaluation.event_rates import format_event_rates, judge_events
 from wm.evaluation.linear_probe import fit_and_score
-from wm.evaluation.open_loop import HORIZONS, latent_errors, open_loops, position_errors
+from wm.evaluation.open_loop import HORIZONS, OpenLoops, latent_errors, open_loops, position_errors, probe_of_others
 from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import rank_correlation
 
@@ -52,7 +52,8 @@ def evaluate_predictions(
     positions: Mapping[str, Array],
 ) -> dict[str, Any]:
     """Figures by name; None where there are too few events. `validation` says which episodes are held out; without any,
-    all are evaluated. `velocities` (rows,) are probed from [z, h], `positions` (rows,) from open-loop predictions."""
+    all are evaluated. `velocities` (rows,) are probed from [z, h], `positions` (rows,) from open-loop predictions; of
+    several datasets, `newest` has those of the last one's episodes, the present policy's."""
     training = _predict(model, untrained, latents, ~validation)
     validation = validation if validation.any() else ~validation
     held_out = _predict(model, untrained, latents, validation)
@@ -61,12 +62,31 @@ def evaluate_predictions(
     return {
         **_one_step(baselines, latents, held_out),
         "open_loop": latent_errors(latents, loops),
-        "positions": position_errors(latents, positions, validation, loops),
+        **_positions(model, baselines, latents, validation, positions, loops),
         "events": judge_events(model, latents, validation),
         "reward": _reward(latents, training, held_out),
         "end": _end(latents, training, held_out),
         "velocity": _velocity(latents, velocities, training, held_out),
     }
+
+
+def _positions(
+    model: Predictor,
+    baselines: Baselines,
+    latents: Latents,
+    validation: NDArray[np.bool_],
+    positions: Mapping[str, Array],
+    loops: Sequence[OpenLoops],
+) -> dict[str, Any]:
+    """The errors of positions on all held-out episodes, and on those of the newest of several datasets."""
+    if (probe := probe_of_others(latents, positions, validation)) is None:
+        return {"positions": {}}
+    figures: dict[str, Any] = {"positions": position_errors(probe, latents, positions, validation, loops)}
+    newest = validation & (np.arange(len(validation)) >= sum(latents.joined[:-1]))
+    if len(latents.joined) > 1 and newest.any():
+        own = list(open_loops(model, baselines, latents, newest))
+        figures["newest"] = {"positions": position_errors(probe, latents, positions, newest, own)}
+    return figures
 
 
 def _one_step(baselines: Baselines, latents: Latents, held_out: Predictions) -> dict[str, float]:
@@ -198,6 +218,8 @@ def format_predictions(metrics: dict[str, Any]) -> str:
             parts = ", ".join(f"{name} {errors[name]:.4f}" for name in ("M", "linear", "persistence", "mean"))
             lines.append(f"  open loop, {horizon:>2} steps: {parts}")
     lines += [_position_line(name, errors) for name, errors in metrics.get("positions", {}).items()]
+    newest = metrics.get("newest", {}).get("positions", {})
+    lines += [_position_line(f"{name} in the newest episodes", errors) for name, errors in newest.items()]
     lines.append(f"  {format_event_rates(metrics.get('events', {}).get('rates', {}))}")
     reward, end = metrics["reward"], metrics["end"]
     if reward["rank_correlation"] is not None:

@@ -5,7 +5,12 @@ from typing import Any
 from wm.actions import ActionSpace
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.artifacts.workspace import Workspace
+from wm.dreams.initial_states import load_latent_parts
 from wm.envs.registry import EnvConfig
+from wm.episodes.latents import join
+from wm.episodes.lives import cut_at_lost_lives
+from wm.evaluation.event_rates import STEPS, judge_events
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.transfer import load_transfer_source
 from wm.models.controller import ControllerConfig, pick_head
@@ -53,10 +58,10 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
     workspace = session.workspace
     vae, mdnrnn = load_pair(workspace)
     run = controller_run(session, settings, vae, mdnrnn)
-    if settings.in_ != "real" and (warning := mdnrnn.artifact.metrics.get("events", {}).get("warning")):
-        session.runtime.log(f"warning: {warning}")
 
     def work(builder: Builder) -> dict[str, Any]:
+        if settings.in_ != "real" and (warning := _event_warning(workspace, settings, mdnrnn)):
+            session.runtime.log(f"warning: {warning}")
         policy = policy_spec(vae, mdnrnn, controller_config(settings, vae.env, mdnrnn.space, session.seed))
         train = train_by_gradient if settings.policy_gradient else evolve_controller
         history, metrics = train(session.runtime, workspace, settings, session.seed, mdnrnn, policy, builder)
@@ -64,6 +69,21 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         return metrics
 
     return run_stage(session, "train-controller", run, (2_000_000, "training C"), _summary, work, vae.env)
+
+
+def _event_warning(workspace: Workspace, settings: ControllerSettings, mdnrnn: TrainedMdnRnn) -> str:
+    """What is wrong with the events of dreams of C's temperature, as long as C's up to 50 steps; empty if nothing is. A
+    temperature that is still to be chosen counts as 1."""
+    temperature = 1.0 if settings.temperature == "auto" else float(settings.temperature)
+    steps = min(settings.steps_per_place, STEPS) if settings.policy_gradient else STEPS
+    metrics = mdnrnn.artifact.metrics
+    if (temperature, steps) == (1.0, STEPS) and "events" in metrics:
+        return str(metrics["events"]["warning"])
+    parts = load_latent_parts(workspace, mdnrnn)
+    latents = join(cut_at_lost_lives(mdnrnn.artifact.settings["network"], parts))
+    held_out = mdnrnn.held_out(latents)
+    episodes = held_out if held_out.any() else ~held_out
+    return str(judge_events(mdnrnn.model, latents, episodes, temperature, steps)["warning"])
 
 
 def _summary(artifact: Artifact) -> str:

@@ -8,12 +8,11 @@ from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
-from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit
 from wm.report.rounds import rounds_section
 from wm.report.run_summary import PLAY, TRAININGS, RunSummary, format_score
-from wm.report.verdicts import HELD_OUT, event_rates, event_verdict, prediction_verdict, ranking_verdict, score_verdict
+from wm.report.verdicts import HELD_OUT, event_rates, event_verdict, prediction_verdict, score_verdict
 from wm.telemetry.trend import after_trim
 from wm.units import format_duration, format_size
 
@@ -61,8 +60,6 @@ def _verdicts(summary: RunSummary) -> Iterator[Block]:
     if source and (text := event_verdict(source.metrics)):
         warned = source.metrics["events"]["warning"]  # which has the rates that differ
         rows.append(["dream's events", text if warned else f"{text} {event_rates(source.metrics)}"])
-    if dream and (text := ranking_verdict(dream.metrics)):
-        rows.append(["dream's ranking", f"{text} Rank correlation {format_correlation(dream.metrics)}."])
     if rows:
         yield Table(["verdict", ""], rows, words=True)
 

@@ -145,23 +145,27 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
             ]
             yield Table(["linear probe (R2)", "from z", "from [z, untrained h]", "from [z, h]"], rows)
         yield from _open_loop(metrics["open_loop"], HELD_OUT)
-        yield from _positions(metrics.get("positions") or {})
+        yield from _positions(metrics.get("positions") or {}, metrics.get("newest", {}).get("positions", {}))
         if verdict := event_verdict(metrics):
             yield Paragraph(verdict, f"Verdict {HELD_OUT}")
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
 
 
-def _positions(errors: dict[str, Any]) -> Iterator[Block]:
-    """A table of what predictions mean in the environment's own units."""
+def _positions(errors: dict[str, Any], newest: dict[str, Any]) -> Iterator[Block]:
+    """A table of what predictions mean in the environment's own units, in all held-out episodes and in the `newest`."""
     names = ("M", "linear", "persistence", "mean")
-    rows = [
-        [label, step, _number(error["V"], ".3g"), *(_number(error.get(name, {}).get(step), ".3g") for name in names)]
-        for label, error in errors.items()
-        for step in sorted(error.get("M", {}), key=int)
-        if error["M"][step] is not None
-    ]
+    rows = []
+    for label, error in errors.items():
+        for step in sorted(error.get("M", {}), key=int):
+            values = [error["V"], *(error.get(name, {}).get(step) for name in names)]
+            if newest:
+                own = newest.get(label, {"V": None})
+                values += [own["V"], own.get("M", {}).get(step)]
+            if error["M"][step] is not None:
+                rows.append([label, step, *(_number(value, ".3g") for value in values)])
     if rows:
-        yield Table(["error of positions", "steps ahead", "V itself", *names], rows)
+        last = ["V, newest episodes", "M, newest episodes"] if newest else []
+        yield Table(["error of positions", "steps ahead", "V itself", *names, *last], rows)
 
 
 def read_fidelity(dream: Artifact) -> dict[str, Any] | None:

@@ -1,5 +1,5 @@
 """What a run has shown, in sentences: its score against the random policy, M against its strongest baseline, and the
-dream's ranking. A difference that its 95 % interval does not tell from zero is none."""
+dream's events against real ones. A difference that its 95 % interval does not tell from zero is none."""
 
 import math
 from collections.abc import Mapping, Sequence

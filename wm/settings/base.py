@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeVar, get_args
 
 from wm.errors import UsageProblem
+from wm.masks import masked_rows
 
 # Of numbers without a bound of their own: no training counts so far, products of whole ones fit 64 bits, and those of
 # others the floats of a network.
@@ -146,6 +147,16 @@ def check(item: Field, value: Any) -> None:
         raise UsageProblem(f"{name} is {_shown(value)}; expected at least {_bound(low)}.")
     if high is not None and not value <= high:
         raise UsageProblem(f"{name} is {_shown(value)}; expected at most {_bound(high)}.")
+
+
+def check_mask(mask: str) -> None:
+    """Raise UsageProblem for a text that is no mask of frames."""
+    try:
+        masked_rows(mask)
+    except ValueError:
+        raise UsageProblem(
+            f"--set mask is {mask!r}; expected none, flicker, or rows in percent of the height, such as 12-88."
+        ) from None
 
 
 def _shown(value: Any) -> str:

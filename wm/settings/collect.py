@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
-from wm.masks import masked_rows
-from wm.settings.base import Settings, setting
+from wm.settings.base import Settings, check_mask, setting
 
 RANDOM_SHARE = 0.05
 
@@ -77,12 +76,7 @@ class CollectSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            masked_rows(self.mask)
-        except ValueError:
-            raise UsageProblem(
-                f"--set mask is {self.mask!r}; expected none, flicker, or rows in percent of the height, such as 12-88."
-            ) from None
+        check_mask(self.mask)
 
     @property
     def by_controller(self) -> bool:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from wm.errors import UsageProblem
-from wm.settings.base import LONGEST, MOST_EPISODES, MOST_IN_BATCH, Settings, setting
+from wm.settings.base import LONGEST, MOST_EPISODES, MOST_IN_BATCH, Settings, check_mask, setting
 
 _WIDEST = 8192  # of a layer: what model.json may name (wm/artifacts/schemas.py)
 # A small replay has fractions of its capacity instead: it still has several parts, and its memory many readings.
@@ -72,6 +72,17 @@ class DreamerSettings(Settings):
         choices=("auto", "observation", "render"),
         newer=True,
     )
+    observation: str = setting(
+        "rgb",
+        "foreground: rgb minus a slow background; motion: gray differences to the first frame, with gray=false.",
+        choices=("rgb", "foreground", "motion"),
+        newer=True,
+    )
+    mask: str = setting(
+        "none",
+        "What frames hide. flicker: half of the frames; 12-88: the rows between these percentages of the height.",
+        newer=True,
+    )
     size: int = setting(64, "Side of the square frames in pixels.", choices=(32, 64, 96, 128))
     gray: bool = setting(True, "Frames have one gray channel instead of three colours.")
     deter: int = setting(256, "Units of the GRU's state.", low=8, high=_WIDEST)
@@ -85,6 +96,7 @@ class DreamerSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_mask(self.mask)
         if self.bins % 2 == 0:
             raise UsageProblem(f"--set bins is {self.bins}; expected an odd number, so that one bin is 0.")
         if self.capacity < self.num_envs * self.seq_len:

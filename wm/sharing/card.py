@@ -22,7 +22,12 @@ from wm.sharing.contents import Contents
 from wm.stats import student_quantile
 from wm.units import format_duration, format_size
 
-_NAMES = {"vae": "V, the VAE", "mdnrnn": "M, the MDN-RNN", "controller": "C, the controller", "dreamer": "the Dreamer"}
+_NAMES = {
+    "vae": "V, the VAE",
+    "mdnrnn": "M, the predictor",
+    "controller": "C, the controller",
+    "dreamer": "the Dreamer",
+}
 
 
 def write_card(contents: Contents, artifacts: Mapping[str, Artifact], address: str) -> bytes:
