@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from wm.artifacts.runs import Artifact
-from wm.errors import BadData, MemoryProblem, MissingPackage, Stopped
+from wm.errors import BadData, MemoryProblem, MissingPackage, Stopped, UsageProblem
 from wm.ranks import PartDone
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry import metrics_log
-from wm.training.fit import compile_if_asked, fit
+from wm.training.fit import compile_if_asked, fit, pick_precision
 from wm.training.loop import Trainer
 from wm.training.precision import Precision
 
@@ -212,3 +212,16 @@ def test_a_machine_that_cannot_compile_is_told_so_and_no_setting_is_blamed(monke
     loss = compile_if_asked(torch.square, GradientSettings(compile=True))
     with pytest.raises(MissingPackage, match=r"not work here \(No working C\+\+ compiler found\); leave"):
         loss(torch.zeros(1))
+
+
+def test_a_format_in_which_the_cpu_has_no_lstm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*_: object) -> None:
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", forward)
+    cpu, with_lstm = torch.device("cpu"), torch.nn.Sequential(torch.nn.LSTM(1, 1))
+    bf16 = GradientSettings(precision="bf16")
+    with pytest.raises(UsageProblem, match="--precision is 'bf16' but torch has no LSTM in that format on this CPU"):
+        pick_precision(bf16, cpu, with_lstm)
+    assert pick_precision(bf16, cpu, torch.nn.Linear(1, 1)).name == "bf16"
+    assert pick_precision(GradientSettings(precision="fp32"), cpu, with_lstm).name == "fp32"

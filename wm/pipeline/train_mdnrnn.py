@@ -147,7 +147,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         fit_normalization(model, joined)
         load_initial_weights(settings, "mdnrnn", session.env, model)
         model.to(device)
-        precision = pick_precision(settings, device)
+        precision = pick_precision(settings, device, model)
         counts = settings.batch, validation_count(settings)
         sizes, held_out = (batch_sizes(n, settings.mixture, datasets, settings.later_weight) for n in counts)
         windows = training_windows(settings, parts, sizes, seed)

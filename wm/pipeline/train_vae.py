@@ -48,7 +48,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         model = new_vae(settings, shape, session.seed).to(device)
         model.fit_normalization(data.sample)
         load_initial_weights(settings, "vae", session.env, model)
-        precision = pick_precision(settings, device)
+        precision = pick_precision(settings, device, model)
         label = f"train-vae {session.env}"
         scores = fit_vae(runtime, builder.folder, label, settings, data, model, session.seed, precision)
         mean_error = mean_image_error(data.validation)

@@ -67,7 +67,7 @@ def vae_cost(
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
-    with accelerated_vae_loss(objective, objective, settings, pick_precision(settings, device)) as run:
+    with accelerated_vae_loss(objective, objective, settings, pick_precision(settings, device, objective)) as run:
         seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
     size = weight_bytes(model)
     memory = PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
@@ -106,7 +106,7 @@ def mdnrnn_cost(
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(*arguments).total, {}
 
-    with accelerated_mdnrnn_loss(model, model.loss, settings, pick_precision(settings, device)) as run:
+    with accelerated_mdnrnn_loss(model, model.loss, settings, pick_precision(settings, device, model)) as run:
         seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
     return TrainingCost(

@@ -29,10 +29,14 @@ WARM_UP_STEPS, TIMED_STEPS = 3, 7  # of an estimate
 MAX_SKIPPED = 3  # steps without a finite loss between two log lines, above which training returns to its checkpoint
 
 
-def pick_precision(settings: GradientSettings, device: torch.device) -> Precision:
-    """The number format of a training, with TF32 set accordingly."""
+def pick_precision(settings: GradientSettings, device: torch.device, model: nn.Module) -> Precision:
+    """The number format of a training, with TF32 set accordingly. Raises UsageProblem for one that the device does not
+    support, or has no LSTM in where the model has one."""
     allow_tf32(settings.tf32, device)
-    return pick(settings.precision, device)
+    precision = pick(settings.precision, device)
+    if any(isinstance(module, nn.LSTM) for module in model.modules()):
+        precision.require_lstm()
+    return precision
 
 
 def compile_if_asked(function: F, settings: GradientSettings) -> F:
@@ -77,7 +81,7 @@ def seconds_per_step(
     clock: Callable[[], float], model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device
 ) -> float:
     """The median time of a few steps, after those in which kernels are selected and memory is allocated."""
-    trainer = make_trainer(model, loss, pick_precision(settings, device), settings)
+    trainer = make_trainer(model, loss, pick_precision(settings, device, model), settings)
     seconds = []
     for step in range(WARM_UP_STEPS + TIMED_STEPS):
         start = clock()

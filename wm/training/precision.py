@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from wm.errors import UsageProblem
 
@@ -30,6 +31,19 @@ class Precision:
     def cast(self) -> AbstractContextManager[None]:
         """A context in which matrix products and convolutions use this format."""
         return torch.autocast(self.device.type, self.dtype, enabled=self.name != "fp32")
+
+    def require_lstm(self) -> None:
+        """Raise UsageProblem where torch has no LSTM in this format, as on CPUs without AVX-512."""
+        if self.name == "fp32" or self.device.type != "cpu":
+            return
+        try:
+            with self.cast():
+                nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+        except RuntimeError:
+            raise UsageProblem(
+                f"--precision is {self.name!r} but torch has no LSTM in that format on this CPU; leave the option out, "
+                "or give fp32."
+            ) from None
 
 
 def has_bf16(device: torch.device) -> bool:
