@@ -74,6 +74,11 @@ def weights(folder: Path, artifact: str = "Catch/vae") -> str:
     return sha256_file(folder / "runs" / artifact / "weights.safetensors")
 
 
+def besides_v(said: str) -> str:
+    """Without the warning that a V of ten steps deserves, on one kind of CPU or another."""
+    return "".join(line for line in said.splitlines(keepends=True) if not line.startswith("warning: V's pictures"))
+
+
 def sentences(said: str) -> list[str]:
     return [line for line in said.splitlines() if line.startswith("wm: ")]
 
@@ -82,7 +87,7 @@ def sentences(said: str) -> list[str]:
 def test_two_processes_train_the_weights_of_one(workspace: Path) -> None:
     shown, said = torchrun(workspace, 2, *VAE, "10", "--json", "--run", "runs/two")
     assert json.loads(shown)["metrics"]["ranks"] == 2
-    assert said == ""
+    assert besides_v(said) == ""
     run(workspace, *VAE, "10", *EIGHT)
     assert weights(workspace, "two/vae") == weights(workspace)
     recipe = json.loads((workspace / "runs/two/vae/manifest.json").read_text())["recipe"]
@@ -263,7 +268,7 @@ def test_two_machines_end_together_after_the_first_process_has_published(workspa
     ]  # fmt: skip
     (shown, _), (nothing, _) = said = [finish(torchrun) for torchrun in torchruns]
     assert [torchrun.returncode for torchrun in torchruns] == [0, 0], said
-    assert [error for _, error in said] == ["", ""]
+    assert [besides_v(error) for _, error in said] == ["", ""]
     assert shown.startswith("runs/Catch/vae: created")
     assert nothing == ""
 
