@@ -1,66 +1,192 @@
-"""Draws docs/images/memory.png from docs/results/memory.json: a Dreamer's memory over 80,000 steps of Pong, and that of
-an ancestor whose memory grew until it died.
+"""Renders docs/results/memory.md from docs/results/memory.json: what C gains by M's h where a frame hides the state.
 
-`python -m benchmarks.pages.memory add runs/Pong/dreamer` stores the readings of a training; without arguments it only
-draws. The stored readings were taken at commit 81990f9 with the ancestor's data path (84x84, four stacked frames, two
-environments, a replay of 50,000 steps) and few updates, so that a CPU finishes it. Up to commit 1423c42:
-
-    wm train-dreamer --env Pong --preset seed --steps 80000 --train-ratio 2 --set decoded=0.1 --set starts=2 \\
-        --set units=64 --set log_every=100
-
-Later commits have neither that preset nor stacked frames. They measure the same claim, that memory is flat once the
-replay is full, with 64x64 frames:
-
-    wm train-dreamer --env Pong --steps 80000 --capacity 50000 --train-ratio 2 --set decoded_share=0.1 \\
-        --set imagine_last=2 --set units=64
+    python -m benchmarks.pages.memory commands Catch 0     prints what trains and tests every C of a task and seed
+    python -m benchmarks.pages.memory add runs/Catch-s0    keeps the scores of such a run
 """
 
+import hashlib
 import json
+import statistics
 import sys
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from benchmarks.pages.markdown import markdown_table
+from wm.masks import describe_mask
 
 ROOT = Path(__file__).resolve().parents[2]
-READINGS, FIGURE = ROOT / "docs" / "results" / "memory.json", ROOT / "docs" / "images" / "memory.png"
-# Published for the ancestor: the CUDA allocator's small pool (GB) over 44,000 steps, and the step it died at.
-LEAK, DIED = ((0, 0.39), (44_000, 9.31)), 53_800
-READING_COUNT = 40
+ROWS, PAGE = ROOT / "docs" / "results" / "memory.json", ROOT / "docs" / "results" / "memory.md"
+MEMORIES = ("none", "untrained", "trained")  # as --memory names them
+PLACES = ("real", "dream")
+Row = dict[str, Any]
+
+
+class Task(NamedTuple):
+    """A game whose frames hide part of its state, and the settings that differ from the preset's, by stage."""
+
+    mask: str
+    why: str
+    collect: Mapping[str, object]
+    train_vae: Mapping[str, object]
+    train_mdnrnn: Mapping[str, object]
+    train_controller: Mapping[str, object]
+
+
+TASKS = {
+    "Catch": Task(
+        "12-88",
+        "The ball is seen in the first frame and in the last, when it is too late to move.",
+        {"episodes": 1000},
+        {"latent": 16, "steps": 1500},
+        {"network": "paper", "hidden": 8, "steps": 6000, "learning_rate": 0.003},
+        {"max_env_steps": 120_000, "validation_episodes": 64},
+    ),
+}
+
+
+def variants() -> Iterator[tuple[str, str]]:
+    """(memory, place) of every C; an untrained M cannot dream."""
+    return ((memory, place) for place, memory in product(PLACES, MEMORIES) if (memory, place) != ("untrained", "dream"))
+
+
+def commands(env: str, seed: int) -> Iterator[str]:
+    """The commands of a task and seed, in their order. Each is resumable, and does nothing where its artifact is up to
+    date."""
+    task, run, data = TASKS[env], f"runs/{env}-s{seed}", f"data/{env}-s{seed}.zarr"
+
+    def command(stage: str, settings: Mapping[str, object], *more: str) -> str:
+        sets = " ".join(f"--set {name}={value}" for name, value in settings.items())
+        return " ".join(filter(None, (f"wm {stage} --env {env} --run {run} --seed {seed}", *more, sets)))
+
+    yield command("collect", {"mask": task.mask} | dict(task.collect), f"--data {data}")
+    yield command("train-vae", task.train_vae, f"--data {data}")
+    yield command("train-mdnrnn", task.train_mdnrnn, f"--data {data}")
+    for memory, place in variants():
+        name = f"controller-{memory}-{place}"
+        yield command("train-controller", task.train_controller,
+                      f"--algo ppo --in {place} --memory {memory} --name {name}")  # fmt: skip
+        yield f"wm evaluate --env {env} --run {run} --agent {name}"
+
+
+def rows_of(run: Path) -> list[Row]:
+    """The row of every tested C of a run."""
+    env = json.loads((run / "vae" / "model.json").read_text())["env"]
+    hidden = _manifest(run / "mdnrnn")["recipe"]["settings"]["hidden"]
+    rows = []
+    for folder in sorted((run / "evaluation").glob("controller-*")):
+        tested, trained = _manifest(folder), _manifest(run / folder.name)
+        settings, score = trained["recipe"]["settings"], tested["metrics"]
+        rows.append({
+            "env": score["env"],
+            "mask": env["mask"],
+            "hidden": hidden,
+            "in": settings["in_"],
+            "memory": settings["memory"],
+            "seed": settings["seed"],
+            "mean": round(score["mean"], 3),
+            "ci95": round(score["ci95"], 3),
+            "episodes": score["episodes"],
+            "random": round(_manifest(run / "evaluation" / "random")["metrics"]["mean"], 3),
+            "env_steps": trained["metrics"]["env_steps"],
+            "dream_steps": trained["metrics"].get("dream_steps", 0),
+            "minutes": round(trained["metrics"]["seconds"] / 60, 1),
+            "commit": trained["provenance"]["commit"],
+            "sha256": hashlib.sha256((folder / "score.json").read_bytes()).hexdigest(),
+        })  # fmt: skip
+    return rows
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return manifest
 
 
 def add(run: Path) -> None:
-    """Keep about `READING_COUNT` of the readings that followed a malloc_trim."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    trimmed = [line for line in lines if line.get("trimmed")]
-    trimmed = trimmed[:: max(len(trimmed) // READING_COUNT, 1)]
-    names = ("step", "replay", "rss_anon_mb", "buffers_mb", "unexplained_mb")
-    READINGS.write_text(json.dumps([{name: line[name] for name in names} for line in trimmed], indent=0) + "\n")
+    """Keep a run's rows; each replaces the one with the same game, place, memory and seed."""
+    kept = {_key(row): row for row in (*json.loads(ROWS.read_text()), *rows_of(run))}
+    order = sorted(kept.values(), key=lambda row: (list(TASKS).index(row["env"]), PLACES.index(row["in"]),
+                                                   MEMORIES.index(row["memory"]), row["seed"]))  # fmt: skip
+    ROWS.write_text(json.dumps(order, indent=0) + "\n")
 
 
-def draw() -> None:
-    """Draw both trainings in one panel, and the stored one alone in another."""
-    readings = json.loads(READINGS.read_text())
-    steps = [reading["step"] / 1000 for reading in readings]
-    full = next(reading for reading in readings if reading["replay"] == readings[-1]["replay"])
-    figure = Figure(figsize=(9, 3.4), dpi=100, layout="constrained")
-    both, alone = figure.subplots(1, 2)
-    both.plot([step / 1000 for step, _ in LEAK], [size for _, size in LEAK], color="tab:red", label="ancestor")
-    both.axvline(DIED / 1000, color="tab:red", linestyle=":", linewidth=1, label="ancestor dies")
-    both.plot(steps, [reading["rss_anon_mb"] / 1000 for reading in readings], color="tab:purple", label="RssAnon")
-    both.set_ylabel("GB")
-    growth = [reading["rss_anon_mb"] - full["rss_anon_mb"] for reading in readings]
-    alone.plot(steps, growth, color="tab:purple", label="RssAnon")
-    alone.set_ylim(-8.4, 8.4)
-    alone.set_ylabel("MB since the replay was full")
-    for axes in (both, alone):
-        axes.axvline(full["step"] / 1000, color="gray", linestyle="--", linewidth=1, label="replay full")
-        axes.set_xlabel("environment steps (thousands)")
-        axes.legend(fontsize="small")
-    FigureCanvasAgg(figure).print_png(str(FIGURE))
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["env"], row["in"], row["memory"], row["seed"]
+
+
+def _of(rows: list[Row], env: str, place: str, memory: str) -> list[float]:
+    return [row["mean"] for row in rows if (row["env"], row["in"], row["memory"]) == (env, place, memory)]
+
+
+def comparison(rows: list[Row], env: str, place: str) -> str:
+    """Whether a trained memory's worst seed beats the best seed of the others."""
+    trained = _of(rows, env, place, "trained")
+    others = {memory: _of(rows, env, place, memory) for memory in MEMORIES if memory != "trained"}
+    names = {"none": "C without h", "untrained": "C with the h of an untrained M"}
+    sentences = []
+    for memory, means in others.items():
+        if not means or not trained:
+            continue
+        apart = "no overlap" if min(trained) > max(means) else "the seeds overlap"
+        sentences.append(f"against {names[memory]} {statistics.fmean(trained) - statistics.fmean(means):+.2f}, {apart}")
+    return f"{env}, {_PLACE[place]}: {'; '.join(sentences)}." if sentences else ""
+
+
+_PLACE = {"real": "learned in reality", "dream": "learned in the dream"}
+
+
+def page(rows: list[Row]) -> str:
+    """The page's text."""
+    parts = [
+        "# Does memory matter?\n",
+        "C sees z, the step's difference of z, and h of a trained M, h of an untrained M, or no h. In these games a frame "
+        "and its difference hide part of the state. The same V serves all, and C learns by PPO for the same number "
+        "of steps. An untrained M has the trained one's size and normalization. It cannot dream.\n",
+        "A row is a training seed, with the mean return and the 95 % interval over its test games. Rendered by "
+        "`python -m benchmarks.pages.memory` from [memory.json](memory.json), which also has commits and digests.\n",
+        "## What a trained memory gains\n",
+        "Means over the seeds. No overlap: the worst seed with a trained M is better than the best without.\n",
+    ]
+    envs = [env for env in TASKS if any(row["env"] == env for row in rows)]
+    compared = [comparison(rows, env, place) for env in envs for place in PLACES]
+    parts.append("".join(f"- {sentence}\n" for sentence in filter(None, compared)))
+    for env in envs:
+        own, task = [row for row in rows if row["env"] == env], TASKS[env]
+        parts += [
+            f"## {env}\n",
+            f"Frames show {describe_mask(task.mask)}. {task.why} "
+            f"M has {own[0]['hidden']} units of memory. Random play returns {own[0]['random']:.2f}.\n",
+            markdown_table(*_table(own)),
+            "Commands of a seed:\n\n```sh\n" + "\n".join(commands(env, 0)) + "\n```\n",
+        ]
+    missing = [env for env in ("Pong", "Breakout", "CarRacing") if env not in envs]
+    if missing:
+        parts.append(f"Not measured: {', '.join(missing)}.\n")
+    return "\n".join(parts)
+
+
+def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """A line per place and memory, a column per seed."""
+    seeds = sorted({row["seed"] for row in rows})
+    head = ["C learned in", "h of M", *(f"seed {seed}" for seed in seeds), "mean", "worst", "real steps", "minutes"]
+    lines = []
+    for memory, place in variants():
+        own = {row["seed"]: row for row in rows if (row["memory"], row["in"]) == (memory, place)}
+        if own:
+            means = [row["mean"] for row in own.values()]
+            cells = [f"{own[s]['mean']:.2f} ± {own[s]['ci95']:.2f}" if s in own else "–" for s in seeds]
+            steps = statistics.median(row["env_steps"] for row in own.values())
+            minutes = statistics.median(row["minutes"] for row in own.values())
+            lines.append([place, memory, *cells, f"{statistics.fmean(means):.2f}", f"{min(means):.2f}",
+                          f"{steps:,.0f}", f"{minutes:.0f}"])  # fmt: skip
+    return head, lines
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["add"]:
-        add(Path(sys.argv[2]))
-    draw()
+    if sys.argv[1:2] == ["commands"]:
+        print("\n".join(commands(sys.argv[2], int(sys.argv[3]))))
+    else:
+        if sys.argv[1:2] == ["add"]:
+            add(Path(sys.argv[2]))
+        PAGE.write_text(page(json.loads(ROWS.read_text())))
