@@ -53,8 +53,8 @@ def _open_regular(path: str, flags: int) -> int:
     try:
         # Windows opens as text without O_BINARY, and would change line feeds.
         return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
-    # The same error for a missing file and for a folder in which none can be made; O_CREAT tells them apart.
     except FileNotFoundError:
+        # The same error for a missing file and for a folder in which none can be made; O_CREAT tells them apart.
         if flags & os.O_CREAT and os.path.isdir(os.path.dirname(path) or "."):
             raise _takes_no_files(Path(path)) from None
         raise
@@ -135,8 +135,8 @@ def write_bytes(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(staged, path)
-    # Also for a signal: KeyboardInterrupt is no Exception, and would leave the staged file.
     except BaseException:
+        # Also for a signal: KeyboardInterrupt is no Exception, and would leave the staged file.
         remove(staged)
         raise
     fsync_folder(path.parent)
@@ -223,8 +223,8 @@ def link(source: Path, target: Path) -> None:
     """Give a file that never changes a second name; a copy where the file system has no hard links."""
     try:
         os.link(source, target)
-    # FAT, some network disks and volumes of containers have no links, or refuse them across volumes.
     except OSError:
+        # FAT, some network disks and volumes of containers have no links, or refuse them across volumes.
         write_bytes(target, read_bytes(source))
 
 

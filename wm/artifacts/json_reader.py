@@ -167,8 +167,8 @@ def read_small(path: Path | str, way_out: str = WAY_OUT) -> bytes:
     where that is not permitted: what is in the file may be intact."""
     try:
         data = durable.read_at_most(path, MAX_BYTES)
-    # A PermissionError is an OSError, too, and would become BadData below.
     except PermissionError:
+        # A PermissionError is an OSError, too, and would become BadData below.
         raise
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None

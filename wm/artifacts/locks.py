@@ -66,6 +66,6 @@ def _holder(owner: Path) -> str:
     try:
         process = json_reader.read(owner, OWNER)
         return f"process {process['pid']} on {process['host']}"
-    # The owner file is written after the lock is taken, so it may be missing or half written.
     except BadData:
+        # The owner file is written after the lock is taken, so it may be missing or half written.
         return "another process"

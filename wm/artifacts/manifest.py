@@ -141,11 +141,11 @@ def read(folder: Path, kind: str, only: str | None = None) -> dict[str, Any]:
 def _is_file_of(path: Path, size: int) -> bool:
     try:
         status = path.lstat()
-    # Unreadable is no damage: it is told to the user, and nothing is made again for it.
     except PermissionError:
+        # Unreadable is no damage: it is told to the user, and nothing is made again for it.
         raise
-    # lstat, so that a link in place of the file counts as another file.
     except OSError:
+        # lstat, so that a link in place of the file counts as another file.
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size == size
 

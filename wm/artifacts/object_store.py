@@ -95,8 +95,8 @@ def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) ->
         thread.start()
     try:
         return [answer.result() for answer in answers]
-    # The first error stops what has not begun; what runs is waited for, so that none writes after the error is told.
     except Exception:
+        # What has not begun is dropped; what runs is waited for, so that nothing is written after the error.
         waiting.clear()
         for thread in threads:
             thread.join()
@@ -188,8 +188,8 @@ class ObjectStore:
         for _ in range(TRIES):
             try:
                 data = _answer(where, partial(self._get, name, size))
-            # An answer that was cut is asked for again; a missing object and other errors are raised at once.
             except Unreachable as error:
+                # An answer that was cut is asked for again; a missing object and other errors are raised at once.
                 unreachable, problem = error, ""
                 continue
             if len(data) == size and (not sha256 or hashlib.sha256(data).hexdigest() == sha256):

@@ -41,6 +41,6 @@ def commit() -> str | None:
         command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
         # Seconds; any value of that size would do. It only bounds how long a hanging file system delays a stage.
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    # Provenance is a note: no git, or a repository of another user, must not fail a training.
     except (OSError, subprocess.SubprocessError):
+        # Provenance is a note: no git, or a repository of another user, must not fail a training.
         return None

@@ -225,8 +225,8 @@ class Run:
         self.require_place()
         try:
             return read(self.folder, self.recipe.kind)
-        # A damaged artifact is archived and made again, as `damage` says to the user.
         except (MissingInput, BadData):
+            # A damaged artifact is archived and made again, as `damage` says to the user.
             return None
 
     def damage(self) -> str:
@@ -326,8 +326,8 @@ class Run:
         for archived in (first, *sorted(first.parent.glob(f"{glob.escape(first.name)}.[0-9]*"))):
             try:
                 artifact = read(archived, self.recipe.kind)
-            # A damaged archive is passed over, not removed: the artifact is made again beside it.
             except (MissingInput, BadData):
+                # A damaged archive is passed over, not removed: the artifact is made again beside it.
                 continue
             if artifact.fingerprint == self.recipe.fingerprint:
                 self.swap_in(archived)
