@@ -37,7 +37,7 @@ class AreaResize:
         self.shape = (height, width, channels)
         self.size, self.kept = size, kept or channels
         self._tall, self._wide = area_weights(height, size), area_weights(width, size)
-        # Bands only change how much of the weights' zeros is multiplied, not the result; up to 16 divide the usual sizes.
+        # More bands multiply fewer of the weights' zeros; all usual sizes have a divisor up to 16.
         bands = max(divisor for divisor in range(1, 17) if size % divisor == 0)
         tall = self._tall.reshape(bands, size // bands, height)
         first = [int(np.flatnonzero(band.any(axis=0))[0]) for band in tall]
