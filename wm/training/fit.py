@@ -235,6 +235,7 @@ class _Fit:
                 "learning_rate=... lowers the learning rate."
             )
         self._step = self._checkpoints.resume()
+        # Half the rate, once: if that does not help either, training ends (decision 0019).
         self._trainer.rate = 0.5
         self._orders.load(self._trainer)
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")
