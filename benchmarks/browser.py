@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+# The first that is installed; Chrome has the same pipe.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -76,6 +77,7 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._read:
+            # Bytes read at once; any size would do.
             data = os.read(self._in, 1 << 16)
             if not data:
                 raise RuntimeError("the browser has ended")
@@ -88,6 +90,7 @@ class Browser:
         """The value of an expression; of a promise, what it is resolved with."""
         done = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in done:
+            # A thousand characters of a stack trace tell the line.
             raise RuntimeError(json.dumps(done["exceptionDetails"])[:1000])
         return done["result"].get("value")
 

@@ -29,6 +29,7 @@ def main() -> None:
 
         with Collector(name) as collector:
             ours, reference, ratio = rates(collector, bare, seconds=2.0)
+            # Three quarters of the emulator's rate: drawing, storing and seeds take the rest.
             report(f"collect_{name.lower()}", ours, reference, 0.75, "steps/s", ratio)
             report(
                 f"write_share_{name.lower()}", round(collector.share, 4), 1.0, 0.04, "of the time", lower_is_better=True

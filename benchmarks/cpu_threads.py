@@ -14,6 +14,7 @@ from benchmarks.measure import rates, report
 from benchmarks.train_mdnrnn import ROLLOUTS
 from wm.settings import MdnRnnSettings, VaeSettings
 
+# Times torch's own threads, with two idle cores and with one that is taken.
 ALONE, BUSY = 1.2, 1.0  # goals
 
 

@@ -58,6 +58,7 @@ def compare(folder: Path) -> None:
                 worst["seconds"] = max(worst["seconds"], _off(low, usage["seconds"]))
         worst["disk"] = max(worst["disk"], _off(estimated, measured))
         print(f"{env + ', all':34}{'':36}{estimated / 1e6:>11.1f} / {measured / 1e6:.1f} MB", file=sys.stderr)
+    # Estimates that are off by more would not tell whether an evening or a night is needed.
     for name, goal in (("disk", 1.5), ("memory", 1.5), ("seconds", 2.0)):
         report(
             f"curriculum_estimate_{name}", round(worst[name], 3), 1.0, goal, "times", worst[name], lower_is_better=True
@@ -65,6 +66,7 @@ def compare(folder: Path) -> None:
 
 
 def _off(one: float, other: float) -> float:
+    # 1e-9 keeps a stage that took no time from dividing by 0.
     return max(one / max(other, 1e-9), other / max(one, 1e-9))
 
 

@@ -17,6 +17,7 @@ from wm.artifacts import chained_log, manifest
 from wm.evolution import evolve, stopping
 from wm.training import checkpoint
 
+# Measured: 0.02 to 0.25 % (decision 0022).
 GOAL = 1.0  # percent
 STAGES = {
     "train-vae": ("--preset", "quick", "--steps", "100", "--set", "validate_every=50"),

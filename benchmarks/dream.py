@@ -11,6 +11,7 @@ from benchmarks.reference import HIDDEN, LATENT, MIXTURES, plain_dream
 from wm.dreams.env import Dreams, InitialStates
 from wm.models.mdnrnn.network import MdnRnn
 
+# As many as 64 candidates with four dreams.
 COUNT, ACTION = 256, 6
 
 
@@ -36,6 +37,7 @@ def main() -> None:
     plain, actions = plain_dream(COUNT, ACTION), torch.zeros(COUNT, ACTION)
     for name in formats():
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
+        # Wide bounds, which no latent reaches.
         bound = torch.full((LATENT,), 6.0)
         initial = InitialStates.at_start(model, torch.zeros(COUNT, LATENT), ACTION, -bound, bound)
         dreams = Dreams(model, initial, 1.0, 0, dtype)

@@ -26,9 +26,11 @@ from wm.training.precision import Precision, has_bf16
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / "build" / "sheeprl"
 PINS = ("sheeprl==0.8.4", "lightning==2.6.6", "torch==2.13.0", "gymnasium==1.4.0", "numpy==2.4.6")
+# sheeprl's sizes, so that both have 6.6 M parameters.
 CONFIG = DreamerConfig(
     64, 3, 2, True, deter=200, hidden=200, stoch=32, classes=32, depth=24, units=200, layers=1, bins=255
 )
+# Pairs of windows in turn, of which the median counts: the machine has other work.
 PAIRS = 5
 
 

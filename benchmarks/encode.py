@@ -21,6 +21,7 @@ def main() -> None:
     model, plain = build("small", 64, 3, LATENT), PlainVae()
     endless = itertools.chain.from_iterable(encode_frames(episodes, model) for _ in itertools.count())
     frames = np.concatenate([episodes.shard(part, "frames").all() for part in episodes.parts])
+    # 4,096 frames, which stay in RAM.
     images = torch.from_numpy(np.ascontiguousarray(frames[:4096].transpose(0, 3, 1, 2)))
     starts = itertools.cycle(range(0, 4096, 64))
 

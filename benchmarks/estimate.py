@@ -9,6 +9,7 @@ from stages.session import Session
 from wm.artifacts.durable import folder_size
 from wm.settings import CollectSettings
 
+# Enough for two parts or more.
 EPISODES = {"Pong": 40, "LunarLander": 150, "Breakout": 100, "CarRacing": 12}
 
 

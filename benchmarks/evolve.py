@@ -17,7 +17,9 @@ from wm.models.controller import Controller
 from wm.models.mdnrnn.network import MdnRnn
 from wm.training.precision import pick
 
+# CarRacing's.
 SPACE = ActionSpace(low=(-1.0, 0.0, 0.0), high=(1.0, 1.0, 1.0))
+# The generation that the page on speed names.
 CANDIDATES, DREAMS, STEPS, GENERATIONS = 64, 4, 1000, 5
 
 

@@ -27,12 +27,14 @@ def formats() -> tuple[str, ...]:
     return ("fp32",)
 
 
+# The median of seven windows: other programs come and go, and a mean would have them.
 def rate(work: Callable[[], object], seconds: float = 0.4, windows: int = 7) -> float:
     """Calls per second, the median of several windows."""
     work()
     return round(statistics.median(_window(work, seconds) for _ in range(windows)), 1)
 
 
+# In turn, so that both meet the same load.
 def rates(
     ours: Callable[[], int | None], reference: Callable[[], int | None], seconds: float = 1.0, windows: int = 7
 ) -> tuple[float, float, float]:

@@ -16,6 +16,7 @@ from stages.train_vae import train_vae
 from wm.settings import VaeSettings
 from wm.telemetry import metrics_log
 
+# In the first 2,000 steps buffers fill and malloc's holes form.
 STEPS, WARM_UP = 20_000, 2_000
 
 
@@ -28,8 +29,10 @@ def main() -> None:
     lines = [line for line in metrics_log.read(result.path) if line["step"] > WARM_UP]
     steps, memory = (np.array([line[name] for line in lines]) for name in ("step", "rss_anon_mb"))
     first, second = np.triu_indices(len(steps), 1)
+    # Pairs a tenth of the training apart; nearer ones show noise.
     distant = steps[second] - steps[first] >= STEPS // 10
     slope = float(np.median(((memory[second] - memory[first]) / (steps[second] - steps[first]))[distant])) * 1000
+    # Linux counts in kilobytes, macOS in bytes.
     unit = 1024 if sys.platform != "darwin" else 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
     report("memory_vae", round(peak), 1200, 1.0, "MB", lower_is_better=True)

@@ -12,6 +12,7 @@ from benchmarks.measure import report
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
 
+# 200 rows: the time depends on the number of parts and episodes alone.
 EPISODES, ROWS = 10_000, 200
 OPEN = """
 import resource, sys, time
@@ -37,6 +38,7 @@ def main() -> None:
         actions, rewards, labels = np.zeros(ROWS, np.int32), np.zeros(ROWS, np.float32), np.zeros((ROWS, 0), np.float32)
         with Writer(create(path, recipe)) as writer:
             for index in range(EPISODES):
+                # Any seeds that differ.
                 writer.add(Episode(index, index * 7919, frames, actions, rewards, labels, True, False).pack())
         runs = []
         for _ in range(8):

@@ -25,10 +25,13 @@ from wm.models.mdnrnn.config import MdnRnnConfig
 from wm.models.vae.networks import build
 from wm.report.play.page import Game
 
+# Rows of a recorded episode: more than the page shows of each (RECORDED in wm/report/play/page.py).
 LATENT, ROWS = 32, 120
 STEPS, WINDOWS = 60, 9  # steps of a window
 SPACE = ActionSpace(count=6)
+# What a screen shows, and half of it for the paper's V.
 GOALS = {"small": 60, "paper": 30}
+# Pong's down, stay and up.
 ORDERED = (3, 0, 2)
 # V's network, M's sizes, and C: by PPO in the laptop preset, evolved in the paper.
 MEMORIES = {

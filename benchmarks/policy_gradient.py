@@ -28,6 +28,7 @@ from wm.rollouts.agents import VmcAgent
 from wm.rollouts.players import NUM_ENVS
 
 PONG = EnvConfig("Pong")
+# Twice the preset's 128 steps; docs/scale.md computes with the same task.
 STEPS, UNITS = 256, 128
 
 
@@ -61,6 +62,7 @@ def ours() -> Callable[[], int]:
     """An iteration: eight environments play 256 steps, and an update; returns steps."""
     places, vae, controller = new_places(), small_vae(), small_controller()
     network = ActorCritic(controller, 0)
+    # The defaults of the preset: step size, discount and entropy below.
     optimizer, random = make_optimizer(network, 7e-4), np.random.default_rng(0)
     distribution = controller.distribution
     assert distribution is not None

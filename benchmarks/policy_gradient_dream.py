@@ -24,6 +24,7 @@ from wm.policy_gradient.dream_rollouts import PASSES, DreamRecorder, dream_forma
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import make_optimizer, update
 
+# Pong's preset: all six actions, 512 dreams of 50 steps.
 ACTIONS, DREAMS, STEPS = 6, 512, 50
 RARE = -7.0  # the logit of one end in a thousand steps
 
@@ -33,6 +34,7 @@ def dreams() -> DreamConfig:
     torch.manual_seed(0)
     model = RolloutNetwork(LATENT, ACTIONS, 0, 384).requires_grad_(False)
     model.end[-1].bias.fill_(RARE)
+    # Wide bounds, which no latent reaches.
     bound = torch.full((LATENT,), 6.0)
     initial = InitialStates.at_start(model, torch.randn(1000, LATENT), ACTIONS, -bound, bound)
     return DreamConfig(model, initial, ActionSpace(count=ACTIONS), 1.0, STEPS, dream_format())

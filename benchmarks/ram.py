@@ -11,6 +11,7 @@ from benchmarks.measure import report
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
 
+# Small, so that a dataset of ten times as much is written in seconds.
 BUDGET = 100_000_000
 READ = """
 import resource, sys
@@ -38,6 +39,7 @@ def main() -> None:
         rows = 1000
         with Writer(create(path, recipe)) as writer:
             for index in range(10 * BUDGET // (rows * 64 * 64 * 3) + 1):
+                # Eight values a channel: frames that compress as flat colours do.
                 frames = random.integers(0, 8, (rows, 64, 64, 3), np.uint8)
                 zeros = np.zeros(rows, np.int32), np.zeros(rows, np.float32), np.zeros((rows, 0), np.float32)
                 writer.add(Episode(index, index, frames, *zeros, True, False).pack())

@@ -12,12 +12,14 @@ from torch.nn import functional
 
 from wm.episodes.latents import Latents
 
+# The sizes of Ha & Schmidhuber (2018); reward bins are the rollout network's.
 LATENT, HIDDEN, MIXTURES, REWARD_BINS = 32, 256, 5, 49
 
 
 class PlainVae(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        # The paper's encoder: 32, 64, 128 and 256 channels.
         widths = (3, 32, 64, 128, 256)
         self.encoder = nn.Sequential(
             *(layer for a, b in itertools.pairwise(widths) for layer in (nn.Conv2d(a, b, 4, 2), nn.ReLU()))
@@ -49,6 +51,7 @@ def plain_vae_step(frames: np.ndarray) -> Callable[[], int]:
     def step() -> int:
         x = held[random.integers(0, len(held), 32)].float() / 255
         mean, logvar = model.encode(x)
+        # The same loss as ours with the paper's settings, written plainly.
         z = mean + torch.randn_like(mean) * torch.exp(0.5 * logvar)
         drawn = model.decoder(model.expand(z)[:, :, None, None])
         divergence = -0.5 * (1 + logvar - mean.square() - logvar.exp()).sum(1)
@@ -72,6 +75,7 @@ def plain_mdnrnn_step(latents: Latents) -> Callable[[], int]:
     """A step of training on the latents; returns steps of sequences."""
     torch.manual_seed(0)
     model, random, length, batch = PlainMdnRnn(latents.space.width), np.random.default_rng(0), 32, 16
+    # As in ctallec/world-models, with windows of 32 and batches of 16.
     optimizer = torch.optim.RMSprop(model.parameters(), 1e-3, alpha=0.9)
     actions = torch.from_numpy(latents.space.encode(latents.actions))
     means, stds = torch.from_numpy(latents.means), torch.from_numpy(np.exp(0.5 * latents.logvars))
@@ -122,6 +126,7 @@ def plain_rollout_step(latents: Latents, warm_up: int, steps: int, batch: int) -
     means, stds = torch.from_numpy(latents.means), torch.from_numpy(np.exp(0.5 * latents.logvars))
     rewards, ends = torch.from_numpy(latents.rewards), torch.zeros(latents.rows)
     moved = (means[1:] - means[:-1]).std(0)
+    # symlog of rewards up to 400 (wm/models/mdnrnn/rollout_network.py).
     bins = torch.linspace(-6, 6, REWARD_BINS)
     bins = bins.sign() * bins.abs().expm1()
 

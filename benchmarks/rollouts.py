@@ -23,6 +23,7 @@ from wm.models.vae.networks import build
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob, play
 
+# Short episodes: no game ends within them.
 CANDIDATES, STEPS = 8, 60
 
 

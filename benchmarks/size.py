@@ -9,6 +9,7 @@ from benchmarks.datasets import dataset
 from benchmarks.measure import report
 from wm.artifacts.durable import folder_size
 
+# Episodes, and the bytes a frame that each environment was to have at most.
 LIMITS = {"Pong": (50, 64), "Breakout": (100, 50), "LunarLander": (200, 170), "CarRacing": (20, 650)}
 
 

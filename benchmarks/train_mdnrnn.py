@@ -33,6 +33,7 @@ ROLLOUTS = 192  # in a batch of the preset
 def random_latents(episodes: int = 20, rows: int = 1000) -> Latents:
     """Random walks."""
     random = np.random.default_rng(0)
+    # A random walk within bounds: latents that a step changes little, as real ones.
     means = (random.standard_normal((episodes * rows, LATENT)) * 0.1).cumsum(0).astype(np.float32) % 4 - 2
     return Latents(
         means=means,
@@ -61,6 +62,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
         return model.loss(*loss_arguments(settings, batch, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
+    # A million steps: the learning rate hardly falls during the benchmark.
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)
     numbers = itertools.count()
 

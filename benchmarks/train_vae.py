@@ -19,6 +19,7 @@ from wm.training.loop import Trainer
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
 
+# The defaults of wm/settings/train_vae.py, and the paper's.
 OURS = {"reconstruction_nats": 3000.0, "pixel_weighting": 0.5, "position_targets": 100.0}
 PAPERS = {"reconstruction_nats": 0.0, "pixel_weighting": 0.0, "position_targets": 0.0}
 
@@ -55,6 +56,7 @@ def main() -> None:
     frames = np.concatenate([episodes.shard(part, "frames").all() for part in episodes.parts])
     plain, available = plain_vae_step(frames), formats()
     for name, network, precision, weights, goal in (
+        # Goals were set before; streaming may cost a twentieth.
         ("train_vae_fp32", "paper", "fp32", PAPERS, 1.3),
         ("train_vae_bf16", "paper", "bf16", PAPERS, 2.2),
         ("train_vae_small", "small", "bf16", OURS, 2.2),

@@ -9,6 +9,7 @@ from wm.envs.registry import EnvConfig
 from wm.rollouts.collection import describe, play_episode
 from wm.rollouts.workers import open_workers
 
+# Twelve for each of two workers, so that none idles for long at the end.
 EPISODES = 24
 
 

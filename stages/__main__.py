@@ -8,6 +8,7 @@ def main() -> None:
     try:
         from stages import cli
     except KeyboardInterrupt:
+        # 130 is what a shell says of a command that SIGINT ended.
         sys.exit(130)
     cli.main()
 

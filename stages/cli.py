@@ -165,6 +165,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
+    # 80 columns, so that help looks alike in every terminal and in docs/cli.md.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.option(
@@ -306,6 +307,7 @@ def _is_text(word: str) -> bool:
     try:
         word.encode()
     except UnicodeEncodeError:
+        # The caller names this word.
         return False
     return True
 
@@ -328,12 +330,14 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), UsageProblem.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        # As a shell says of SIGINT; click raises Abort for a prompt that was interrupted.
         return 130
     except _ReaderGone:
         return READER_GONE
     except WmError as error:
         return _fail(str(error), error.exit_code)
     except PermissionError as error:
+        # Before OSError, of which it is a kind: the disk is not to blame.
         message = f"no permission for {error.filename}; change its permissions or give another place."
         return _fail(message, NotPermitted.exit_code)
     except OSError as error:
@@ -343,6 +347,7 @@ def run(arguments: list[str] | None = None) -> int:
             return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
     except ImportError as error:
+        # A bug of wm itself must show its traceback.
         if (error.name or "wm").partition(".")[0] in ("wm", "stages"):
             raise
         problem = " ".join(str(error).split())
@@ -371,6 +376,7 @@ def main() -> None:
     """Run the command line of this process, and end it."""
     # Read when torch is imported. Threads that spin while they wait take the core of the one that they wait for: beside
     # another busy process M trained at a third of the speed, and alone no faster (docs/research/LOG.md, 2026-11-26).
+    # setdefault: what a person has set stays.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     console.open_closed_streams()
     console.show_warnings_once()
@@ -378,6 +384,7 @@ def main() -> None:
     try:
         code = run()
     except Exception:
+        # Here and not by Python: the signals' handlers and the output still have to be put back.
         traceback.print_exc()
         code = WmError.exit_code
     console.end_on_signals()

@@ -27,6 +27,7 @@ EACH_WAITS_SECONDS = 0.5  # more than the one before: to say one line takes less
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
+# One table, because `global` in every function that changes one would hide which are changed.
 _options: dict[str, Any] = {"quiet": False, "silent": False, "decided": True, "names": {}}
 
 
@@ -54,6 +55,7 @@ def may_speak(number: int) -> bool:
     try:
         threading.Event().wait(FIRST_SAYS_SECONDS + EACH_WAITS_SECONDS * number)
     except KeyboardInterrupt:
+        # Ctrl-C while it waits: the first process says it.
         return False
     return True
 
@@ -81,6 +83,7 @@ def color(text: str, kind: str, stream: TextIO | None = None) -> str:
 
 
 def _has_colours(stream: TextIO) -> bool:
+    # https://no-color.org
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -163,6 +166,7 @@ def _fit(widths: list[int], pieces: list[int]) -> list[int]:
     only when no other column can shrink."""
     for least in (pieces, [NARROWEST] * len(widths)):
         spare = [max(width - low, 0) for width, low in zip(widths, least, strict=True)]
+        # Two spaces between columns.
         while sum(widths) + 2 * (len(widths) - 1) > width() and any(spare):
             widest = max((column for column in range(len(widths)) if spare[column]), key=widths.__getitem__)
             widths[widest] -= 1
@@ -218,6 +222,7 @@ def write_out() -> bool:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain of the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
@@ -242,6 +247,7 @@ def stdout_for_results() -> Iterator[None]:
 def stop_signals() -> list[int]:
     """The signals that end a command: SIGINT, SIGTERM, and SIGHUP of a terminal that closes. What is ignored from the
     start, as SIGHUP under nohup, stays so."""
+    # Windows has no SIGHUP.
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
@@ -298,6 +304,7 @@ def end_threads() -> bool:
     """Wait a while for the threads that an environment or a package left; whether all have ended. Python would wait
     without end, and no signal would help."""
     until = time.monotonic() + THREAD_SECONDS
+    # Daemons end with the process.
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
     for thread in left:
         thread.join(max(until - time.monotonic(), 0.0))

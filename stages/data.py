@@ -113,6 +113,7 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
     "--env", required=True, metavar="NAME", shell_complete=complete_environment,
     help="The environment in which they were recorded.",
 )  # fmt: skip
+# Bounds of the networks' frames; see wm/settings/collect.py.
 @click.option("--size", type=Number(low=32, high=128), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")
 @click.option(

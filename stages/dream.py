@@ -29,6 +29,7 @@ from wm.rollouts.worker_process import playing_memory
 from wm.run_models import find_dreamer, load_dreaming
 from wm.settings import DreamSettings
 
+# Raised by each change after which the same models give other figures or pictures.
 RECIPE = 7
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
@@ -116,6 +117,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
         speed = measure_env(models.vae.env, clock).with_models(models.vae.model, models.mdnrnn.model, clock)
         low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
+        # Pictures and encoding take 5 to 30 seconds besides the episodes.
         return Plan("dream", run.folder, what, BYTES, playing_memory(workers), (low + 5, high + 30))
 
     return plan_stage("dream", run, estimate)
@@ -160,6 +162,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
 def _require_finite(figures: dict[str, Any], folder: Path) -> None:
     """Raise BadData for figures that are no numbers: of finite weights that are too large to compute with."""
     try:
+        # canonical_json refuses NaN and Infinity.
         durable.canonical_json(figures)
     except ValueError:
         raise BadData(
@@ -182,6 +185,7 @@ def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDrea
 def _plan_dreamer(session: Session, settings: DreamSettings) -> Plan:
     _, run = _dreamer_run(session, settings)
     what = f"open-loop predictions of {EPISODES} episodes, an animation and a film strip"
+    # 700 MB for the model and the frames of its episodes; seconds to a minute.
     return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, BYTES, 700_000_000, (5, 60)))
 
 

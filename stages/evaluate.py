@@ -22,6 +22,7 @@ from wm.rollouts.worker_process import playing_memory
 from wm.settings import EvaluateSettings
 from wm.stats import Score, with_interval
 
+# Raised by each change after which the same agent has other returns.
 RECIPE = 2
 SCORES = "score.json"
 
@@ -63,6 +64,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
         speed = measure_env(agent.spec.env, session.runtime.clock)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         seconds = speed.duration(2 * settings.episodes * speed.longest, workers)
+        # 50 kB for the score and its returns.
         return Plan("evaluate", run.folder, what, 50_000, playing_memory(workers), seconds)
 
     return plan_stage("evaluate", run, estimate)
@@ -101,6 +103,7 @@ def _score(
 
     env = None if agent.kind == "random" else agent.env
     run = _run(session, settings, agent)
+    # 1 MB of free disk, in which the log of episodes fits, too.
     return run_stage(session, "evaluate", run, (1_000_000, "evaluation"), _summary, work, env)
 
 

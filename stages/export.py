@@ -111,6 +111,7 @@ def _publish(target: Path, fill: Callable[[Path], None]) -> None:
             fill(staged)
             durable.commit_folder(staged, target)
         except BaseException:
+            # Also for a signal: half an export must not stay.
             durable.remove(staged)
             raise
 

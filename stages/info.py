@@ -55,6 +55,7 @@ def _text(value: Any) -> str:
 
 def _inner(value: Any) -> str:
     nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
+    # More than eight numbers do not fit a line of 80 columns.
     if nested or (isinstance(value, list) and len(value) > 8):
         return f"({len(value)} value{'' if len(value) == 1 else 's'})"
     if isinstance(value, float):
@@ -93,6 +94,7 @@ def _histogram(returns: dict[str, list[float]]) -> str:
     decimals = _decimals(edges[1] - edges[0])
     lines = []
     for count, low, high in zip(counts, edges, edges[1:], strict=False):
+        # 40 characters for the longest bar, and a thin one for what rounds to none.
         bar = "█" * round(40 * count / most) or ("▏" if count else "")
         lines.append(f"  {_edge(low, decimals)} to {_edge(high, decimals)}  {bar} {int(count) or ''}".rstrip())
     return "\n".join(lines)
@@ -105,4 +107,5 @@ def _decimals(width: float) -> int:
 
 def _edge(value: float, decimals: int) -> str:
     """With as many decimals, or with the exponent of a number that is too large for its column."""
+    # Ten columns hold seven digits, sign and decimals.
     return f"{value:10.{decimals}f}" if abs(value) < 1e7 else f"{value:10.4g}"

@@ -35,6 +35,7 @@ from wm.settings.sources import (
 # WM_LEADER is set by `wm curriculum --jobs` for the processes it starts; by WM_BIN scripts are given the path of wm.
 INTERNAL = ("WM_LEADER", "WM_BIN")
 WHERE, COMMON = "Where", "Common options"
+# A no-break space keeps a bracket with its default on one line; up to 40 characters, or lines would be ragged.
 _NO_BREAK, _BRACKETS = "\xa0", re.compile(r"\[[^\[\]]{,40}\]")
 
 
@@ -195,6 +196,7 @@ def _as_typed(path: Path, name: str, value: Any) -> str | list[str]:
     values = value if isinstance(value, list) and name == "data" else [value]
     for each in values:
         if not isinstance(each, str | int | float) or "\0" in str(each):
+            # 80 characters of a value: a message stays two lines.
             raise UsageProblem(f"{path}: {name} is {repr(each)[:80]}; expected a text or a number.")
     return list(map(str, values)) if name == "data" else str(value)
 

@@ -151,6 +151,7 @@ class SideBySide:
     terminal, and is one line every ten seconds elsewhere; messages stand above. Threads may share it."""
 
     def __init__(self) -> None:
+        # Threads of several processes' output write to the same terminal.
         self._lock = threading.Lock()
         self._bars: dict[str, Any] = {}
         self._written: dict[str, float] = {}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wm.report.run_summary import RunSummary
 
 EVERY = 10  # seconds between two pages with --live
+# Seconds; it only bounds how late Ctrl-C is noticed.
 _TICK = 0.2  # seconds between two looks at whether a signal has arrived
 
 
@@ -138,6 +139,7 @@ def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":
     except Stopped:
         raise
     except (WmError, OSError) as error:
+        # The page is written without a film, and says why.
         note = f"The film is left out: {str(error).rstrip('.')}."
         console.say(f"{summary.title}: {note}")
         return replace(summary, film_note=note)

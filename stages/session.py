@@ -66,6 +66,7 @@ class Session(LibrarySession):
     @property
     def processes(self) -> int:
         """How many processes play: as asked, else one per core."""
+        # The cores that this process may use, not those of the machine: containers and Slurm give fewer.
         return self.workers or max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 1)
 
     @property

@@ -112,6 +112,7 @@ def _require_fit(session: "Session", stage: str, ends: list[Settings]) -> None:
         try:
             _module(stage).check(session, settings)
         except UsageProblem as problem:
+            # One corner may contradict itself where others do not, so all are asked first.
             problems.append(problem)
         else:
             return

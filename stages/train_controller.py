@@ -42,6 +42,7 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         workers, clock = session.processes, session.runtime.clock
         memory = None if config.memory == "none" else mdnrnn.model
         speed = measure_env(vae.env, clock).with_models(vae.model, memory, clock)
+        # Means and two vectors in float32, and 200 kB for curves and logs.
         disk = (MEANS + 2) * controller.parameters * 4 + 200_000
         if settings.policy_gradient:
             seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)

@@ -30,6 +30,7 @@ from wm.telemetry.malloc import keep_freed
 from wm.training.device import pick_device
 from wm.training.precision import pick
 
+# Raised by each change after which the same settings give another Dreamer.
 RECIPE = 4
 CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
 
@@ -39,6 +40,7 @@ def replay_path(session: Session) -> Path:
     its name, for another run may have the same name elsewhere."""
     run, name = session.run_path, stage_name(session, "dreamer").replace("/", "-")
     usual = run.resolve() == (Path("runs") / run.name).resolve()
+    # 32 bits of the path: a replay of a run elsewhere must not take the usual one's name.
     digest = "" if usual else f"-{sha256_json(os.path.relpath(run))[:8]}"
     return Path("data") / f"{run.name}{digest}.{name}.zarr"
 
@@ -86,6 +88,7 @@ def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
         f"{settings.steps} steps of {settings.num_envs} environments, {count:,.0f} updates",
         disk=replay_store.disk_bound(settings.capacity, settings.part_rows, config) + weights,
         memory=updates.training_bytes(settings, config, weights),
+        # Half as much again for acting and validations, and 5 ms for each environment step.
         seconds=(count * seconds, 1.5 * count * seconds + settings.steps / 200),
         scratch=CHECKPOINTS * weights,
     )
@@ -162,6 +165,7 @@ def _writer(
         replay_store.open_replay(path, recipe, training, builder.resumed, session.runtime.log)
 
     def allow(size: int) -> None:
+        # A part has ten files and their folders.
         session.budget(path).require(size, durable.folder_size(path), "a part of the replay", files=16)
 
     return ReplayWriter(path, recipe, buffer, part_rows, settings.capacity + part_rows, allow)

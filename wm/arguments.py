@@ -15,6 +15,7 @@ def whole(name: str, value: Any, least: int, hint: str = "") -> int:
     try:
         number = operator.index(value)
     except TypeError:
+        # What is no whole number is refused below, as a number that is too small.
         number = least - 1
     if number < least:
         raise UsageProblem(f"{name} is {value!r}; expected a whole number of at least {least}{hint}.")

@@ -9,43 +9,43 @@ _NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Ca
 class WmError(Exception):
     """Base of every error shown without a traceback."""
 
-    exit_code = 70
+    exit_code = 70  # EX_SOFTWARE
 
 
 class UsageProblem(WmError):
     """A value, name or combination that is not accepted."""
 
-    exit_code = 64
+    exit_code = 64  # EX_USAGE
 
 
 class BadData(WmError):
     """Data on disk that disagrees with its manifest or schema."""
 
-    exit_code = 65
+    exit_code = 65  # EX_DATAERR
 
 
 class MissingInput(WmError):
     """An artifact that must be created first."""
 
-    exit_code = 66
+    exit_code = 66  # EX_NOINPUT
 
 
 class MissingPackage(WmError):
     """A Python package that must be installed first."""
 
-    exit_code = 69
+    exit_code = 69  # EX_UNAVAILABLE
 
 
 class Unreachable(WmError):
     """A service on the network that does not answer, or answers that it cannot."""
 
-    exit_code = 69
+    exit_code = 69  # EX_UNAVAILABLE
 
 
 class WorkerFailed(WmError):
     """A task failed at every try; `task` is its number, `why` the last failure."""
 
-    exit_code = 70
+    exit_code = 70  # EX_SOFTWARE
 
     def __init__(self, task: int, why: str, what: str = "") -> None:
         super().__init__(f"{what or f'task {task}'} {why}")
@@ -55,43 +55,43 @@ class WorkerFailed(WmError):
 class RankFailed(WmError):
     """A process of torchrun has ended, or does not answer."""
 
-    exit_code = 70
+    exit_code = 70  # EX_SOFTWARE
 
 
 class EnvironmentFault(WmError):
     """An environment of somebody else broke, or returned what an episode cannot hold."""
 
-    exit_code = 70
+    exit_code = 70  # EX_SOFTWARE
 
 
 class DiskProblem(WmError):
     """The disk or the disk budget is too small."""
 
-    exit_code = 74
+    exit_code = 74  # EX_IOERR
 
 
 class MemoryProblem(WmError):
     """The machine's memory is too small or nearly used up."""
 
-    exit_code = 71
+    exit_code = 71  # EX_OSERR
 
 
 class Locked(WmError):
     """Another process is writing the same artifact or dataset."""
 
-    exit_code = 75
+    exit_code = 75  # EX_TEMPFAIL
 
 
 class NotPermitted(WmError):
     """The operating system refuses to read or write."""
 
-    exit_code = 77
+    exit_code = 77  # EX_NOPERM
 
 
 class RecipeMismatch(WmError):
     """A finished artifact of another recipe exists, or inputs do not belong together."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
 
 class Stopped(WmError):
@@ -99,6 +99,7 @@ class Stopped(WmError):
 
     def __init__(self, signal: int) -> None:
         super().__init__("stopped; everything finished so far is kept, and the same command resumes.")
+        # As a shell says of a command that a signal ended.
         self.exit_code = 128 + signal
 
 

@@ -57,6 +57,7 @@ def import_problem(extra: str) -> str:
         try:
             importlib.import_module(module)
         except (Exception, SystemExit) as error:
+            # A package of others may raise anything, and even call sys.exit(), while it is imported.
             return f"the import of {module} failed: {' '.join(str(error).split()) or type(error).__name__}"
     return describe_outdated(outdated(extra))[0]
 

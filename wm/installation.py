@@ -12,6 +12,7 @@ from wm import __version__, extras
 from wm.errors import WmError
 from wm.units import format_size
 
+# Those that setup.cfg allows and the tests run on.
 PYTHONS = ((3, 11), (3, 13))
 LITTLE_MEMORY, LITTLE_DISK = 2e9, 2e9  # bytes below which the quick preset gets into trouble
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "pygame-ce", "cma", "zstandard", "zarr", "numcodecs")
@@ -63,6 +64,7 @@ def _torch() -> Iterator[Check]:
 
         from wm.training.precision import has_bf16
     except ImportError as error:
+        # A line of the list, as all others: `wm doctor` must show the rest, too.
         yield Check("torch", "problem", str(error), "pip install torch")
         return
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

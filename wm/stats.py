@@ -14,6 +14,7 @@ MIN_GROUPS = 3  # below which a mean over groups has no interval: of two, one di
 MIN_EVENTS = 10  # below which there is no measure of them
 MOST_DECIMALS = 4  # of an interval: equal returns have one of 1e-16, which is rounding
 LEAST_SHOWN = 1e-12  # of a mean or an interval: less is rounding
+# Enough for two digits of a 95 % interval.
 BOOTSTRAPS = 2000
 LARGEST_REWARD = 1e15  # in size, of labels too: their squares, and sums over 1e8 of them, are finite in 32 bits
 
@@ -100,6 +101,7 @@ def rank_correlation_interval(one: Array, two: Array, random: np.random.Generato
             samples.append(rho)
     if len(samples) < BOOTSTRAPS // 2:
         return None
+    # The middle 95 % of the bootstrap.
     low, high = np.percentile(samples, [2.5, 97.5])
     return float(low), float(high)
 

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 READINGS, FIGURE = ROOT / "docs" / "results" / "dreamer_memory.json", ROOT / "docs" / "images" / "dreamer-memory.png"
 # Published for the ancestor: the CUDA allocator's small pool (GB) over 44,000 steps, and the step it died at.
 LEAK, DIED = ((0, 0.39), (44_000, 9.31)), 53_800
+# A point every 2,000 steps, which the figure can show.
 READING_COUNT = 40
 
 
@@ -51,6 +52,7 @@ def draw() -> None:
     both.set_ylabel("GB")
     growth = [reading["rss_anon_mb"] - full["rss_anon_mb"] for reading in readings]
     alone.plot(steps, growth, color="tab:purple", label="RssAnon")
+    # The band of 8.4 MB within which nothing is a rise (MIN_DRIFT in wm/telemetry/trend.py).
     alone.set_ylim(-8.4, 8.4)
     alone.set_ylabel("MB since the replay was full")
     for axes in (both, alone):

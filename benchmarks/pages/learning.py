@@ -82,6 +82,7 @@ def add(row: dict[str, Any]) -> None:
     )
     row |= {"commit": commit.stdout.strip(), "threads": os.environ.get("OMP_NUM_THREADS", "all")}
     key = ("kind", "env", "seed", "form")
+    # Rows of several seeds may be added at once.
     with open(BUILD / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         rows = json.loads(ROWS.read_text()) if ROWS.exists() else []

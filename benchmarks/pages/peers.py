@@ -36,6 +36,7 @@ def _at(rows: list[Row], env: str, cut: float, methods: tuple[str, ...]) -> list
         own = [one for row in rows if (row["env"], row["method"]) == (env, method)
                for one in row["cuts"] if one["minutes"] == cut]  # fmt: skip
         if own:
+            # The worst seed, so that a lucky one claims nothing.
             worst.append(min(own, key=lambda one: one.get("mean", -math.inf)) | {"method": method})
     return worst
 

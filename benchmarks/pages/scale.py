@@ -28,6 +28,7 @@ BENCHMARKS, MEASURED = ROOT / "benchmarks" / "results.jsonl", ROOT / "docs" / "r
 PAGE = ROOT / "docs" / "scale.md"
 
 FILES_PER_PART = 10  # two of each of the four arrays, the group's metadata, and the manifest
+# The default of V.
 LATENTS = 32
 LATENT_MEMORY = 20  # bytes of memory a latent of a frame takes while M trains (wm/training/cost.py)
 CANDIDATES, EPISODES, STEPS = 64, 16, 1000  # of a generation of the paper's CarRacing
@@ -53,6 +54,7 @@ class Rates:
     carracing: float = 0.0
     encode: float = 0.0  # frames/s that a core encodes
     generations: int = 300  # of a search
+    # One core, a large machine, and a cluster.
     workers: tuple[int, ...] = (1, 64, 1000)
 
 

@@ -33,10 +33,14 @@ from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 
 RATES = Path(__file__).resolve().parents[2] / "docs" / "results" / "scale.json"
+# Episodes enough for a mean: Pong's differ, CarRacing's are all of 1,000 steps.
 EPISODES = {"Pong": 24, "CarRacing": 2}
 SHORT, LONG = 40, 160  # steps of the same episodes: the difference has no resets
+# NUM_ENVS of wm/rollouts/players.py.
 SLOTS = 8
+# Enough that the start of a connection does not count.
 TASKS = 200
+# Blocks of which the fastest counts, for the disk has other work.
 BLOCKS = 4
 
 

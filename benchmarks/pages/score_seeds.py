@@ -23,6 +23,7 @@ Values = NDArray[np.float64]
 
 def interquartile_mean(values: Values) -> Values:
     """The mean of the middle half along the last axis: without a quarter of the values, rounded down, at each end."""
+    # The interquartile mean of Agarwal et al. (2021): a quarter is cut off at either end.
     cut = values.shape[-1] // 4
     return np.sort(values, -1)[..., cut : values.shape[-1] - cut].mean(-1)
 
@@ -33,6 +34,7 @@ def interval(strata: Sequence[Values], statistic: Callable[[Values], Values]) ->
         return None
     random = generator(0, "bootstrap over seeds")
     drawn = [values[random.integers(0, len(values), (SAMPLES, len(values)))] for values in strata]
+    # The middle 95 % of the bootstrap.
     low, high = np.quantile(statistic(np.concatenate(drawn, -1)), (0.025, 0.975))
     return float(low), float(high)
 

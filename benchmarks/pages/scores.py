@@ -145,6 +145,7 @@ def page(rows: list[Row]) -> str:
     every = [
         [_marked(row), _agent(row), row["preset"] or "–",
          ", ".join(map(str, row["training_seeds"])) or "–", f"{row['mean']:.2f} ± {row['ci95']:.2f}",
+         # Twelve digits identify a file among the rows of a page.
          str(row["episodes"]), *_spent(row), f"`{row['commit']}`", f"`{row['sha256'][:12]}`"]
         for row in rows
     ]  # fmt: skip

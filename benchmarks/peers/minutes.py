@@ -19,12 +19,14 @@ def _cpu_seconds(process: psutil.Process) -> float:
     try:
         every = (process, *process.children(recursive=True))
     except psutil.NoSuchProcess:
+        # It has ended meanwhile.
         return 0.0
     total = 0.0
     for each in every:
         try:
             total += sum(each.cpu_times()[:4])  # user and system; of its own, and of its children that ended
         except psutil.NoSuchProcess:
+            # As above.
             continue
     return total
 

@@ -12,6 +12,7 @@ from wm.envs.registry import EnvConfig
 from wm.models.vae.inference import InferenceEncoder
 from wm.pretrained import load_vae
 
+# Frames in an observation, as in DQN (Mnih et al. 2015).
 STACK = 4
 
 
@@ -38,6 +39,7 @@ class Stacked:
     def __init__(self, env: str, count: int) -> None:
         self.env = EnvConfig(env)
         if self.env.spec().is_atari:
+            # 84 pixels and gray, as in the zoo's settings for Atari.
             self.env = EnvConfig(env, size=84, gray=True)
         height, width, self._channels = self.env.frame_shape
         shape = height, width, STACK * self._channels

@@ -100,6 +100,7 @@ def _film(outcomes: list[Outcome]) -> tuple[Path, ...]:
     except Stopped:
         raise
     except WmError as error:
+        # A film is an extra: without it the agent is scored and reported all the same.
         console.say(f"no film: {error}")
     return ()
 
@@ -115,6 +116,7 @@ def _report(outcomes: list[Outcome]) -> tuple[Path, ...]:
         envs = {outcome.env for outcome in outcomes}
         pages, damaged = report(runs, runs[0].parent / "report.html" if runs else None, envs=envs)
     except WmError as error:
+        # The same: the runs are there, and `wm report` can be called again.
         console.say(f"no report: {error}")
         return ()
     tell_damaged(damaged, strict=False)
@@ -131,6 +133,7 @@ def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int)
             with ResourceMonitor(step.outputs, show_usage) as monitor:
                 result = STAGES[step.stage].run(_within_budget(step, pipelines), step.settings)
         except (Stopped, DiskProblem):
+            # These end the whole curriculum: the next environment would meet the same.
             raise
         except WmError as error:
             outcome.failure = outcome.failure or error
@@ -157,6 +160,7 @@ def _within_budget(step: Step, pipelines: list[Pipeline]) -> Session:
     # These two stages count their own dataset or replay themselves.
     own = step.outputs[-1] if step.stage in ("collect", "train-dreamer") else None
     used = sum(folder_bytes(path) for pipeline in pipelines for path in pipeline.folders if path != own)
+    # Not below 0, which would be no limit.
     return replace(step.session, disk_limit=max(step.session.disk_limit - used, 0))
 
 

@@ -65,6 +65,7 @@ class Estimate:
     failures: dict[str, str]
     budget: int | None
     keep: str = "all"
+    # One environment at a time unless --jobs says more.
     jobs: int = 1
 
     @property
@@ -215,6 +216,7 @@ def _duration(seconds: tuple[float, float]) -> str:
 def estimate_curriculum(session: Session, settings: CurriculumSettings, sources: Sources) -> Estimate:
     """The plan of every stage, whether its inputs exist or not."""
     threads, jobs = torch.get_num_threads(), min(settings.jobs, len(settings.names))
+    # Threads as each process will have them: times measured with all cores would be too short.
     if jobs > 1:
         session = replace(session, workers=cores_each(session, jobs))
         torch.set_num_threads(session.processes)
@@ -227,6 +229,7 @@ def estimate_curriculum(session: Session, settings: CurriculumSettings, sources:
         except Stopped:
             raise
         except WmError as error:
+            # Told at the end with the others' plans, for one unknown environment must not hide them.
             failures[pipeline.env] = str(error)
     torch.set_num_threads(threads)
     used = sum(folder_bytes(path) for pipeline in pipelines for path in pipeline.folders)
@@ -247,6 +250,7 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
         plan = None if changed else _own_plan(step)
         if plan is None and pipeline.steps[0].stage == "train-dreamer":
             memory = playing_memory(step.session.processes)
+            # A Dreamer's pages: 4 MB, and seconds to minutes, as episodes may last a minute each.
             plan = Plan(step.stage, step.outputs[0], "plays with the trained Dreamer", 4_000_000, memory, (5, 600))
         if plan is None:
             unmade = unmade or _UnmadeInputs.of(pipeline)
@@ -274,6 +278,7 @@ def _own_plan(step: Step) -> Plan | None:
     try:
         return STAGES[step.stage].plan(step.session, step.settings)
     except MissingInput:
+        # Not made yet: the caller estimates it from the stages before.
         return None
 
 
@@ -297,6 +302,7 @@ class _UnmadeInputs:
         assert isinstance(mdnrnn, MdnRnnSettings)
         assert isinstance(controller, ControllerSettings)
         env = env_config(pipeline.env, collect)
+        # Untrained networks take as long as trained ones.
         speed = measure_env(env, time.monotonic)
         model = build(vae.network, collect.size, speed.frame_shape[2], vae.latent).requires_grad_(False)
         memory = new_mdnrnn(mdnrnn_config(mdnrnn, vae.latent, speed.space), seed=0).requires_grad_(False)
@@ -317,15 +323,19 @@ class _UnmadeInputs:
             return replace(plan, rows=expected, disk=expected * BYTES_PER_FRAME)
         if isinstance(settings, ControllerSettings):
             what = train_controller.describe(settings)
+            # 200 kB for curves, logs and the means of a search.
             plan = self._playing(step, most_steps(settings, longest), what, 200_000)
             return replace(plan, seconds=self._training_seconds(step, settings), fixed_work=settings.policy_gradient)
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings)
             most = episodes * min(settings.max_steps, longest)
+            # 2 MB of pictures.
             plan = self._playing(step, most, f"a comparison over {episodes} real episodes", 2_000_000)
+            # Pictures and encoding take 5 to 30 seconds besides the episodes.
             return replace(plan, seconds=(plan.seconds[0] + 5, plan.seconds[1] + 30))
         assert isinstance(settings, EvaluateSettings)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
+        # Twice, because the random policy plays as many episodes.
         plan = self._playing(step, 2 * settings.episodes * longest, what, 10_000)
         return replace(plan, seconds=(plan.seconds[0], GYMNASIUM_RENDERER * plan.seconds[1]))
 

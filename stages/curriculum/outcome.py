@@ -153,6 +153,7 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
         str(outcome), outcome.rows()  # with other metrics than ours they raise
         return outcome
     except (WmError, KeyError, TypeError, ValueError):
+        # A record of another version or an edited one: the environment is run again, which skips what is up to date.
         return None
 
 
@@ -171,6 +172,7 @@ def _result(values: dict[str, Any], run: Path) -> Result | None:
         try:
             artifact = runs.read_whole(folder)
         except MissingInput:
+            # Removed since: then the record says nothing of it.
             return None
         if artifact.fingerprint != values["fingerprint"]:
             return None

@@ -44,11 +44,13 @@ def read_share() -> Share | None:
 
 def exit_with(leader: int) -> None:
     """End this process when the process `leader` is killed, so that the same command can resume at once."""
+    # A daemon, so that it does not keep a process alive whose work is done.
     threading.Thread(target=_exit_with, args=(leader,), daemon=True).start()
 
 
 def _exit_with(leader: int) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
+        # _exit: other threads may hang in a library, and this must not wait for them.
         psutil.Process(leader).wait()
     os._exit(1)
 
@@ -119,6 +121,7 @@ def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
         [sys.executable, "-m", "stages", *words],
         # OMP_NUM_THREADS is torch's: more threads would compete for the cores.
         env={"OMP_NUM_THREADS": str(share.workers), **os.environ, LEADER: json.dumps(share._asdict())},
+        # Results are read from its record; what it says comes through stderr.
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -110,6 +110,7 @@ class Pipeline:
         try:
             return EnvConfig(self.env).code.sources
         except WmError:
+            # Without its code the fingerprint is another one, and the first stage tells the reason.
             return {}
 
     @property

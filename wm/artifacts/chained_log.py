@@ -66,6 +66,7 @@ def parse(data: bytes, source: str, previous: str, schema: Schema, way_out: str,
     for number, text in enumerate(data.split(b"\n")[:-1], 1):
         where = f"{source}, line {number}"
         value = _value(text, where, schema, way_out, finite)
+        # From the last comma on: an edited line may have a text that looks like a digest further in front.
         found = _DIGEST.fullmatch(text, text.rfind(b", "))
         body = text[: found.start()] + b"}" if found else text
         if found is None or _digest(previous, body) != found[1].decode():
@@ -94,6 +95,7 @@ def read(folder: Path, name: str, schema: Schema, finite: bool = True) -> list[d
     if artifact is None:
         lines = parse(durable.read_log(path), str(path), start(folder), schema, way_out, finite)
         return [line.value for line in lines]
+    # The manifest has the digest of a finished log, so its chain is not computed again.
     texts = artifact.read_bytes(name).split(b"\n")[:-1]
     return [_value(text, f"{path}, line {k}", schema, way_out, finite) for k, text in enumerate(texts, 1)]
 
@@ -118,6 +120,7 @@ def sync(path: Path) -> str:
         return ""
     with durable.open_file(path, "rb+") as file:
         os.fsync(file.fileno())
+        # The end alone is read: logs are synced at every checkpoint, and grow to 50 MB.
         file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_END, 0))
         found = _DIGEST.search(file.read())
     return found[1].decode() if found else ""

@@ -20,6 +20,7 @@ RESERVE_SHARE = 0.05  # of the volume, where that is less
 class DiskBudget:
     """The bytes that may be used at `target`. `limit` is the user's (None: no limit)."""
 
+    # None where the user gave no --disk-budget; the reserve of the volume holds all the same.
     target: Path
     limit: int | None = None
 
@@ -29,6 +30,7 @@ class DiskBudget:
         free = usage.free - min(RESERVE, int(RESERVE_SHARE * usage.total))
         return free if self.limit is None else min(free, self.limit - used)
 
+    # 64 inodes are more than a run or a page takes; what writes datasets gives its own number.
     def require(self, need: int, used: int, what: str, files: int = 64) -> None:
         """Raise DiskProblem unless `need` more bytes in `files` more files are available."""
         if not shutil.disk_usage(volume := volume_of(self.target)).total:
@@ -58,6 +60,7 @@ def inodes_left(path: Path) -> int | None:
     """How many files can still be created on the volume of `path`; None where the number is not fixed (btrfs)."""
     if not hasattr(os, "statvfs"):
         return None
+    # f_favail and not f_ffree: what is reserved for root cannot be used.
     volume = os.statvfs(volume_of(path))
     return volume.f_favail if volume.f_files > 0 else None
 

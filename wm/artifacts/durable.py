@@ -51,8 +51,10 @@ def _open_regular(path: str, flags: int) -> int:
     _require_regular(path)
     # The flag closes the gap between the check and the call. Windows has no such flag.
     try:
+        # Windows opens as text without O_BINARY, and would change line feeds.
         return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666)
     except FileNotFoundError:
+        # The same error for a missing file and for a folder in which none can be made; O_CREAT tells them apart.
         if flags & os.O_CREAT and os.path.isdir(os.path.dirname(path) or "."):
             raise _takes_no_files(Path(path)) from None
         raise
@@ -76,6 +78,7 @@ def read_at_most(path: Path | str, most: int) -> bytes | None:
         if (size := os.fstat(descriptor).st_size) > most:
             return None
         data = b""
+        # A file that another process truncates meanwhile gives fewer bytes; the reader's checks then refuse them.
         while len(data) < size and (piece := os.read(descriptor, size - len(data))):
             data += piece
         return data
@@ -108,8 +111,10 @@ def fsync_folder(folder: Path) -> None:
 
 def fsync_tree(folder: Path) -> None:
     """Sync every file and folder below `folder`, leaves first."""
+    # Leaves first: a folder's entry must not be durable before what is in it.
     for root, _, names in os.walk(folder, topdown=False):
         for name in names:
+            # Opened for writing, because Windows syncs no file that is open for reading.
             with open_file(Path(root) / name, "rb+") as file:
                 os.fsync(file.fileno())
         fsync_folder(Path(root))
@@ -117,6 +122,7 @@ def fsync_tree(folder: Path) -> None:
 
 def staging_path(path: Path) -> Path:
     """A new hidden name in the folder of `path`, to be renamed to it. `sweep` removes those of killed processes."""
+    # 32 bits of chance: they only keep processes apart that write the same path at once.
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
 
 
@@ -130,11 +136,13 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(staged, path)
     except BaseException:
+        # Also for a signal: KeyboardInterrupt is no Exception, and would leave the staged file.
         remove(staged)
         raise
     fsync_folder(path.parent)
 
 
+# allow_nan=False: NaN is no JSON, and other readers would refuse the whole file.
 def canonical_json(value: Any) -> bytes:
     """JSON with one spelling per value, for hashing and for files that people read."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
@@ -195,6 +203,7 @@ def _write_synced(files: Sequence[tuple[Path, bytes]]) -> None:
         opened = []
         for path, data in files:
             with _naming(path):
+                # The innermost first, so that no folder is durable before its contents.
                 file = stack.enter_context(open_file(path, "wb"))
                 file.write(data)
                 file.flush()
@@ -215,6 +224,7 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
+        # FAT, some network disks and volumes of containers have no links, or refuse them across volumes.
         write_bytes(target, read_bytes(source))
 
 
@@ -228,6 +238,7 @@ def publish(staged: Path, final: Path) -> None:
     """Rename a folder whose contents are synced to `final` (which must not exist), durably: the commit."""
     os.rename(staged, final)
     fsync_folder(final.parent)
+    # The old parent loses an entry; without its sync both names could be there after a power failure.
     if staged.parent != final.parent:
         fsync_folder(staged.parent)
 
@@ -249,6 +260,7 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:
         raise _takes_no_files(missing[-1]) from None
+    # Only what was made here: the parents that existed are durable already.
     for created in missing:
         fsync_folder(created.parent)
     return folder
@@ -262,10 +274,12 @@ def remove(path: Path, link: bool = False) -> bool:
         links.refuse(path)
     if path.is_dir() and not path.is_symlink():
         doomed = path
+        # What a kill left under a staging path has no name worth keeping, so it is removed where it is.
         if not TEMPORARY.fullmatch(path.name):
             doomed = staging_path(path)
             os.rename(path, doomed)
         try:
+            # Errors are told by the return value: on Windows another process may hold a file open.
             shutil.rmtree(doomed, ignore_errors=True)
         except RecursionError:
             raise BadData(f"{doomed} has folders nested too deeply; remove it with `rm -r`.") from None

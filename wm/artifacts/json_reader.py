@@ -46,6 +46,7 @@ class _Leaf:
 
 
 def _is_integer(value: Any) -> bool:
+    # `type`, not isinstance: True is an int in Python, and would pass as 1.
     return type(value) is int and abs(value) <= LARGEST
 
 
@@ -146,6 +147,7 @@ def by_number(schema: Schema, low: int = 0) -> Schema:
     def check(value: Any, key: str) -> None:
         any_keys(value, key)
         for name in value:
+            # Nine digits: a longer key is no number of steps, and Python refuses to convert thousands of digits.
             if not (name.isascii() and name.isdecimal() and len(name) < 10 and int(name) >= low):
                 raise Mismatch(_join(key, name), "unknown", f"numbers from {low} on as keys")
 
@@ -166,6 +168,7 @@ def read_small(path: Path | str, way_out: str = WAY_OUT) -> bytes:
     try:
         data = durable.read_at_most(path, MAX_BYTES)
     except PermissionError:
+        # A PermissionError is an OSError, too, and would become BadData below.
         raise
     except OSError as error:
         raise BadData(f"{path} cannot be read ({str(error)[:200]}); {way_out}.") from None
@@ -182,6 +185,7 @@ def parse(data: bytes, source: str, schema: Schema, way_out: str = WAY_OUT, fini
         if text.startswith("\ufeff"):  # a decoder would expect a value there, and say so
             raise ValueError("Unexpected UTF-8 BOM")
         value = (_FINITE if finite else _ANY).decode(text)
+        # A value with fewer brackets than MAX_DEPTH cannot be deeper, so most files need no walk.
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
             _check_depth(value)
         if b"\\" in data and b"\\u" in data:  # one byte is found ten times faster than two
@@ -203,6 +207,7 @@ def validate(value: Any, source: str, schema: Schema, way_out: str = WAY_OUT) ->
 
 
 def _constant(name: str) -> Any:
+    # Python's decoder accepts NaN and Infinity unless it is told what to do with them.
     raise ValueError(f"{name} is no JSON")
 
 
@@ -226,6 +231,7 @@ def _check_depth(value: Any) -> None:
     raise RecursionError
 
 
+# Keys and values of strangers are cut at 60 characters, so that a message stays a line or two.
 def _join(key: str, name: str) -> str:
     return f"{key}.{name[:60]}" if key else name[:60]
 

@@ -41,6 +41,7 @@ def below(folder: Path) -> Iterator[Path]:
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
     folder that `enter` is false for. Raises BadData for what lies more than DEEPEST folders deep."""
+    # A stack and no recursion: a forged tree must not reach Python's recursion limit. Reversed, for pop takes the last.
     found = [(entry, 1) for entry in reversed(_entries(folder))]
     while found:
         entry, depth = found.pop()

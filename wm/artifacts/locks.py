@@ -34,6 +34,7 @@ def held(target: Path) -> Iterator[None]:
     owner = links.refuse(beside.with_name(f".{beside.name}.owner"))
     place = beside.with_name(f".{beside.name}.lock")
     durable.open_file(place, "ab").close()  # filelock would wait for a folder that takes no files, as for a lock
+    # No wait: a command that finds a lock ends with exit code 75, so that a script can try again.
     lock = filelock.FileLock(place, timeout=0)
     try:
         lock.acquire()
@@ -41,6 +42,7 @@ def held(target: Path) -> Iterator[None]:
         raise Locked(f"{target} is being written by {_holder(owner)}; wait for it or stop it.") from None
     try:
         with durable.open_file(owner, "wb") as file:
+            # For the message alone: the lock is the flock, and a stale owner file locks nobody out.
             file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
         try:
             yield
@@ -65,4 +67,5 @@ def _holder(owner: Path) -> str:
         process = json_reader.read(owner, OWNER)
         return f"process {process['pid']} on {process['host']}"
     except BadData:
+        # The owner file is written after the lock is taken, so it may be missing or half written.
         return "another process"

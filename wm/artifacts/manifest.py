@@ -22,6 +22,7 @@ NAME = "manifest.json"
 LARGEST = 1 << 34
 SCHEMA = table({"kind": TEXT, "files": table_of(table({"size": COUNT, "sha256": TEXT}))}, others=ANYTHING)
 _OURS = table({"kind": TEXT, "files": TABLE, "sha256": TEXT}, others=ANYTHING)  # other programs have manifests too
+# No dot first: hidden names are those of staging paths, and `..` would leave the folder.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._@+-]*")
 
 
@@ -94,6 +95,7 @@ def locate(folder: Path, name: str) -> Path:
 def require_outside(path: Path) -> None:
     """Raise UsageProblem if `path`, at which something is to be made, lies within a dataset, an artifact, or another
     folder that a manifest of ours describes: it could replace a file there, and would be moved or removed with it."""
+    # resolve(): a link above the path must not hide that it leads into something finished.
     for folder in path.resolve().parents:
         if kind_in(folder):
             raise UsageProblem(
@@ -140,8 +142,10 @@ def _is_file_of(path: Path, size: int) -> bool:
     try:
         status = path.lstat()
     except PermissionError:
+        # Unreadable is no damage: it is told to the user, and nothing is made again for it.
         raise
     except OSError:
+        # lstat, so that a link in place of the file counts as another file.
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size == size
 

@@ -89,12 +89,14 @@ def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) ->
                 return
             _settle(answer, partial(function, item))
 
+    # Daemons: a request that hangs must not keep the process from ending.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(PARALLEL, len(answers)))]
     for thread in threads:
         thread.start()
     try:
         return [answer.result() for answer in answers]
     except Exception:
+        # What has not begun is dropped; what runs is waited for, so that nothing is written after the error.
         waiting.clear()
         for thread in threads:
             thread.join()
@@ -116,6 +118,7 @@ def _answer(where: str, request: Callable[[], _Result]) -> _Result:
     with _explained(where):
         if threading.current_thread() is not threading.main_thread():
             return request()
+        # Only the main thread gets signals, so only it must not wait inside obstore.
         answer = Future[_Result]()
         threading.Thread(target=_settle, args=(answer, request), daemon=True).start()
         return answer.result()
@@ -186,6 +189,7 @@ class ObjectStore:
             try:
                 data = _answer(where, partial(self._get, name, size))
             except Unreachable as error:
+                # An answer that was cut is asked for again; a missing object and other errors are raised at once.
                 unreachable, problem = error, ""
                 continue
             if len(data) == size and (not sha256 or hashlib.sha256(data).hexdigest() == sha256):
@@ -199,6 +203,7 @@ class ObjectStore:
         import obstore
 
         answer = obstore.get(self._client, name)
+        # Compared before the body is read: a stranger's object of the right name may be larger than memory.
         if answer.meta["size"] != size:
             raise BadData(f"{self.address}/{name} has {answer.meta['size']} bytes; expected {size}.")
         return bytes(answer.bytes())
@@ -227,6 +232,7 @@ class ObjectStore:
                 raise
 
     def _put(self, name: str, data: bytes, mode: Any, token: str = "") -> None:
+        # No token where a plain overwrite is meant: then nobody asks whose the object is.
         import obstore
 
         attributes = {_WRITER: token} if token else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from wm import __version__
 
+# Packages of which another release may change results or bytes: simulators, codecs, torch and cma.
 _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "box2d", "zstandard", "zarr", "numcodecs", "cma")
 
 
@@ -32,11 +33,14 @@ def _version_of(package: str) -> str | None:
 
 def commit() -> str | None:
     """The commit of this source tree, with `+` when it is changed; None for an installed package."""
+    # wm/artifacts/provenance.py lies two folders below the root of the source tree.
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
         command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+        # Seconds; any value of that size would do. It only bounds how long a hanging file system delays a stage.
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
+        # Provenance is a note: no git, or a repository of another user, must not fail a training.
         return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from wm.artifacts.manifest import sha256_json
 
+# Raised when the recipe's own form changes; it enters every fingerprint, so all artifacts would be made anew.
 FORMAT = 1
 _CHOICES = ("algo", "in_", "network")  # settings that decide which others mean something
 

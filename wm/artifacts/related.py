@@ -31,6 +31,7 @@ def _read_recipe(folder: Path, kind: str) -> dict[str, Any] | None:
     """The recipe of the artifact in `folder`, as_json; None if it is damaged, missing or of another kind."""
     try:
         if (folder / manifest.NAME).exists():
+            # `read_whole` hashes every file: a search takes over what it finds, so damage must be seen here.
             return dict(read_whole(folder, kind).manifest["recipe"])
         recipe = manifest.read_json(folder / RECIPE_FILE)
         return recipe if isinstance(recipe, dict) and isinstance(recipe.get("settings"), dict) else None

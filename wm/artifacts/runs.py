@@ -54,6 +54,7 @@ class Artifact:
     @property
     def wall_seconds(self) -> float:
         """What it took: of a training over all its sessions, of another stage the session that finished it."""
+        # Only a training counts earlier sessions; another stage that was killed began again from nothing.
         last = float(self.manifest["provenance"]["wall_seconds"]) + float(self.metrics.get("earlier_seconds", 0.0))
         return max(last, float(self.metrics.get("seconds", 0.0)))
 
@@ -164,6 +165,7 @@ def _staged_copy(artifact: Artifact, folder: Path) -> Path:
     for name in (*artifact.manifest["files"], manifest.NAME):
         path = artifact.folder / name if name == manifest.NAME else artifact.check(name)
         durable.make_folder((staged / name).parent)
+        # Hard links: an artifact that another run takes over costs no bytes.
         durable.link(path, staged / name)
     return staged
 
@@ -195,6 +197,7 @@ class Run:
         return sorted(first.parent.glob(f"{glob.escape(first.name)}*"))
 
     def _archived(self, fingerprint: str, suffix: str = "") -> Path:
+        # Eight of 64 hex digits; two recipes with the same eight get a number (`free_name`).
         return self.root / ARCHIVE / f"{self.name.replace('/', '-')}-{fingerprint[:8]}{suffix}"
 
     def require_place(self) -> None:
@@ -204,6 +207,7 @@ class Run:
         for place in (*reversed(parents), self.folder, self.partial, self.root / ARCHIVE):
             disk.require_folder(links.refuse(place))
         for place in (self.folder, self.partial, self.root / ARCHIVE):
+            # Before anything is moved: a rename would carry a link into the archive, where nobody looks for it.
             links.refuse_below(place)
         for place in (self.folder, self.partial):
             kind = _kind_in(place)
@@ -222,6 +226,7 @@ class Run:
         try:
             return read(self.folder, self.recipe.kind)
         except (MissingInput, BadData):
+            # A damaged artifact is archived and made again, as `damage` says to the user.
             return None
 
     def damage(self) -> str:
@@ -231,6 +236,7 @@ class Run:
         except MissingInput:
             return ""
         except BadData as error:
+            # Up to the way out, which names other commands than this situation asks for.
             return str(error).partition(";")[0]
         return ""
 
@@ -300,10 +306,12 @@ class Run:
 
     def swap_in(self, source: Path) -> None:
         """Rename the complete folder `source` to `folder`; the artifact in `folder` moves to the archive."""
+        # What only an unfinished artifact needs goes before the rename, so that no manifest lists it.
         durable.remove(source / SCRATCH)
         durable.remove(source / RECIPE_FILE)
         if self.folder.exists():
             old = self.finished()
+            # No hex digits, so it never meets a fingerprint, of which the archive's names have the first eight.
             self._move_to_archive(self.folder, self._archived(old.fingerprint if old else "damaged0"))
         durable.make_folder(self.folder.parent)
         durable.commit_folder(source, self.folder)
@@ -319,6 +327,7 @@ class Run:
             try:
                 artifact = read(archived, self.recipe.kind)
             except (MissingInput, BadData):
+                # A damaged archive is passed over, not removed: the artifact is made again beside it.
                 continue
             if artifact.fingerprint == self.recipe.fingerprint:
                 self.swap_in(archived)
@@ -379,6 +388,7 @@ class Builder:
             "metrics": metrics,
             "provenance": provenance,
         }
+        # Before the manifest: once that is durable, the files it lists must be.
         durable.fsync_tree(self.folder)
         manifest.write(self.folder, body, kept)
         self.run.swap_in(self.folder)

@@ -44,6 +44,7 @@ def _mask(value: Any, key: str) -> None:
         raise Mismatch(key, repr(value[:40]), "none, flicker, or rows in percent such as 12-88") from None
 
 
+# The sides that any version's commands accept, with room; the networks check their own (32 to 128).
 _FRAMES = {"size": between(16, 256), "gray": FLAG}
 _PLAYED = {
     "action_space": one_of("auto", "discrete", "continuous"),
@@ -111,6 +112,7 @@ _PROVENANCE = table(
     others=ANYTHING,
 )
 _SCORE = {"mean": NUMBER, "ci95": NUMBER, "episodes": COUNT}
+# Lower and upper end of a 95 % interval; null where too few values were there for one.
 _INTERVAL = or_null(list_of(NUMBER, 2))
 _BASELINES = ("linear", "persistence", "mean")
 _ERRORS = table(
@@ -145,6 +147,7 @@ _DREAM = table(
         "rho_ci95": _INTERVAL,
         "rho_last_third": or_null(NUMBER),
         "rho_last_third_ci95": _INTERVAL,
+        # Least, median and largest over the dimensions of z.
         "z_variance_ratio": or_null(list_of(NUMBER, 3)),
         "open_loop": _OPEN_LOOP,
         **{
@@ -188,6 +191,7 @@ def _evaluation(value: Any, key: str) -> None:
 def _score_of_returns(value: Any, key: str) -> None:
     returns = np.array(value["returns"], np.float64)
     score, rounding = Score.of(returns), ROUNDING * np.abs(returns).max()
+    # `not <=`, so that a NaN is refused, which compares as false with everything.
     for name, expected in (("mean", score.mean), ("ci95", score.ci95), ("episodes", score.episodes)):
         if not abs(value[name] - expected) <= rounding:
             raise Mismatch(f"{key}.{name}".lstrip("."), f"{value[name]:g}", f"{expected:g}, as of its returns")

@@ -8,6 +8,7 @@ from pathlib import Path
 RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "videos", "random",
             "archive", "checkpoints", "tensorboard")  # fmt: skip
 NO_STICKY = "-no-sticky"  # ends the name of an evaluation without sticky actions, which stands beside the usual one
+# A variant with such a name would be taken for a file or a folder of another kind.
 _ENDINGS = (".partial", ".tmp", ".zarr", ".html", ".md", ".json")  # also of pages and records in a run
 _FAMILIES = ("latents", "dream")  # names such as `latents-<dataset>` and `dream-<agent>`
 

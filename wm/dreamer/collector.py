@@ -57,6 +57,7 @@ class Collector:
         return ActingState(frames, state, actions, torch.ones(count, device=self._device))
 
     def _reset(self, env_index: int) -> NDArray[np.uint8]:
+        # The number of the episode, and not the step: the seeds then do not depend on how long episodes last.
         seed = episode_seed("train", self._seed, "dreamer", self.episodes_started)
         self.episodes_started += 1
         frame: NDArray[np.uint8]
@@ -69,6 +70,7 @@ class Collector:
 
     def step(self, acting: ActingState, steps: int) -> tuple[ActingState, list[float]]:
         """One step of every environment, after `steps` steps in all; also the returns of the episodes that ended."""
+        # Noise is a function of the step, so that a resumed training acts as the one before.
         self._noise.manual_seed(integer(self._seed, "dreamer", "act", steps))
         inputs = torch.from_numpy(acting.frames).to(self._device)
         encoded, state = self._model.act(inputs, acting.state, acting.actions, acting.first, self._noise)
@@ -76,6 +78,7 @@ class Collector:
         if self._auto_fire is not None:
             self._auto_fire.serve(actions, self._infos)
             encoded = torch.from_numpy(self.space.encode(actions)).to(self._device)
+        # A copy: an ActingState is a value, which does not change once it is returned.
         frames, first = acting.frames.copy(), np.zeros(len(self._envs), np.float32)
         returns: list[float] = []
         for env_index, env in enumerate(self._envs):

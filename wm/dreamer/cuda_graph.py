@@ -43,6 +43,7 @@ class GraphedUpdate:
 
     def _record(self, example: Batch, noise: torch.Generator, kind: bool) -> Callable[[Batch], dict[str, Tensor]]:
         """Nothing is computed while it records."""
+        # The graph reads its inputs from the memory that it was recorded with.
         inputs = Batch(*(part.clone() for part in example))
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(noise)

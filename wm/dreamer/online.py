@@ -50,6 +50,7 @@ class Counts:
     steps: int = 0
     updates: int = 0
     pretrained: int = 0
+    # -1: no update is due yet.
     updates_started: int = -1
     updates_before: int = 0
     episodes: int = 0
@@ -118,6 +119,7 @@ class OnlineTraining:
             },
         }
 
+    # Open episodes cannot be continued, for a simulator's state is not saved.
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: the replay is read from disk once; episodes that were open are cut there."""
         self.counts = Counts(**state["counts"])
@@ -198,6 +200,7 @@ class OnlineTraining:
         if counts.updates_started < 0:
             counts.updates_started, counts.updates_before = counts.steps, counts.updates
         steps = counts.steps - counts.updates_started
+        # Whole updates: what is left over counts for the next step.
         updates = int(steps * settings.train_ratio / (settings.batch * settings.seq_len))
         return updates - (counts.updates - counts.updates_before)
 

@@ -27,6 +27,7 @@ CONTEXT, PREDICTED = 16, 120  # steps that are observed, and predicted steps of 
 REPLAY_LENGTHS = ((8, 15), (2, 5))  # observed and predicted steps of a film strip; the second for short episodes
 REPLAY_WINDOWS = 256  # windows of the replay that are compared for the film strip
 COLUMNS = 8  # of a film strip
+# Those of M's open loops (wm/evaluation/open_loop.py) but 30.
 HORIZONS = (1, 5, 15, 50)
 EPISODES, WINDOWS = 4, 32  # validation episodes of the comparison, and its windows in all of them
 
@@ -79,6 +80,7 @@ def replay_strip(model: Dreamer, buffer: ReplayBuffer) -> bytes | None:
 
 def _moving_window(buffer: ReplayBuffer, length: int) -> ReplayBatch | None:
     """A window within one episode: of a sample, the one whose stillest step changes the most pixels."""
+    # A fixed seed: the strip shows the same window while the replay has it.
     random, most, best = generator(0, "open loop"), -1.0, None
     for _ in range(REPLAY_WINDOWS if buffer.windows(length).any() else 0):
         steps = buffer.sample(1, length, random)
@@ -104,6 +106,7 @@ def compare_open_loop(trained: TrainedDreamer, seed: int, max_steps: int, runtim
     """Play validation episodes of up to `max_steps`, and compare open-loop predictions with them."""
     episodes = _play(trained, seed, max_steps, runtime)
     longest = max(episodes, key=lambda episode: len(episode.frames))
+    # A quarter of the episode at most, so that something is left to predict.
     context = min(CONTEXT, max(len(longest.frames) // 4, 1))  # fewer for short episodes
     metrics = _errors(trained, episodes, context)
     batch = _window(trained, longest, 0, context + PREDICTED)
@@ -167,6 +170,7 @@ def _mean(pairs: list[tuple[float, float]]) -> dict[str, float] | None:
 
 def _correlation(pairs: NDArray[np.float64]) -> float | None:
     """Pearson's; None for fewer than three pairs or a constant column."""
+    # Two points always lie on a line.
     if len(pairs) < 3 or not np.ptp(pairs, axis=0).all():
         return None
     return float(np.corrcoef(pairs[:, 0], pairs[:, 1])[0, 1])

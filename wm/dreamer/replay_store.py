@@ -59,6 +59,7 @@ def replay_recipe(env: EnvConfig, space: ActionSpace, seed: int) -> dict[str, An
         "env": env.as_json(),
         "env_id": spec.env_id,
         "crop": None,
+        # ALE's v5 environments skip four frames themselves.
         "frame_skip": 4 if spec.is_atari else 1,
         "action_space": space.as_json(),
         "labels": [],
@@ -107,6 +108,7 @@ def _training_of(path: Path) -> str:
     try:
         recipe = read_root(path)
     except WmError:
+        # A replay that cannot be read is of no training, and moves to the archive.
         recipe = {}
     if not recipe.get("evicts"):
         raise UsageProblem(f"{path} is not a replay; move it away, or give --name.")

@@ -58,6 +58,7 @@ def new_trainer(model: Dreamer, settings: DreamerSettings, precision: Precision)
 def to_batch(steps: ReplayBatch, frames: Tensor, device: torch.device) -> Batch:
     """Tensors on the device; a window's first step counts as an episode's first."""
     first = steps.first.astype(np.float32)
+    # The state before a window is not stored, so that it begins as an episode does.
     first[:, 0] = 1
     columns = (steps.actions, steps.rewards, first, steps.terminal.astype(np.float32))
     return Batch(frames, *(torch.from_numpy(column).to(device) for column in columns))
@@ -76,6 +77,7 @@ class ReplayUpdates:
 
     def __call__(self, buffer: ReplayBuffer, number: int, train_actor_critic: bool) -> dict[str, Tensor]:
         """Update number `number`; its metrics stay on the device."""
+        # A batch is a function of seed and number (decision 0003).
         random = generator(self._seed, "dreamer", "batch", number)
         steps = buffer.sample(self._batch, self._seq_len, random, self._frames.empty())
         self._noise.manual_seed(integer(self._seed, "dreamer", "update", number))
@@ -90,6 +92,7 @@ def weight_bytes(model: Dreamer) -> int:
 
 def training_bytes(settings: DreamerSettings, config: DreamerConfig, weight_bytes: int) -> int:
     """Estimated memory of a training."""
+    # float32 of the frames; activations are estimated from them.
     frames = 4 * settings.batch * settings.seq_len * config.size**2 * config.channels
     replay = replay_bytes(settings.capacity, config)
     return replay + OPTIMIZER_FACTOR * weight_bytes + ACTIVATION_FACTOR * frames + PROCESS_BYTES

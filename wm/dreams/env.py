@@ -121,6 +121,7 @@ class Dreams:
 
     def restart(self, rows: NDArray[np.int64], initial: InitialStates) -> None:
         """Restart the dreams of these rows, one initial state each."""
+        # Clones: whoever plays may keep the tensors of earlier steps.
         z, *state = (part.clone() for part in (self.z, *self.state))
         for part, start in zip((z, *state), (initial.z, *initial.state), strict=True):
             part[rows] = start
@@ -157,6 +158,7 @@ class DreamConfig:
     def reset(self, random: np.random.Generator, count: int) -> Dreams:
         """`count` dreams from random initial states."""
         initial = self.sample_states(random, count)
+        # 62 bits: a seed that torch's generator takes as well as numpy's.
         return Dreams(self.mdnrnn, initial, self.temperature, int(random.integers(1 << 62)), self.dtype)
 
     def sample_states(self, random: np.random.Generator, count: int) -> InitialStates:
@@ -227,6 +229,7 @@ class DreamEnv(gym.Env[Observation, Any]):
         return to_picture(self._view.frames(self._dreams.z)[0])
 
     def _observe(self, dreams: Dreams) -> tuple[Observation, Info]:
+        # A copy, so that whoever writes into it does not change the dream's state.
         return self._view.observe(dreams.z, dreams.hidden)[0], {"hidden": dreams.hidden[0].numpy().copy()}
 
 
@@ -270,6 +273,7 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
         reward, ended = self._dreams.step(self._encode(actions))
+        # gymnasium's rewards are float64.
         rewards, terminated = reward.numpy().astype(np.float64), ended.numpy()
         self._steps += 1
         if not self._same_step and self._ended.any():

@@ -122,6 +122,7 @@ def _parts(workspace: Workspace, mdnrnn: TrainedMdnRnn) -> list[Latents]:
     return parts
 
 
+# 1,024 states: with 32 dreams a candidate, hardly any is drawn twice in a generation.
 def sample_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn, seed: int, count: int = 1024) -> InitialStates:
     """Random rows of the episodes."""
     lengths = latents.ends - latents.starts
@@ -142,6 +143,7 @@ def early_initial_states(latents: Latents, mdnrnn: TrainedMdnRnn) -> InitialStat
 def longest_context(latents: Latents) -> int:
     """Steps before a dream that every episode has: `CONTEXT`, or fewer where one is short. A step after them is real
     too."""
+    # Two rows less: the state itself, and one step after it.
     return min(CONTEXT, int((latents.ends - latents.starts).min()) - 2)
 
 
@@ -156,6 +158,7 @@ def initial_states_anywhere(
     weights = np.repeat([later_weight if number else 1.0 for number in range(len(parts))], [len(p.ends) for p in parts])
     episodes = random.choice(len(lengths), count, p=lengths * weights / (lengths * weights).sum())
     steps = random.integers(0, lengths[episodes])
+    # As many as there are, where an episode has fewer before the state.
     rows, contexts = latents.starts[episodes] + steps, np.minimum(steps, CONTEXT)
     bounds, sizes = latent_bounds(latents), np.unique(contexts).tolist()
     return InitialStates.joined([_states_at(latents, mdnrnn, rows[contexts == size], size, bounds) for size in sizes])

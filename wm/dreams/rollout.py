@@ -40,6 +40,7 @@ def rollout_dreams(
     player serves, dreams begin with a serve, as real episodes do."""
     dreams = Dreams(mdnrnn, initial, temperature, integer(*seed_path), dtype)
     count = len(weights)
+    # float64: sums over up to a thousand steps of many dreams.
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     terminated = torch.zeros(count, dtype=torch.bool)
     sums = torch.zeros(2, mdnrnn.latent, dtype=torch.float64)

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+# 64 pixels a side, the usual size of a frame, so that nothing is resized.
 CELLS, PIXELS = 8, 8
 
 
@@ -35,6 +36,7 @@ class Catch(gym.Env[NDArray[np.uint8], Any]):
         return self._frame(), reward, over, False, {}
 
     def _frame(self) -> NDArray[np.uint8]:
+        # A dark ground that is not black, and two colours that differ in gray, too, for --gray.
         cells = np.full((CELLS, CELLS, 3), 20, np.uint8)
         cells[CELLS - 1, self.paddle] = (90, 160, 250)
         cells[self.row, self.ball] = (250, 220, 90)

@@ -45,12 +45,14 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._seed, self.steps = seed, 0
         with process_state.kept(), process_state.torch_of_environments():
             try:
+                # BaseException: an environment may call sys.exit(), and that must not end a collection without a word.
                 observation, info = self.env.reset(seed=seed, options=options)
             except BaseException as error:
                 raise_contained(error)
         if not isinstance(info, dict):
             raise self._fault("info", info, "a dict", "reset()")
         actions = self.env.action_space
+        # Compared at each reset: some environments build another space for each episode, which no C could act in.
         if actions is not self._own_actions and actions != self._own_actions:
             where = "" if seed is None else f" with seed {seed}"
             raise EnvironmentFault(
@@ -63,6 +65,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if self._translate is not None:
             action = self._translate(action)
         elif isinstance(action, np.ndarray):
+            # A copy, because some environments write into the action, and the same array is stored in the episode.
             action = action.copy()
         outside = None if self._is_worker else process_state.outside()
         try:
@@ -77,6 +80,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if not isinstance(info, dict):
             raise self._fault("info", info, "a dict")
         self.steps += 1
+        # Not where it terminated at that very step: the end of a task must not count as a time limit.
         if 0 < self._max_steps <= self.steps and not terminated:
             truncated = True
         return observation, checked, terminated, truncated, info
@@ -99,6 +103,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             self.env.close()
         except (KeyboardInterrupt, Stopped):
+            # A signal of the user is no fault of the environment.
+            # An error while closing must not hide the error because of which it is closed.
             raise
         except BaseException as error:
             if earlier is None:
@@ -112,6 +118,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         env: Any = self.env
         while isinstance(env, gym.Wrapper):
             if isinstance(env, gym.wrappers.TimeLimit):
+                # gymnasium has no public name for it; without a TimeLimit an episode may be endless.
                 return int(env._max_episode_steps)
             env = env.env
         return 0
@@ -148,6 +155,7 @@ def as_number(value: Any) -> float:
             return np.nan
         return float(value)
     except (TypeError, ValueError, OverflowError):
+        # Whatever is no number is told by the caller, with the step and the seed.
         return np.nan
 
 
@@ -182,6 +190,7 @@ def _plain_actions(space: gym.Space[Any]) -> tuple[gym.Space[Any], Translate | N
         low, high = low.astype(np.float64), high.astype(np.float64)
 
         def to_integers(action: Any) -> NDArray[Any]:
+            # Clipped before the cast: a number beyond the bounds would wrap around in a small integer type.
             return np.clip(np.rint(action), low, high).reshape(space.shape).astype(space.dtype)
 
         # Half a unit wider on both sides: uniform actions are then uniform integers after rounding.

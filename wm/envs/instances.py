@@ -33,6 +33,7 @@ def _nothing() -> None:
 def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv], alive: Callable[[], None] = _nothing) -> Instances:
     """Play the first steps of episodes with `first` and with another instance from `make`, alone and in turn, and call
     `alive` at each. An environment that raises alone is not judged: playing it says what is wrong."""
+    # Any seed would do; it only has to be the same in all processes.
     first.action_space.seed(0)
     actions = [first.action_space.sample() for _ in range(MORE_STEPS)]
     steps = STEPS
@@ -47,6 +48,7 @@ def compare_instances(first: PixelEnv, make: Callable[[], PixelEnv], alive: Call
         if play(first) != alone:
             return Instances(repeats=False)
     except (Exception, SystemExit):  # environments outside this project may raise anything
+        # An environment that raises is reported when it is played, with the step; here its instances stay unjudged.
         return Instances()
     try:
         second = make()
@@ -67,6 +69,7 @@ def _seeds_the_process(env: PixelEnv) -> bool:
     """Whether episodes with other seeds leave the generators of Python and NumPy, which all instances share, in other
     states."""
     states = []
+    # Two seeds, because an environment may set the same state after each reset.
     for seed in (0, 1):
         env.reset(seed=seed)
         states.append(process_state.generators())

@@ -55,6 +55,7 @@ def _pong(env: Any) -> Reader:
     def read(_: Any) -> list[float]:
         ram = read_ram()
         x, y = ram[49], ram[54]
+        # Offsets between RAM and screen, fitted to the screen. Outside of these values no ball is drawn.
         ball = [x - 48.5, 0.9987 * y - 12.4] if y > 0 and 50 < x < 209 else [math.nan, math.nan]
         enemy = ram[50] - 7.5
         return [*ball, ram[51] - 6.5, enemy if enemy > 26 else math.nan]  # between points it is above the screen
@@ -68,6 +69,7 @@ def _breakout(env: Any) -> Reader:
     def read(_: Any) -> list[float]:
         ram = read_ram()
         x, y = ram[99], ram[101]
+        # As in Pong: fitted to the screen; beyond these rows RAM keeps a ball that is not drawn.
         ball = [x - 48.5, 0.998 * y + 10.7] if 22 < y < 180 else [math.nan, math.nan]
         return [*ball, ram[72] - 39.5]
 
@@ -102,6 +104,7 @@ class _CarRacing:
         hull = env.car.hull
         vx, vy = hull.linearVelocity
         x, y = hull.position
+        # The nearest point of the road's middle: squared distances have the same minimum as distances.
         nearest = int(np.argmin((self._road[:, 1] - x) ** 2 + (self._road[:, 2] - y) ** 2))
         beta, track_x, track_y = self._road[nearest].tolist()
         # In the car's coordinates, whose forward axis is y: the distance to the road on the right, and the road's
@@ -121,6 +124,7 @@ def lives_at_start(game: Any) -> int:
 
 pong = Probe(("ball_x", "ball_y", "player_y", "enemy_y"), _pong, moving=("ball_x", "ball_y"))
 breakout = Probe(("ball_x", "ball_y", "paddle_x"), _breakout, moving=("ball_x", "ball_y"))
+# Speeds and contacts are not in one frame, so they are no labels of V's probe. Beyond 45 degrees a lander has tumbled.
 lunar_lander = Probe(
     ("x", "y", "vx", "vy", "angle", "angular_velocity", "left_leg", "right_leg"),
     _lander,

@@ -45,13 +45,17 @@ class Observation:
     def __call__(self, image: Frame) -> Frame:
         """The frame of the next image."""
         if self._to_gray and image.shape[-1] == 3:
+            # Half a level, because the cast to uint8 cuts off.
             image = (image @ _LUMA + 0.5).astype(np.uint8)[..., None]
         if self._kind == "rgb":
             return image
         if self._background is None:
+            # int16: a difference of two bytes does not fit a byte.
             self._background = image.astype(np.int16)
+            # 128 stands for no difference. The past of a first frame is the same as a frame without motion.
             self._past.extend([np.full(image.shape, 128, np.uint8)] * (2 * self._lag + 1))
         difference = image - self._background
+        # Halved, so that differences from -255 to 255 fit a byte.
         change: Frame = (128 + difference // 2).astype(np.uint8)
         if self._kind == "foreground":
             self._background += np.clip(difference, -ADAPTATION, ADAPTATION)
@@ -66,12 +70,14 @@ class Mask:
 
     def __init__(self, mask: str, observation: str) -> None:
         self._flickers, self._rows = mask == "flicker", masked_rows(mask)
+        # What hides must look like nothing: black in a picture, no difference in an image of differences.
         self._blank = 0 if observation == "rgb" else 128
         self._random = np.random.default_rng()
 
     def begin(self, seed: int | None) -> None:
         """A new episode begins with the next frame. Without a seed, chance goes on."""
         if seed is not None:
+            # A stream of its own: with it blank frames do not depend on what the environment draws at random.
             self._random = generator(seed, "mask")
 
     def __call__(self, frame: Frame) -> Frame:
@@ -80,6 +86,7 @@ class Mask:
             return np.full_like(frame, self._blank) if self._random.random() < FLICKER else frame
         if self._rows is not None:
             first, end = (round(len(frame) * percent / 100) for percent in self._rows)
+            # A copy: the renderer may keep its frame and draw the next one over it.
             frame = frame.copy()
             frame[first:end] = self._blank
         return frame

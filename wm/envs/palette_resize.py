@@ -82,6 +82,7 @@ def _places(covered: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _weights_at(weights: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
     chosen = np.take_along_axis(weights, places, axis=1)
+    # A place that repeats would count twice in the average.
     chosen[:, 1:][places[:, 1:] == places[:, :-1]] = 0
     return chosen
 

@@ -115,6 +115,7 @@ class PixelEnv(gym.Env[Frame, Any]):
             try:
                 return to_rgb(self.env.render(), "the result of render()")
             except EnvironmentFault:
+                # It says that it renders and does not, so its observation is its picture.
                 if self.frame_source != "observation":
                     raise
         return to_rgb(self._observation, "an observation")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# Signals that end a command. Windows has no SIGHUP.
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 

@@ -69,6 +69,7 @@ def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) ->
             f"{name} needs the package {error.name}, which is not installed; install it and try again."
         ) from None
     except (KeyboardInterrupt, Stopped):
+        # A stop is no fault of the constructor.
         raise
     except BaseException as error:  # a constructor of somebody else may raise anything
         raise UsageProblem(f"{name} cannot be built; its constructor raised {one_line(error)}.") from None
@@ -152,6 +153,7 @@ def _require_registered(module: str, env_id: str, name: str) -> None:
         return
     top = module.partition(".")[0]
     own = [known for known, spec in gym.registry.items() if _module_of(spec.entry_point).partition(".")[0] == top]
+    # Lower than difflib's own 0.6: a poor guess still shows what ids of this module look like.
     close = difflib.get_close_matches(env_id, own, n=1, cutoff=0.3) or own[:1]
     hint = f"did you mean {module}:{close[0]}?" if close else "it needs a call of gymnasium.register()."
     raise UsageProblem(f"{name} is unknown: the module {module} registers no environment {env_id!r}; {hint}")

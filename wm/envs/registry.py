@@ -77,6 +77,7 @@ class EnvConfig:
     """
 
     name: str
+    # 64 pixels, as in Ha & Schmidhuber (2018).
     size: int = 64
     gray: bool = False
     action_space: str = "auto"
@@ -135,6 +136,7 @@ class EnvConfig:
 
     def longest(self, own_limit: int) -> int:
         """The most actions of an episode that gymnasium truncates after `own_limit` environment steps (0: never)."""
+        # Ten times a random episode where nothing truncates: it bounds pages that are played by hand, and estimates.
         return self.max_steps or -(-(own_limit or 10 * self.spec().random_steps) // self.action_repeat)
 
     @property
@@ -238,6 +240,7 @@ class EnvConfig:
             "env": replace(self, frames="auto").as_json(),
             "env_id": spec.env_id,
             "crop": None,
+            # ALE's v5 environments skip four frames themselves, so a step of theirs is four of the emulator.
             "frame_skip": 4 if spec.is_atari else 1,
             "action_space": space.as_json(),
             "labels": list(labels),

@@ -37,6 +37,7 @@ class AreaResize:
         self.shape = (height, width, channels)
         self.size, self.kept = size, kept or channels
         self._tall, self._wide = area_weights(height, size), area_weights(width, size)
+        # More bands multiply fewer of the weights' zeros; all usual sizes have a divisor up to 16.
         bands = max(divisor for divisor in range(1, 17) if size % divisor == 0)
         tall = self._tall.reshape(bands, size // bands, height)
         first = [int(np.flatnonzero(band.any(axis=0))[0]) for band in tall]
@@ -64,6 +65,7 @@ class AreaResize:
     def _resize(self, weights: NDArray[np.float32], source: NDArray[np.float32]) -> Frame:
         rows = np.matmul(weights, source)  # (bands, size / bands, width * channels)
         small = rows.reshape(rows.shape[0] * rows.shape[1] * self._blocks, -1) @ self._columns
+        # Rounds to nearest, for the cast cuts off.
         small += 0.5
         return small.astype(np.uint8)
 

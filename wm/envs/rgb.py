@@ -12,6 +12,7 @@ SMALLEST = 16  # pixels a side: a smaller uint8 observation, such as (7, 7, 3), 
 BRIGHTEST = 255  # the upper bound of bytes of a picture: a smaller one is that of a grid's numbers, at any size
 ROUNDING = 1e-3  # by which floats may leave 0 to 1: filters overshoot by the last digit, and a byte is four times this
 STACKED = 4  # gray frames in an observation, as DQN's of Atari
+# Gray, RGB and RGBA. Other numbers of channels are no pictures.
 _CHANNELS = (1, 3, 4)
 _EXPECTED = "expected one (height, width, 3) uint8 picture"
 

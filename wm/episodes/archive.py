@@ -36,12 +36,14 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
     try:
         data = durable.read_log(file)
     except OSError:
+        # Provenance is a note beside the episodes, in no fingerprint: a dataset without it is used all the same.
         return []
     way_out = f"restore it, or remove {file} to go without"
     lines = data.split(b"\n")[:-1]  # what follows the last line feed was torn by a kill
     records: list[dict[str, Any]] = []
     for k, line in enumerate(lines, 1):
         one = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
+        # A session that goes on writes its line again with what it has taken by then, so the line before it is dropped.
         if one.pop("continues", False):
             del records[-1:]
         records.append(one)

@@ -70,6 +70,7 @@ def committed_parts(path: Path, recipe: dict[str, Any] | None = None) -> list[Pa
             if hashlib.sha256(data).hexdigest() != _listed_digest(folder, way_out):
                 data = _read_metadata(folder)
         except (BadData, MissingInput, FileNotFoundError):
+            # A writer replaces a short part by a longer one while others read; what still has the name is damaged.
             if os.path.lexists(folder):
                 raise
             return committed_parts(path, recipe)  # a writer has just replaced it by a longer one
@@ -88,6 +89,7 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
+        # No folder yet is a dataset without parts; one that may not be read is an error.
         return []
 
 
@@ -138,6 +140,7 @@ def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> di
     path = os.path.join(folder, METADATA)
     metadata = json_reader.parse(data, path, _METADATA, f"remove {folder}")
     if recipe is not None and (own := metadata["attributes"]["recipe"]) != recipe:
+        # 40 characters of a forged key, so that the message stays a line.
         name = next((key[:40] for key in sorted(own | recipe) if own.get(key) != recipe.get(key)), "recipe")
         raise BadData(f"{folder} is a part of another dataset: its {name} differs; move it back, or remove it.")
     columns: dict[str, list[Any]] = metadata["attributes"]["episodes"]
@@ -147,6 +150,7 @@ def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> di
         any(len(column) != last - first for column in columns.values())
         or columns["index"] != list(range(first, last))
         or ends != sorted(set(ends))
+        # The last end bounds all others, for they rise.
         or ends[-1] > MAX_ROWS
     ):
         raise BadData(f"{path} has no valid table of episodes {first} to {last - 1}; remove {folder}.")

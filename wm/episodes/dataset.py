@@ -114,6 +114,7 @@ class Dataset:
         columns = {name: np.array([*chain(*(table[name] for table in tables))]) for name in TABLE_COLUMNS}
         rows = np.array([part.rows for part in self.parts], np.int64)
         counts = np.array([len(table["ends"]) for table in tables], np.int64)
+        # int64: parts count in what JSON gave them, and a billion frames times an action's repeats pass 32 bits.
         columns["ends"] = columns["ends"].astype(np.int64) + np.repeat(np.cumsum(rows) - rows, counts)
         columns[STEPS] = action_repeat(self.recipe) * (np.diff(columns["ends"], prepend=0) - 1)
         for table, count, last in zip(tables, counts, np.cumsum(counts), strict=True):

@@ -78,6 +78,7 @@ class Edit:
     def need(self) -> tuple[int, int]:
         """About how many bytes and files it takes."""
         frames = sum(taken.frames for taken in self.taken)
+        # At most: a part ends at PART_ROWS rows or at a multiple of BLOCK_EPISODES, whichever comes first.
         parts = 1 + frames // schema.PART_ROWS + self.episodes // schema.BLOCK_EPISODES
         metadata = _METADATA + _INDENTED * len(durable.canonical_json(self.recipe))
         return sum(taken.disk for taken in self.taken) + metadata * parts, _FILES * parts
@@ -190,6 +191,7 @@ def _mixed(recipes: Sequence[dict[str, Any]]) -> list[str]:
 
 def _relabelled(episode: Episode, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float32]:
     """The columns of labels of the new dataset; NaN for those that this episode's dataset does not know."""
+    # NaN and not zero: a probe leaves out what has no label, and zero would be a position.
     columns = np.full((episode.rows, len(wanted)), np.nan, np.float32)
     for column, name in enumerate(names):
         columns[:, wanted.index(name)] = episode.labels[:, column]

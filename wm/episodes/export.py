@@ -75,6 +75,7 @@ def write_minari(folder: Path, dataset: Dataset, episodes: Sequence[Episode]) ->
 @contextmanager
 def _variable(name: str, value: str) -> Iterator[None]:
     previous = os.environ.get(name)
+    # Minari reads its folder from the environment alone; no argument of it takes a path.
     os.environ[name] = value
     try:
         yield

@@ -61,6 +61,7 @@ class FrameBatches:
     def _begin_epoch(self, epoch: int) -> None:
         if epoch == self._epoch:
             return
+        # Names the stream of random numbers by the epoch, so that any step can be computed without the ones before.
         self._chunk_order = generator(self.seed, "frames", epoch).permutation(len(self._chunks))
         starts = np.arange(0, len(self._chunks), GROUP_CHUNKS)
         self._ends = np.cumsum(np.add.reduceat(self._counts[self._chunk_order], starts))
@@ -73,6 +74,7 @@ class FrameBatches:
         chunks = [self._chunks[i] for i in self._chunk_order[number * GROUP_CHUNKS : (number + 1) * GROUP_CHUNKS]]
         rows = np.concatenate([np.arange(chunk.first_row, chunk.first_row + chunk.rows) for chunk in chunks])
         in_mask = np.flatnonzero(self._mask[rows])
+        # Another stream than that of the chunks: it has the number of the group, too.
         order = generator(self.seed, "frames", self._epoch, number).permutation(in_mask)
         if self.in_memory:
             order = rows[order]
@@ -107,6 +109,7 @@ class FrameBatches:
     ) -> NDArray[np.uint8]:
         """The batch of a step, or those `rows` of it, in the first rows of `out` or, without it, in a new array. Epochs
         follow each other without a gap; a batch never mixes two of them."""
+        # The last frames of an epoch that fill no batch are left out, and another epoch leaves out others.
         per_epoch = max(self.frames // self.batch, 1)
         epoch, number_in_epoch = divmod(step, per_epoch)
         self._begin_epoch(epoch)
@@ -182,6 +185,7 @@ def evenly_spaced_frames(
     samples = []
     for dataset, mask, size in zip(datasets, masks, sizes, strict=True):
         reader = FrameReader(dataset)
+        # In whole rows of each dataset: rounding may leave a few of `count` out, which no statistic of them notices.
         rows = evenly_spaced_rows(dataset, mask, count * size // sum(sizes))
         frames = np.empty((len(rows), *dataset.frame_shape), np.uint8)
         for number, row in enumerate(rows):

@@ -19,6 +19,7 @@ from wm.errors import BadData
 from wm.seeding import episode_seed, split_of
 from wm.stats import LARGEST_REWARD
 
+# Gray and RGB. An alpha channel would have to be painted on some background, which nobody can know.
 _CHANNELS = (1, 3)
 _ROUNDING = 1e-6  # of a bound, by which an action of 32 bits may exceed it
 
@@ -74,6 +75,7 @@ class Import:
         packed, shape = self._frames(recording, digest.update)
         steps = shape[0] - 1
         actions, rewards = self._actions(recording, steps), _rewards(recording, steps)
+        # Actions and rewards are part of the digest: two episodes of equal pictures are two episodes.
         digest.update(actions.data)
         digest.update(rewards.data)
         if (other := self._seen.get(digest.hexdigest())) is not None:
@@ -163,6 +165,7 @@ def _rewards(recording: Recording, steps: int) -> NDArray[np.float32]:
         kind = f"of shape {recording.rewards.shape} and type {given.dtype}"
         raise BadData(f"{recording.name} has rewards {kind}; expected a number for each step.")
     rewards = np.zeros(steps + 1, np.float32)
+    # A reward beyond 32 bits becomes infinite without a warning, and is refused below.
     with np.errstate(over="ignore"):
         rewards[:-1] = given
     fits = np.abs(rewards) <= LARGEST_REWARD  # not where it is NaN
@@ -179,6 +182,7 @@ def _seed(recording: Recording, digest: str) -> int:
     """The seed of a recording, or one that follows from its content: it decides whether the episode is for validation.
     Raises BadData for the seed of an episode on which agents are validated or tested."""
     if recording.seed is None or (split := split_of(recording.seed)) is None:
+        # By its content, so that importing the same files twice gives the same split into training and validation.
         return episode_seed("train", 0, "import", digest)
     if split != "train":
         raise BadData(

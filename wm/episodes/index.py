@@ -21,6 +21,7 @@ def read(path: Path) -> dict[str, bytes]:
             return {}
         return _parse(durable.read_bytes(file))
     except (OSError, BadData, ValueError):
+        # Without a cache the metadata of every part are read; it never fails a command.
         return {}
 
 
@@ -43,4 +44,5 @@ def write(path: Path, entries: dict[str, bytes]) -> None:
     try:
         durable.write_bytes(path / NAME, b"".join(lines))
     except OSError:
+        # On a read-only disk every command reads the parts themselves.
         return

@@ -54,6 +54,7 @@ def _opens(dataset: Path) -> bool:
     try:
         Dataset.open(dataset)
     except (WmError, OSError):
+        # What keeps it from opening has its own line in the list of checks; here only yes or no is asked.
         return False
     return True
 
@@ -96,6 +97,7 @@ def _check(folder: Path) -> CheckResult:
         runs.read(folder, kind)  # whose figures are those that commands show
         return CheckResult(folder, files)
     except (BadData, MissingInput) as error:
+        # One result for each folder: the first damaged artifact must not hide the next.
         return CheckResult(folder, 0, str(error))
 
 
@@ -104,4 +106,5 @@ def _kind(file: Path) -> str:
     try:
         return str(manifest.read_json(file)["kind"])
     except (BadData, KeyError, TypeError, PermissionError):
+        # Without a readable kind a folder is checked as an artifact, and that says what is wrong.
         return ""

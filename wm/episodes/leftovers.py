@@ -53,6 +53,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover
         except Locked:
             in_use.append(leftover)
         except OSError:
+            # What the system does not let go of is counted; the others are still removed.
             refused.append(leftover)
         else:
             (removed if gone else refused).append(leftover)
@@ -95,11 +96,13 @@ def _is_ours(folder: Path) -> bool:
     try:
         return bool(manifest.kind_in(folder) or json_reader.read(folder / RECIPE_FILE, _RECIPE))
     except (BadData, OSError):
+        # What cannot be read is not known to be ours, and is never removed.
         return False
 
 
 def _has_only_begun(folder: Path) -> bool:
     """Whether a kill came before the recipe of the work in a folder was written."""
+    # A folder that may not be read may hold work, so it counts as more than begun.
     with suppress(PermissionError):
         return all(durable.TEMPORARY.fullmatch(path.name) for path in folder.iterdir())
     return False

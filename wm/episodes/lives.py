@@ -29,7 +29,9 @@ def cut(latents: Latents, lost: NDArray[np.int64]) -> Latents:
     """The latents cut after the rows `lost`, but where an episode of a single frame would be left, which has no
     step."""
     whole = np.searchsorted(latents.ends, lost, side="right")
+    # Two rows behind the cut: an episode needs a frame, an action and the frame after it.
     lost = lost[(lost > latents.starts[whole]) & (lost < latents.ends[whole] - 2)]
+    # Of lives lost in rows next to each other the first cut counts, or an episode of one frame would stay.
     lost = lost[np.diff(lost, prepend=-2) > 1]
     ends = np.union1d(latents.ends, lost + 1)
     whole = np.searchsorted(latents.ends, ends)

@@ -57,6 +57,7 @@ class Mirror:
         self.store, self.folder = store, folder
         self.limit: int | None = None
         self._arrays: dict[Path, int] | None = None  # folders of arrays, the oldest first, with their bytes
+        # Threads of a training read arrays at once; without the lock two would fetch the same one and count it twice.
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
@@ -109,6 +110,7 @@ class Mirror:
         try:
             stamps: dict[str, str] = json_reader.read(self.folder / STAMPS, _STAMPS)
         except (OSError, BadData):
+            # Without stamps everything is compared with the store again, which costs requests and no correctness.
             return {}
         return stamps
 
@@ -250,6 +252,7 @@ class Mirror:
         try:
             self.store.put_new(below + name, data)
         except Taken:
+            # The bytes are compared, not the stamp: an upload that was killed may have put this very object.
             if self.store.holds(below + name, data):
                 return
             if self.store.exists(below + manifest.NAME):
@@ -278,6 +281,7 @@ class Mirror:
             try:
                 return self.store.put_new(f"{LINES}/{number:06d}.json", line)
             except Taken:
+                # Another writer took this number, so the next one is tried; numbers only keep the lines apart.
                 number += 1
 
 
@@ -322,4 +326,5 @@ class _MirroredShard(Shard):
 
 def _most_bytes(spec: ArraySpec) -> int:
     """What the files of an array can take. A forged manifest must not fill the memory."""
+    # Kilobytes for the metadata (at most 4 kB) and the index of a shard with few chunks.
     return spec.chunks * spec.largest_chunk + 8192

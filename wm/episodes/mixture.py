@@ -75,6 +75,7 @@ def batch_sizes(batch: int, mixture: str, datasets: Sequence[Dataset], later_wei
     try:
         weights = [float(text) for text in mixture.split(",")]
     except ValueError:
+        # What is no number is told below, with what a mixture looks like.
         weights = []
     if len(weights) != len(datasets) or min(weights) <= 0:
         raise UsageProblem(
@@ -90,6 +91,7 @@ def split_batch(batch: int, weights: Sequence[float]) -> list[int]:
     if batch < len(weights):
         raise UsageProblem(f"--batch is {batch} but there are {len(weights)} datasets; give a larger batch.")
     share = np.array(weights, np.float64) / sum(weights)
+    # Rounded at the edges, not part by part: the parts then always add up to the batch.
     edges = np.round(np.cumsum(share) * (batch - len(share))).astype(int)
     return [int(part) + 1 for part in np.diff(edges, prepend=0)]
 

@@ -43,6 +43,7 @@ def is_written(path: Path, new: NewDataset) -> bool:
         if fingerprint_of(read_root(path)) == fingerprint_of(new.recipe):
             return True
     except MissingInput:
+        # Something without a root: no dataset, so the refusal below says what is there.
         pass
     raise UsageProblem(f"{path} exists and is another dataset, or none; remove it, or name another path.")
 

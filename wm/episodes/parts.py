@@ -25,6 +25,7 @@ from wm.episodes.schema import (
 from wm.episodes.shards import group_files
 from wm.errors import BadData
 
+# These two kinds are in every manifest on disk, so they never change.
 KIND = "part"
 ROOT_KIND = "episodes"
 STAGING = ".staging"
@@ -73,6 +74,7 @@ class PartBuilder:
         """Append the next episode. Raises BadData for one whose rewards are not all numbers."""
         if episode.index != self.last:
             raise ValueError(f"episode {episode.index} does not follow {self.last - 1}")
+        # float64: a sum of float32 depends on the order in which numpy adds, and the return is compared later.
         total = float(episode.rewards.sum(dtype=np.float64))  # of float32: no sum of numbers overflows
         if not math.isfinite(total):
             step = int(np.flatnonzero(~np.isfinite(episode.rewards))[0])
@@ -136,6 +138,7 @@ class PartBuilder:
         if (mirror := mirrors.of(self.root)) is not None:
             mirror.put_part(final.name, files)
         else:
+            # 48 bits of chance; two processes may stage parts of the same dataset.
             staged = self.root / STAGING / uuid.uuid4().hex[:12]
             durable.write_folder(staged, files)
             durable.publish(staged, final)

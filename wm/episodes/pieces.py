@@ -20,4 +20,5 @@ class Piece:
         return self.number * count // self.of, (self.number + 1) * count // self.of
 
 
+# The whole batch as its only piece, for the plain command.
 WHOLE = Piece(0, 1)

@@ -25,6 +25,7 @@ MOST_ROWS = 1 << 17  # of an episode: 1.6 GB of 64 x 64 RGB, and five of the lon
 MOST_VALUES = 1 << 24  # of actions or rewards; a forged shape must not allocate all memory
 MOST_BYTES = 1 << 26  # of a picture: 4,000 pixels a side
 COLUMNS = ("actions", "rewards", "terminated")  # that every npz has, besides frames
+# Any block of about a megabyte would do: it bounds the memory of hashing a file.
 _DIGEST_BLOCK = 1 << 20
 _MOST_HEADER = 1 << 16  # bytes of an array's header: numpy takes 10,000
 _MINARI = Path("data") / "main_data.hdf5"
@@ -104,6 +105,7 @@ def read(paths: Sequence[Path]) -> tuple[int, Iterator[Recording]]:
 
 def _of_npz(path: Path) -> Recording:
     columns = _Npz(path)
+    # A grayscale episode has three dimensions, one with channels four.
     shape = columns.shape("frames")
     if len(shape) not in (3, 4) or math.prod(shape[1:]) > MOST_BYTES or columns.dtype("frames") != np.uint8:
         raise BadData(
@@ -151,6 +153,7 @@ class _Npz:
         except (WmError, MemoryError, PermissionError):
             raise
         except Exception as error:
+            # Two lines of a message at most: the text comes from a stranger's file.
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             problem = f"{self.path} is no npz file ({reason}); write it with numpy.savez_compressed."
             raise BadData(problem) from None
@@ -164,6 +167,7 @@ class _Npz:
         if reader is None:
             raise ValueError(f"version {version} of npy")
         shape, fortran, dtype = reader(file)
+        # A forged header may have a negative dimension, which would pass the limits on sizes.
         if min(shape, default=0) < 0:
             raise ValueError(f"an array of the shape {shape}")
         return tuple(shape), fortran, dtype, file.tell()
@@ -238,6 +242,7 @@ def _video_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
         with reader:
             yield from reader
     except Exception as error:  # ffmpeg's reader raises what it likes, RuntimeError and IndexError among others
+        # The end of the text: ffmpeg says what is wrong last.
         reason = " ".join(str(error).split())[-120:] or type(error).__name__
         raise BadData(f"{path} cannot be read as a video ({reason}); expected an MP4 file.") from error
 
@@ -298,5 +303,6 @@ def _of_minari(path: Path, dataset: Any) -> Iterator[Recording]:
             np.asarray(episode.rewards),
             any(map(bool, episode.terminations[-1:])),
             any(map(bool, episode.truncations[-1:])),
+            # Minari's own files have the seed as text or None where none was given; then it follows from the content.
             int(seed) if isinstance(seed, int | np.integer) else None,
         )

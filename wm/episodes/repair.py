@@ -36,6 +36,7 @@ def check(path: Path) -> list[CheckResult]:
     try:
         names = sorted(name for name in os.listdir(path) if part_range(name) is not None)
     except PermissionError:
+        # Nothing is known to be broken where reading is not permitted, so no result says so.
         raise
     except OSError as error:
         return [CheckResult(path, 0, f"{path} cannot be opened ({error.strerror}); restore it or remove it.")]
@@ -43,6 +44,7 @@ def check(path: Path) -> list[CheckResult]:
         recipe: dict[str, Any] | None = read_root(path)
         results = [CheckResult(path, manifest.verify(path, ROOT_KIND))]
     except (BadData, MissingInput) as error:
+        # Without the root the parts are still checked: each has the recipe, from which the root is written again.
         recipe, results = None, [CheckResult(path, 0, str(error))]
     foreign = [link for link in links.directly_in(path) if link.name not in (*names, *root_files({}))]
     results += [CheckResult(link, 0, links.problem(link)) for link in foreign]
@@ -91,6 +93,7 @@ def _check_values(folder: Path, recipe: dict[str, Any], table: dict[str, list[An
         table["index"], [0, *table["ends"]], table["ends"], table["return"], strict=False
     ):
         paid = columns["rewards"][start:end].astype(np.float64)
+        # `not <=`, because a return that is NaN must be found, too.
         if not abs(paid.sum() - listed) <= _ROUNDING * np.abs(paid).sum():
             raise BadData(
                 f"{folder / METADATA} has the return {listed} for episode {index}; expected {paid.sum()}, the sum of "
@@ -133,6 +136,7 @@ def _quarantine(path: Path, folder: Path) -> Path:
         os.rename(folder, target)
     else:
         durable.make_folder(target)
+    # The quarantine first: a part that is in neither folder after a power failure would be gone.
     durable.fsync_folder(path / QUARANTINE)
     durable.fsync_folder(path)
     return target
@@ -148,6 +152,7 @@ def _restore_root(path: Path) -> str:
         try:
             json_reader.validate(recipe, str(metadata), schemas.DATASET_RECIPE)
         except BadData:
+            # The recipe of a forged part is passed over; the next part may have an intact one.
             continue
         for file, data in root_files(recipe).items():
             if (path / file).is_dir():

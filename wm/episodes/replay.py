@@ -54,6 +54,7 @@ class ReplayBuffer:
             "terminal": np.empty(shape, np.bool_),
             "seeds": np.empty(shape, np.int64),
         }
+        # Written once: pages that the system gives only when they are first written would look like a leak.
         for column in self.columns.values():
             column.fill(0)
         self.heads = np.zeros(num_envs, np.int64)  # where the next step goes
@@ -88,6 +89,7 @@ class ReplayBuffer:
 
     def newest(self, env_index: int, count: int) -> dict[str, NDArray[Any]]:
         """Copies of an environment's newest `count` steps, oldest first."""
+        # Modulo the ring's length: the newest steps may lie across its end.
         rows = (self.heads[env_index] - count + np.arange(count)) % self.rows
         return {name: column[env_index, rows] for name, column in self.columns.items()}
 
@@ -101,6 +103,7 @@ class ReplayBuffer:
         """`count` windows of `steps`, uniform over all; a window may continue into the next episode. `out` (B, T, H, W,
         C) receives the frames."""
         ends = np.cumsum(self.windows(steps))
+        # Uniform over windows and not over environments, so that every stored step is as likely as another.
         windows = random.integers(0, ends[-1], count)
         envs = np.searchsorted(ends, windows, side="right")
         offsets = windows - np.concatenate([[0], ends])[envs]
@@ -181,6 +184,7 @@ class ReplayWriter:
         pending = int(self.pending[env_index])
         if not pending:
             return []
+        # One frame more than is pending: the last one on disk, from which the piece goes on.
         count = min(pending + 1, int(self.buffer.lengths[env_index]))
         steps = self.buffer.newest(env_index, count)
         begin = 0 if count == pending or not steps["first"][count - pending] else 1

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wm.actions import ActionSpace
 from wm.episodes.shards import ArraySpec
 
+# Raised when datasets of the version before cannot be read. 2 has one shard file for each array.
 FORMAT = 2
 CHUNK_ROWS = 64  # the unit of reading: 790 kB of decoded 64 x 64 RGB
 PACK_LEVEL = 1  # of zstd, for frames on their way from a worker to the writer
@@ -23,6 +24,7 @@ PART_ROWS = 8192  # bounds a writer's memory, and the work that a kill can lose
 BLOCK_EPISODES = 64  # the same for short episodes. It decides which frames V's batches have, so it never changes
 TABLE_COLUMNS = ("index", "seed", "ends", "terminated", "truncated", "return")
 STEPS = "steps"  # a further column where actions are repeated: the last one may end the episode before its last repeat
+# Six digits sort as text; a replay counts further.
 _PART = re.compile(r"part-([0-9]{6,9})-([0-9]{6,9})")
 
 
@@ -162,6 +164,7 @@ def describe_origin(recipe: dict[str, Any]) -> str:
 
 def frame_shape(recipe: dict[str, Any]) -> tuple[int, int, int]:
     """(size, size, channels) of a dataset's frames."""
+    # The recipe's size may be text in a dataset that was edited by hand; the schema has checked its range.
     size = int(recipe["env"]["size"])
     return size, size, 1 if recipe["env"]["gray"] else 3
 
@@ -190,6 +193,7 @@ def array_specs(recipe: dict[str, Any], rows: int) -> dict[str, ArraySpec]:
 def round_labels(labels: NDArray[np.float32]) -> NDArray[np.float32]:
     """Labels as they are stored: eleven significant bits, 1/2048 of the value, more than a linear probe resolves. The
     noise in the other bits does not compress (LunarLander: 7 of 178 bytes a frame)."""
+    # The bits are rounded as integers: adding half of the last kept bit and cutting the rest rounds to nearest.
     bits = np.ascontiguousarray(labels, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(labels), rounded.view(np.float32), labels)

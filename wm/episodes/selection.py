@@ -35,6 +35,7 @@ def select(dataset: Dataset, asked: str | None) -> NDArray[np.int64]:
         way_out = way_to_collect(dataset.path, dataset.recipe["env"]["name"])
         raise MissingInput(f"{dataset.path} holds no episodes yet; {way_out}.")
     if asked is None:
+        # Stable, so that of equal returns the same episodes are shown on every machine.
         order = np.argsort(dataset.table["return"], kind="stable")
         ranks = np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).round().astype(int)
         return np.sort(order[np.unique(ranks)])

@@ -57,6 +57,7 @@ class ArraySpec:
     def largest_chunk(self) -> int:
         """What an encoded chunk has at most: zstd adds less than a hundredth to what it cannot compress. A forged index
         must not fill the memory."""
+        # A kilobyte for frame header and checksum of the smallest chunks.
         return self.chunk_bytes + self.chunk_bytes // 100 + 1024
 
     @property
@@ -166,13 +167,16 @@ class Shard:
         metadata = _read(manifest.locate(self.folder, METADATA), 0, _MAX_METADATA + 1)
         if not _is_json_of(metadata, spec.metadata):
             raise BadData(f"{self.folder / METADATA} does not describe the expected array; {_ADVICE}")
+        # Four bytes of crc32c behind the entries.
         size = _ENTRY * spec.chunks + 4
         raw = _read(self.path, -size, size)
         if len(raw) != size or not _checked(raw):
             raise BadData(f"{self.path} has a damaged index; {_ADVICE}")
+        # Python's integers: a forged offset near 2**64 would wrap around in the sum below and seem to fit.
         index = np.frombuffer(raw[:-4], "<u8").reshape(-1, 2).astype(object)
         ends = np.cumsum(index[:, 1])
         fits = (index[:, 0] == ends - index[:, 1]).all() and index[:, 1].max() <= spec.largest_chunk
+        # The index must also use up the file, or bytes that no checksum covers could be hidden in it.
         if not fits or ends[-1] + size != self.path.stat().st_size:
             raise BadData(f"{self.path} has an index that does not fit its chunks; {_ADVICE}")
         entries: list[list[int]] = index.tolist()
@@ -244,6 +248,7 @@ class ReplacedShard(Shard):
         try:
             return read(self._source)
         except (BadData, FileNotFoundError):
+            # Only where the whole part is gone is another looked for; a damaged file in a part that is there is told.
             if self._source.folder.parent.exists() or (found := self._find()) is None:
                 raise
             self._source = found
@@ -285,6 +290,7 @@ def _is_json_of(data: bytes, value: dict[str, Any]) -> bool:
     try:
         return len(data) <= _MAX_METADATA and bool(json_reader.parse(data, METADATA, json_reader.TABLE) == value)
     except BadData:
+        # No JSON at all is no JSON of this value; the caller says what to do.
         return False
 
 
@@ -295,6 +301,7 @@ def _checked(data: bytes) -> bool:
 
 def _declared_size(frame: bytes) -> int:
     """The content size a zstd frame header declares (RFC 8878, 3.1.1.1); -1 if it declares none."""
+    # The shortest chunk has 14 bytes: magic number 4, header 2, a block of one byte 4, crc32c 4.
     if len(frame) < 14 or frame[:4] != b"\x28\xb5\x2f\xfd":
         return -1
     descriptor = frame[4]

@@ -12,6 +12,7 @@ from wm.episodes.schema import PackedEpisode
 
 MARGIN = 1.2  # later episodes may be longer and compress worse; the estimate is 1.0 to 1.5 times the real size
 HALF_BLOCK = 2048  # bytes that a file leaves empty in its last disk block, on average
+# Short episodes differ more; sixteen of them keep the estimate within its margin.
 SAMPLE_EPISODES = 16
 SAMPLE_STEPS = 3000  # of at least four episodes: where episodes are long, fewer suffice
 
@@ -43,6 +44,8 @@ def estimate_size(recipe: dict[str, Any], sample: Sequence[PackedEpisode], episo
     columns = sum(len(data) for name, data in files.items() if name.rpartition("/")[2].startswith("c."))
     metadata = sum(map(len, files.values())) - columns + len(files) * HALF_BLOCK
     length = builder.rows / len(sample)
+    # Half an episode is how far a part passes PART_ROWS on average, as it ends with a whole one.
     parts = math.ceil(episodes * max(length / (schema.PART_ROWS + length / 2), 1 / schema.BLOCK_EPISODES))
     size = (columns / len(sample) * episodes + metadata * parts) * MARGIN
+    # Inodes: at most one folder for each file of a part, and 16 for the root and the staging.
     return SizeEstimate(int(size), 2 * len(files) * parts + 16)

@@ -74,6 +74,7 @@ class Place:
                 self._require_folder()
                 durable.write_bytes(self.folder / f"{uuid.uuid4().hex[:12]}.probe", b"")
         except (WmError, OSError) as error:
+            # Said in the answer and not raised: a cluster then writes by the client instead.
             return str(error)
         return ""
 
@@ -116,6 +117,7 @@ class Place:
 
 @contextmanager
 def open_place(path: Path) -> Iterator[Place]:
+    # In a store nothing is staged: the parts are put under their names, and only the manifest makes them count.
     """The place of the dataset at `path`, which is open for writing. What is not committed is removed at the end."""
     if (mirror := mirrors.of(path)) is not None:
         yield Place(path.absolute() / STAGING, mirror.store.address, durable.read_bytes(path / manifest.NAME))

@@ -72,6 +72,7 @@ def _check_root(mirrored: Mirror, entries: dict[str, Entry], folder: Path) -> Ch
         read_root(folder)
         return CheckResult(folder, manifest.verify(folder, ROOT_KIND))
     except (BadData, MissingInput) as error:
+        # One result for each part: what is damaged must not hide what follows.
         return CheckResult(folder, 0, str(error))
 
 
@@ -87,6 +88,7 @@ def _copy(mirrored: Mirror, part: str, entries: dict[str, Entry], folder: Path) 
             manifest.locate(folder, name.removeprefix(below))
         files = {name.removeprefix(below): mirrored.store.read(name, entry.size) for name, entry in entries.items()}
     except (BadData, MissingInput) as error:
+        # Returned, not raised, because the other parts are still to be checked.
         return str(error)
     durable.write_folder(folder, files)
     return ""
@@ -125,6 +127,7 @@ def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], l
             with locks.held(mirrored.folder):
                 _remove_stored(mirrored.store, leftover.path.name)
         except Locked:
+            # A writer of this machine is at work there; its part is not left over.
             written.append(leftover)
     _, in_use, refused = leftovers.remove(here)
     in_use += written

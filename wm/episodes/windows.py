@@ -68,6 +68,7 @@ class Windows:
     def describe(self, step: int) -> str:
         """The batch of a step, described for messages."""
         episodes = sorted({int(episode) for episode in self._addresses(step)[:, 0]})
+        # Eight of up to hundreds of episodes: enough to look at the batch that made a loss infinite.
         return f"batch {step}, windows of episodes {', '.join(map(str, episodes[:8]))}" + ", ..." * (len(episodes) > 8)
 
     def _addresses(self, step: int) -> NDArray[np.int64]:
@@ -79,6 +80,8 @@ class Windows:
         random = generator(self.seed, "windows", step)
         numbers = random.choice(len(self._episodes), self.batch, p=self._steps / self._steps.sum())
         if self._context is None:
+            # From half a window before the episode on, then cut at its start: its first steps are drawn as often as
+            # others.
             starts = np.maximum(random.uniform(-self.length / 2, self._steps[numbers]), 0).astype(np.int64)
         else:
             starts = random.integers(0, self._steps[numbers]) - self._context
@@ -105,6 +108,7 @@ class Windows:
             episodes = np.searchsorted(data.ends, rows, side="right")
             used = mask[episodes] & (rows < data.ends[episodes] - 1)  # the last row has no action
             rows, episodes = rows[used], episodes[used]
+            # In what share of the windows an event of this kind would be seen if none were drawn around it.
             usual = len(rows) * (self.length - (self._context or 0)) / self._steps.sum()
             if len(rows) and usual < share:
                 count = round(min(share, MOST_OFTEN * usual) * self.batch)
@@ -132,4 +136,5 @@ class Windows:
         last = self.latents.ends[addresses[:, 0], None] - 1  # the row of the final frame
         wanted = first + addresses[:, 1:] + np.arange(self.length + 1)
         mask = ((wanted[:, :-1] >= first) & (wanted[:, :-1] < last)).astype(np.float32)
+        # Rows outside the episode repeat its edge; the mask takes them out of the loss.
         return np.clip(wanted, first, last), mask

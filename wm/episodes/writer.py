@@ -47,6 +47,7 @@ def write_whole(path: Path, recipe: dict[str, Any], allow: Callable[[int], None]
         durable.remove(staged / STAGING)
         durable.publish(staged, path)
     except BaseException:
+        # Also for a signal: a folder that no manifest completes must not stay.
         durable.remove(staged)
         raise
 
@@ -154,5 +155,6 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Commit the finished episodes, unless the disk or the store was the problem, or another writer."""
+        # With these the next write fails as well, and an error while handling one would hide the first.
         if not isinstance(error, OSError | DiskProblem | Locked | NotPermitted | Unreachable):
             self.seal()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wm.stats import MIN_EVENTS, ridge_regression
 
+# Of latents that never move: without it their likelihood would be infinite.
 MIN_STD = 1e-3
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the probability bins of a calibration
 
@@ -57,6 +58,7 @@ class Baselines:
         return {name: _gaussian_nll(error, std) for name, (error, std) in errors.items()}
 
 
+# float64, for the ridge regression inverts a matrix of these.
 def _inputs(previous: Array, current: Array, actions: Array) -> Array:
     columns = (current, current - previous, actions, np.ones((len(current), 1)))
     return np.concatenate(columns, axis=1).astype(np.float64)
@@ -68,6 +70,7 @@ def _gaussian_nll(error: Array, std: Array) -> float:
 
 def common_reward(rewards: Array) -> float | None:
     """The reward of most steps, from which rare ones differ; None where no value has at least half the steps."""
+    # Rounded: a reward that an environment computes differs in its last digits.
     values, counts = np.unique(np.round(rewards, 4), return_counts=True)
     top = int(np.argmax(counts))
     return float(values[top]) if counts[top] * 2 >= len(rewards) else None
@@ -82,6 +85,7 @@ def reward_recall(
     separates neighbours of different episodes.
     """
     signal = predicted - common
+    # A thousandth is ten times the rounding of `common_reward`.
     events = np.sign(np.where(np.abs(rewards - common) > 1e-3, rewards - common, 0))
     if (events != 0).sum() < MIN_EVENTS:
         return None
@@ -92,6 +96,7 @@ def reward_recall(
         same = episodes[other] == episodes
         correct |= same & (events[other] != 0) & (events[other] == np.sign(signal))
         best = np.maximum(best, np.where(same, events * signal[other], -np.inf))
+    # Stable, so that equal signals keep their order on every machine.
     order = np.argsort(-np.abs(signal), kind="stable")
     strength = np.abs(signal[order])
     complete = (np.diff(strength, append=-1.0) < 0) & (strength > 0)  # a threshold includes all equal strengths

@@ -42,7 +42,9 @@ from wm.settings import DreamSettings
 from wm.stats import rank_correlation, rank_correlation_interval
 from wm.training.precision import pick
 
+# The interval of a rank correlation of 32 pairs is about 0.6 wide.
 MEANS = 32  # of the search, equally spaced, whose returns are compared
+# More means tell more than more episodes of each.
 REAL_EPISODES = 4  # of each mean
 ENCODED_EPISODES = 8  # real episodes whose latents are compared
 STILL = 0.01  # of the largest variance: a latent that varies less is left out
@@ -65,6 +67,7 @@ def policies_to_compare(
     """The means of the search that evolved C, the policies along its training by policy gradient, or random linear
     policies without a C."""
     if controller is not None:
+        # Evenly over the search, as dreams and reality agree more easily where policies differ much.
         rows = np.unique(np.linspace(0, len(controller.means) - 1, MEANS).round().astype(int))
         generations = [int(controller.artifact.metrics["means"][row]) for row in rows]
         spec = policy_spec(vae, mdnrnn, controller.config, controller.parameters)
@@ -107,6 +110,7 @@ def measure_fidelity(
     real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
     dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
     encoded = _as_latents(trajectories, latents)
+    # Baselines see what M has seen, without its held-out episodes.
     baselines = fit_baselines(latents, mdnrnn.held_out(latents))
     variance = encoded.means.astype(np.float64).var(axis=0)
     moving = variance > STILL * variance.max()
@@ -133,6 +137,7 @@ def _rank_correlations(dream: NDArray[np.float64], real: NDArray[np.float64], se
     figures: dict[str, Any] = {}
     for name, first in (("rho", 0), ("rho_last_third", len(dream) - len(dream) // 3)):
         pairs = dream[first:], real[first:]
+        # Of two pairs a rank correlation is always 1 or -1.
         rho = rank_correlation(*pairs) if len(pairs[0]) > 2 else None
         figures[name] = rho
         figures[f"{name}_ci95"] = None if rho is None else rank_correlation_interval(*pairs, generator(seed, name))
@@ -174,6 +179,7 @@ def _play(
     """Real episodes with each row of parameters, on the same seeds; with the last row as many as it has dreams."""
     counts = [REAL_EPISODES] * (len(parameters) - 1) + [settings.dreams]
     seeds = [episode_seed("validation", seed, "fidelity", number) for number in range(max(counts))]
+    # The same seeds for every policy: they differ then by what they do.
     pairs = [(row, episode) for row, count in enumerate(counts) for episode in range(count)]
     jobs = [EpisodeJob(key, seeds[episode], row, one_life) for key, (row, episode) in enumerate(pairs)]
     tasks = play_tasks(workers, policy, parameters, jobs, 4, settings.max_steps)

@@ -17,6 +17,7 @@ from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import MIN_EVENTS
 from wm.units import format_rate
 
+# 25,600 dreamt steps: an event that happens once in a thousand is seen 25 times.
 STARTS, STEPS = 512, 50  # dreams, and their steps
 FACTOR = 2.0  # between the rates, above which dreams are another game
 EVENTS = {"positive": "positive rewards", "negative": "negative rewards", "end": "ends"}
@@ -44,6 +45,7 @@ def event_rates(
     batch = Windows(latents, episodes, CONTEXT + steps, starts, 0, CONTEXT).at(0)
     z, actions, mask = (torch.from_numpy(part) for part in (batch.means, batch.actions, batch.mask))
     bounds = latent_bounds(latents)
+    # A fixed seed: figures of two Ms differ by the Ms alone.
     cell, state, random = make_cell(model, len(z)), model.initial_state(len(z)), torch.Generator().manual_seed(0)
     for step in range(CONTEXT):
         state = tuple(part * mask[:, step, None] for part in cell.step(z[:, step], actions[:, step], state))
@@ -57,6 +59,7 @@ def event_rates(
     end = torch.stack(ends, 1).double()
     dreamt = real * torch.cat([torch.ones(len(z), 1), torch.cumprod(1 - end, 1)[:, :-1]], 1)  # those not ended before
     paid = np.abs(latents.rewards[latents.rewards != 0])
+    # Half of 1 where no reward was ever paid, so that M's small errors are none.
     usual = float(np.median(paid)) / 2 if len(paid) else 0.5
     dream_reward, real_reward = torch.stack(rewards, 1), torch.from_numpy(batch.rewards[:, CONTEXT:])
     counts = {
@@ -81,6 +84,7 @@ def format_event_rates(rates: dict[str, dict[str, float]]) -> str:
     parts = [
         f"{EVENTS[name]} {format_rate(rate['dream'])} (real {format_rate(rate['real'])})"
         for name, rate in rates.items()
+        # 0.05 per 1,000 steps are about one event in all the dreams.
         if rate["real"] > 0 or rate["dream"] > 0.05
     ]
     return "per 1,000 steps of dreams: " + (", ".join(parts) or "neither rewards nor ends")
@@ -92,6 +96,7 @@ def event_warning(rates: dict[str, Any], temperature: float) -> str:
     wrong = [
         f"{EVENTS[name]} {format_rate(rate['dream'])} instead of {format_rate(rate['real'])}"
         for name, rate in rates.items()
+        # 1e-9: where nothing really happens any dreamt rate is beyond the factor.
         if rate["events"] >= MIN_EVENTS and not 1 / FACTOR <= rate["dream"] / max(rate["real"], 1e-9) <= FACTOR
     ]
     if not wrong:

@@ -24,6 +24,7 @@ from wm.seeding import generator
 from wm.stats import ridge_regression
 
 FITTED_FRAMES, SCORED_FRAMES = 4000, 2000  # at most, evenly over the training and the validation episodes
+# Any number would do; it bounds the memory of an encoding.
 FRAMES_PER_BATCH = 256
 MIN_ROWS = 50  # with a label, below which it has no score
 GOOD_R2 = 0.9  # below it a warning names the worst label
@@ -77,6 +78,7 @@ def probe_vae(
 def fit_and_score(z: Array, labels: Array, held_out_z: Array, held_out_labels: Array) -> list[tuple[float, float, int]]:
     """(R2, error, rows) of a probe of every label column from (N, Z) latents. NaN labels are left out; columns that are
     too rare or do not vary give NaN."""
+    # A latent without deviation stays 0 and does not divide by 0.
     mean, deviation = z.mean(axis=0), z.std(axis=0) + 1e-8
     inputs, held_out = (np.c_[(part - mean) / deviation, np.ones(len(part))] for part in (z, held_out_z))
     return [
@@ -90,6 +92,7 @@ def _fit_and_score_column(
 ) -> tuple[float, float, int]:
     fitted, scored = np.isfinite(label), np.isfinite(held_out_label)
     rows = int(scored.sum())
+    # A label that does not vary has no R2.
     if fitted.sum() < MIN_ROWS or rows < MIN_ROWS or held_out_label[scored].std() < 1e-6:
         return float("nan"), float("nan"), rows
     x, y = inputs[fitted].astype(np.float64), label[fitted].astype(np.float64)
@@ -142,6 +145,7 @@ def _sample_latents(
     for part in np.array_split(rows, max(len(rows) // FRAMES_PER_BATCH, 1)):
         frames = np.concatenate([reader.read(int(row), int(row) + 1) for row in part])
         mean, logvar = (value.numpy() for value in model.encode(torch.from_numpy(frames)))
+        # The noise is numpy's, from a seed of its own, so that both networks are probed alike.
         samples.append(mean + np.exp(0.5 * logvar) * random.standard_normal(mean.shape).astype(np.float32))
     return np.concatenate(samples)
 

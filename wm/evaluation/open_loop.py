@@ -19,6 +19,7 @@ from wm.stats import MIN_EVENTS, grouped_half_width
 PROBE_ROWS = 20_000  # of training steps that the probe of positions is fitted on
 HORIZONS = (1, 5, 15, 30, 50)  # steps ahead
 CONTEXT = 16  # real steps before an open loop
+# As many as give an interval of the errors; with 16 samples each, 4,096 dreams at a time.
 OPEN_LOOPS = 256
 # Samples of each open loop. M's own expectation as input leaves the latents it knows (Pong, 50 steps: 2.1, not 1.5).
 SAMPLES = 16
@@ -139,6 +140,7 @@ def _open_loop_addresses(latents: Latents, validation: NDArray[np.bool_]) -> NDA
     lengths = latents.ends - latents.starts - 1
     for needed in (CONTEXT + HORIZONS[-1], CONTEXT + 1):
         room = np.where(validation, np.maximum(lengths - needed + 1, 0), 0)
+        # A quarter is enough for an interval; episodes that are shorter serve only if there are fewer.
         if room.sum() >= OPEN_LOOPS // 4:
             break
     if not room.sum():

@@ -19,6 +19,7 @@ from wm.evaluation.linear_probe import MIN_ROWS, labels_within_limits
 from wm.models.initialization import seeded_initialization
 from wm.stats import MIN_EVENTS
 
+# No other sizes were compared; what counts is that V, M and baselines are read by the same network.
 UNITS, STEPS, BATCH, LEARNING_RATE = 128, 1000, 256, 3e-3
 MIN_STD = 0.05  # of a latent: one that V does not use would be all noise
 
@@ -64,7 +65,10 @@ def fit_position_probe(
 ) -> PositionProbe | None:
     """A probe fitted on z (N, Z) and positions (N,) by name; None without positions that vary."""
     names = [
-        name for name, values in positions.items() if np.isfinite(values).sum() >= MIN_ROWS and np.nanstd(values) > 1e-6
+        # A position that never changes teaches the probe nothing.
+        name
+        for name, values in positions.items()
+        if np.isfinite(values).sum() >= MIN_ROWS and np.nanstd(values) > 1e-6
     ]
     if not names:
         return None
@@ -84,6 +88,7 @@ def fit_position_probe(
     optimizer = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     random = torch.Generator().manual_seed(seed)
+    # Gradients, though the evaluation around it runs in inference mode.
     with torch.inference_mode(False), torch.enable_grad():
         for _ in range(STEPS):
             rows = torch.randint(len(inputs), (BATCH,), generator=random)

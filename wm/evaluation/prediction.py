@@ -22,6 +22,7 @@ from wm.models.mdnrnn.predictor import Predictor
 from wm.stats import rank_correlation
 
 MAX_ROWS = 20_000  # of held-out steps, and of training steps that baselines and probes are fitted on
+# Sorted by length, eight a batch: few rows are then padding.
 EPISODES_PER_BATCH = 8
 PRECISION = 0.5  # at which the recall of rare rewards is measured
 

@@ -64,6 +64,7 @@ def _recorded_limit(workspace: Workspace) -> int:
     try:
         env = EnvConfig.of_recipe(read_root(workspace.datasets[0]))
     except MissingInput:
+        # A run of another machine may lack its dataset.
         return 0
     return env.max_steps * env.action_repeat
 
@@ -81,6 +82,7 @@ def _controller(workspace: Workspace, name: str, max_steps: int, sticky: bool) -
     vae, mdnrnn, controller = load_all(workspace, name)
     env = _played(vae.env, max_steps, sticky)
     search = controller.artifact.metrics
+    # V and M may have seen other numbers of episodes; the larger number includes the other.
     collected = max(_collected_steps(trained.artifact.metrics, vae.env) for trained in (vae, mdnrnn))
     seconds = vae.artifact.wall_seconds + mdnrnn.artifact.wall_seconds
     return EvaluatedAgent(

@@ -54,6 +54,7 @@ class Search:
         self._candidates: list[Vector] = []
 
     def _new_strategy(self, start: Vector, seed_name: str) -> cma.CMAEvolutionStrategy:
+        # A stream for pycma's own generator, which it takes as a function.
         random = generator(self._seed, seed_name)
         return cma.CMAEvolutionStrategy(
             start,
@@ -70,6 +71,7 @@ class Search:
                 "tolx": 0,
                 "tolflatfitness": np.inf,
                 "tolstagnation": np.inf,
+                # Below -1 pycma prints nothing.
                 "verbose": -9,
                 "verb_log": 0,
             },
@@ -106,6 +108,7 @@ class Search:
         finite = np.isfinite(returns)
         worst = returns[finite].min() if finite.any() else 0.0
         spread = np.ptp(returns[finite]) if finite.any() else 0.0
+        # Worse than the worst, and not the worst: a controller that breaks the environment must not tie with it.
         fitness = np.where(finite, returns, worst - spread - 1)
         with self._threads.limit(limits=1, user_api="blas"):
             self._strategy.tell(self._candidates, list(-fitness))
@@ -124,6 +127,7 @@ class Search:
 
 def digest(candidates: NDArray[np.float32]) -> str:
     """Identifies a generation's candidates in the log."""
+    # 64 bits identify a generation's candidates among the few thousand of a search.
     return hashlib.sha256(candidates.tobytes()).hexdigest()[:16]
 
 

@@ -15,6 +15,7 @@ from wm.rollouts.speed import SHORTEST, PlayingSpeed
 from wm.settings import ControllerSettings
 from wm.training.precision import pick
 
+# One step would be mostly the start of a rollout.
 TIMED_DREAM_STEPS = 5
 
 
@@ -91,6 +92,7 @@ def _dream_seconds(
 ) -> float:
     """The time of a step of one of a generation's dreams, which the second of two rollouts takes."""
     count = settings.popsize * DREAMS_PER_CANDIDATE
+    # Wide bounds, which no latent reaches.
     z, bound = torch.zeros(count, memory.latent), torch.full((memory.latent,), 10.0)
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
     weights = torch.from_numpy(np.zeros((count, controller.parameters), np.float32))

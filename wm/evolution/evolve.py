@@ -58,6 +58,7 @@ class Evolution:
         try:
             self._replay(search)
         except BadData:
+            # An answer and no error: another search is begun instead.
             return False
         return True
 
@@ -186,6 +187,7 @@ def load_whitener(folder: Path, generation: int, line: Line | None, parameters: 
     if line is not None and path.name not in line.get("files", {}):
         raise BadData(f"no line of {folder / LOG} names {path.name}; {way_out(folder)}.")
     try:
+        # allow_pickle=False: an npy file may hold objects, and unpickling them runs code.
         whitener: Matrix = npy.read_array(io.BytesIO(durable.read_bytes(path)), allow_pickle=False)
     except (ValueError, MemoryError) as error:
         raise BadData(f"{path} is no npy file ({str(error)[:120]}); {way_out(folder)}.") from None

@@ -57,6 +57,7 @@ class Fitness:
 
     def real_returns(self, candidates: NDArray[np.float32], generation: int) -> tuple[NDArray[np.float64], int]:
         """Mean return of every candidate in real episodes, and their environment steps."""
+        # No candidate in the path: all of a generation play the same episodes, so their returns compare.
         seeds = [
             episode_seed("train", self._seed, "controller", generation, episode)
             for episode in range(self.episodes(generation))
@@ -86,6 +87,7 @@ class Fitness:
         return returns.reshape(len(candidates), dreams).mean(axis=1)
 
     def validation_returns(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float64], int]:
+        # Without the generation: validations of all generations are on the same episodes.
         """Returns of the mean in full real episodes on the validation seeds, the same in every validation; and their
         environment steps."""
         jobs = [
@@ -124,6 +126,7 @@ class Fitness:
         ]
         tasks = [(policy, [job], self.settings.max_steps) for job in jobs]
         inputs, steps = [], 0
+        # By number, whatever worker was first: sums depend on their order.
         for _, (episode,) in sorted(map_playing(self._workers, encode_rollouts, tasks), key=lambda result: result[0]):
             inputs.append(self._inputs(episode.means, episode.actions))
             steps += episode.env_steps

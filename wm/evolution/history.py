@@ -66,6 +66,7 @@ class History:
         returns = self.best_score if best is None else np.array(best)
         losses = [Score.of(np.array(line["validation"]) - returns) for line in recent]
         dream = [(line["generation"], float(np.mean(line["returns"]))) for line in self.lines if line["in"] == "dream"]
+        # The mean of a tenth of the generations, because a single one is noisy.
         span = max(len(dream) // 10, 1)
         earlier = [value for generation, value in dream if generation <= self.best_generation][-span:]
         earlier = earlier or [value for _, value in dream[:span]]  # the best is what the search began with

@@ -59,6 +59,7 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
         try:
             others = read_log(other)
         except BadData:
+            # What was changed is no search to go on from; this one begins anew.
             continue
         limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
         if (count := _common_prefix(others, settings, replace(settings, **limits))) > longest:

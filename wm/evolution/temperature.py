@@ -17,6 +17,7 @@ from wm.settings import ControllerSettings
 from wm.stats import rank_correlation
 
 TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
+# Three generations of candidates differ enough in quality to be ranked; 16 dreams are half of a search's.
 GENERATIONS, DREAMS = 3, 16
 FILE = "temperature.json"
 SCHEMA = table(
@@ -67,6 +68,7 @@ def copy_choice(source: Path, folder: Path) -> None:
 def _compare_temperatures(
     runtime: Runtime, settings: ControllerSettings, seed: int, fitness: Fitness, start: NDArray[np.float32]
 ) -> dict[str, Any]:
+    # Another seed than the search's, so that its first candidates are not those that chose the temperature.
     search = Search(start, settings.popsize, settings.sigma, seed + 1, settings.algo)
     candidates, real, steps = [], [], 0
     for generation in range(GENERATIONS):
@@ -79,5 +81,6 @@ def _compare_temperatures(
     correlation = {}
     for temperature in TEMPERATURES:
         dream = [fitness.dream_returns(population, 0, temperature, DREAMS) for population in candidates]
+        # Where all returns are equal there is no correlation, and the temperature says nothing.
         correlation[str(temperature)] = rank_correlation(np.concatenate(dream), np.concatenate(real)) or 0.0
     return {"rank_correlation": correlation, "env_steps": steps}

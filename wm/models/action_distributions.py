@@ -34,6 +34,7 @@ class Categorical:
 
     def draw(self, outputs: Tensor, randoms: Randoms) -> Tensor:
         """A sample, by inverting the cumulative probabilities."""
+        # In double precision, because rounding of float32 sums would favour the last action.
         cumulative = torch.softmax(outputs.double(), 1).cumsum(1)[:, :-1]
         if isinstance(randoms, np.random.Generator):
             uniform = randoms.random(len(outputs))
@@ -41,6 +42,7 @@ class Categorical:
             uniform = np.array([each.random() for each in randoms])
         return (cumulative <= torch.from_numpy(uniform)[:, None]).sum(1)
 
+    # log_softmax, not the log of a softmax, which is minus infinity for an action of small probability.
     def log_prob(self, outputs: Tensor, choices: Tensor) -> Tensor:
         """(B,)"""
         return torch.log_softmax(outputs, 1).gather(1, choices[:, None])[:, 0]
@@ -70,6 +72,7 @@ class Beta:
 
     def draw(self, outputs: Tensor, randoms: Randoms) -> Tensor:
         """A sample."""
+        # numpy draws from the generators that are seeded an episode; torch's Beta takes none.
         alpha, beta = (part.double().numpy() for part in _parameters(outputs))
         if isinstance(randoms, np.random.Generator):
             points: NDArray[np.float64] = randoms.beta(alpha, beta)

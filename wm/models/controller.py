@@ -30,6 +30,7 @@ from wm.models import onednn
 from wm.models.action_distributions import ActionDistribution, Beta, Categorical, Randoms
 from wm.models.mdnrnn.predictor import Predictor
 
+# Of an output within -1 to 1. Between -0.3 and 0.3 the action in the middle is taken: Pong's paddle can rest.
 THRESHOLD = 0.3
 # Scale of the hidden layer times the root of its units: 12.0, 12.7 and 12.8 in the three searches that were tuned.
 # The outputs of 8 units have a norm of at most 2.8, z has 7.4: on CarRacing 8 units validated at 269 after 20
@@ -76,6 +77,7 @@ class Controller:
     serve: int | None = None
     layers: tuple[int, ...] = ()
     difference: bool = False
+    # The action before this one, which matters with sticky actions: a quarter of the actions repeat it.
     previous_action: bool = False
     sampled: bool = False
     opposed: tuple[int, int] | None = None
@@ -110,6 +112,7 @@ class Controller:
     @property
     def output_scale(self) -> float:
         """The factor of the outputs of a perceptron that CMA-ES evolves; 1 for the others."""
+        # By the root of the units, with which the norm of their outputs grows.
         return HIDDEN_GAIN / self.hidden**0.5 if self.hidden else 1.0
 
     @property
@@ -197,6 +200,7 @@ class Controller:
     def _box(self, squashed: NDArray[np.float32]) -> NDArray[np.float32]:
         low, high = np.array(self.space.low, np.float32), np.array(self.space.high, np.float32)
         action = (low + (squashed + 1) / 2 * (high - low)).astype(np.float32)
+        # gymnasium's own CarRacing has gas and brake from 0; the first such axis keeps the whole range of C's output.
         one_sided = np.flatnonzero(low == 0)
         for dimension in one_sided[1:]:
             action[:, dimension] = np.clip(squashed[:, dimension], 0, 1) * high[dimension]
@@ -211,6 +215,7 @@ class Controller:
         points = np.insert(points, second, 0, axis=1)
         signed = 2 * points[:, first] - 1
         action: NDArray[np.float32] = (low + points * (high - low)).astype(np.float32)
+        # One axis for both: above 0 the first acts, below 0 the second, so that gas and brake never act together.
         action[:, first] = signed.clip(0, None) * high[first]
         action[:, second] = (-signed).clip(0, None) * MOST_OPPOSED * high[second]
         return action

@@ -25,6 +25,7 @@ def linear(matrix: Tensor, bias: Tensor, rows: int) -> Layer:
 def convolution(layer: nn.Conv2d, weight: Tensor, shape: torch.Size, relu: bool = True) -> Layer:
     """`layer` with `weight` instead of its own, for channels_last x (N, channels, height, width); fastest where that
     is `shape`."""
+    # The layout that oneDNN packs from; another would be converted at every call.
     weight, bias = weight.contiguous(memory_format=torch.channels_last), layer.bias
     stride, padding, dilation, groups = layer.stride, layer.padding, layer.dilation, layer.groups
     if not _supported(weight):
@@ -40,5 +41,6 @@ def convolution(layer: nn.Conv2d, weight: Tensor, shape: torch.Size, relu: bool 
 def _supported(weight: Tensor) -> bool:
     if weight.device.type != "cpu" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
+    # oneDNN says itself whether it has bf16 on this CPU; without it the plain layers compute.
     bf16 = weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return weight.dtype == torch.float32 or bf16

@@ -201,6 +201,7 @@ def policy(controller: Controller, parameters: Tensor, latent: int, h: int) -> G
 
 def to_onnx(graph: Graph, facts: Mapping[str, str]) -> bytes:
     """The graph as an ONNX file for any number of rows. `facts` are its metadata."""
+    # The bound of rows means nothing to a runtime; torch.export asks for one.
     batch = torch.export.Dim("batch", min=1, max=1 << 16)
     rows: Any = tuple({0: batch} for _ in graph.inputs)
     is_variadic = isinstance(graph.module, _Policy)

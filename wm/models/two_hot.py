@@ -23,6 +23,7 @@ class TwoHot(nn.Module):
 
     bin_values: Tensor
 
+    # 20 as in DreamerV3: symexp(20) is 5e8, more than any return.
     def __init__(self, layers: nn.Module, bins: int, limit: float = 20.0) -> None:
         """`layers` has an output for each bin; the outermost bins are symexp(-limit) and symexp(limit)."""
         super().__init__()

@@ -70,6 +70,7 @@ def collect(session: Session, settings: CollectSettings) -> Result:
         try:
             dataset = collect_episodes(collection, claimed, settings.episodes, session.budget(path), runtime)
         except BaseException:
+            # Also for Ctrl-C: what was committed is in the dataset, and its time must be counted.
             record.interrupted()
             raise
         record.write(settings.episodes)
@@ -99,6 +100,7 @@ class SessionRecord:
         """The session was stopped or failed: it counts if it has committed episodes. What ended it is told, and not
         that the same disk takes no record either."""
         before = self._claimed.dataset.collected if self._claimed.dataset else 0
+        # The disk that was full may take no record, either.
         with suppress(OSError, WmError):
             kept = find_dataset(self._claimed.path, self._claimed.recipe)
             if kept is not None and kept.collected > before:

@@ -11,6 +11,7 @@ from wm.pipeline.session import Session
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae
 
+# Raised when other latents follow from the same V and episodes; M and C are then made anew, too.
 RECIPE = 4
 
 
@@ -39,6 +40,7 @@ def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
         speed = dataset.rows / (session.runtime.clock() - start)
         return {"rows": dataset.rows, "latent": vae.model.latent, "frames_per_second": round(speed)}
 
+    # Bytes a number: a bound of twice what two half floats take compressed (LATENT_BYTES in wm/training/cost.py).
     need = dataset.rows * vae.model.latent * 6
     run = latents_run(session, dataset, vae)
     return run_stage(session, "encode", run, (need, "encoding"), _summary, work, vae.env)

@@ -11,6 +11,7 @@ from wm.report.agent_film import FILM, choose_episodes, difference, save_films, 
 from wm.report.filming import film_episodes
 from wm.rollouts.players import RandomSpec, evaluation_jobs
 
+# Raised when films of the same evaluation look or play otherwise.
 RECIPE = 1
 FILM_BYTES = 4_000_000  # that the disk budget must have left before an agent is filmed
 

@@ -25,6 +25,7 @@ from wm.rollouts.players import policy_spec
 from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
+# Raised by each change after which the same settings give another C; older ones stay in the archive.
 RECIPE = 13
 _STOPPED = {
     "hours": "time limit reached",
@@ -68,6 +69,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env))
         return metrics
 
+    # 2 MB for curves, logs and snapshots of the search.
     return run_stage(session, "train-controller", run, (2_000_000, "training C"), _summary, work, vae.env)
 
 
@@ -75,6 +77,7 @@ def _event_warning(workspace: Workspace, settings: ControllerSettings, mdnrnn: T
     """What is wrong with the events of dreams of C's temperature, as long as C's up to 50 steps; empty if nothing is. A
     temperature that is still to be chosen counts as 1."""
     temperature = 1.0 if settings.temperature == "auto" else float(settings.temperature)
+    # No further than C's own dreams: what happens later cannot mislead it.
     steps = min(settings.steps_per_place, STEPS) if settings.policy_gradient else STEPS
     metrics = mdnrnn.artifact.metrics
     if (temperature, steps) == (1.0, STEPS) and "events" in metrics:

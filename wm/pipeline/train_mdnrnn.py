@@ -42,6 +42,7 @@ from wm.training.mdnrnn import (
 )
 from wm.training.warm_start import load_initial_weights, source_fingerprint
 
+# Raised by each change after which the same settings give another M.
 RECIPE = 9
 
 
@@ -154,8 +155,10 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         validation = validation_windows(settings, parts, held_out, seed)
         mask = np.concatenate([validation_mask(part.seeds, settings.validation_share) for part in parts])
         scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
+        # On the CPU, because acting and dreams run there, with packed weights.
         model.cpu().eval()
         fit_residuals(model, validation, settings)
+        # The same initial weights as M's: the probe of z and h then shows what training added.
         untrained = new_mdnrnn(config, seed)
         copy_normalization(model, untrained)
         predictions = evaluate_predictions(
@@ -165,9 +168,11 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         save_mdnrnn_picture(builder.folder, session.env, settings.network)
         collected = sum(dataset.env_steps for dataset in datasets)
         figures = {"rows": joined.rows, "collected_steps": collected, "precision": precision.name}
+        # Four bytes a parameter.
         figures |= {"trained_on": device_name(device), "parameters": weight_bytes(model) // 4}
         return {**scores, **predictions, **figures, **times}
 
+    # 1 MB for the log, the picture and the records.
     run, need = mdnrnn_run(session, settings, latents, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     verdicts = prediction_verdict(result.metrics["open_loop"], HELD_OUT), event_verdict(result.metrics)

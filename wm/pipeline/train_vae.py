@@ -20,6 +20,7 @@ from wm.training.fit import pick_precision
 from wm.training.vae import cache_bytes, fit_vae, mean_image_error, new_vae, open_vae_data, reconstruct
 from wm.training.warm_start import load_initial_weights, source_fingerprint
 
+# Raised by each change after which the same settings give another V.
 RECIPE = 4
 
 
@@ -58,6 +59,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
                 f"image {mean_error:.1f}); train it longer (--steps), or on more episodes."
             )
         model.cpu()
+        # With the same seed: a probe of untrained weights tells what random features show.
         untrained = new_vae(settings, shape, session.seed)
         untrained.fit_normalization(data.sample.cpu())
         probe = probe_vae(datasets[0], data.mask, model, untrained, session.seed)
@@ -71,6 +73,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             "collecting_seconds": sum(collecting_seconds(dataset.path) for dataset in datasets),
             "rows": sum(dataset.rows for dataset in datasets),
             "collected_steps": sum(dataset.env_steps for dataset in datasets),
+            # Four bytes a parameter.
             "parameters": weight_bytes(model) // 4,
             "probe": {name: result.as_json() for name, result in probe.items()},
             "probe_summary": summarize_probe(probe, env, settings.require_probe, runtime.log),
@@ -81,6 +84,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         save_vae_pictures(runtime, builder.folder, session.env, settings.steps, data.validation, reconstructions)
         return metrics
 
+    # 2 MB for the strip of reconstructions, its film and the log.
     need = publishing_bytes(new_vae(settings, shape, session.seed)) + 2_000_000, "training V"
     result = run_stage(session, "train-vae", vae_run(session, settings, datasets), need, _summary, work, env)
     if settings.require_probe and result.status in (UP_TO_DATE, RESTORED):  # trained when less was required

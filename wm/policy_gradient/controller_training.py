@@ -24,6 +24,7 @@ from wm.runtime import Runtime
 from wm.settings import ControllerSettings
 from wm.training.cpu_threads import one_thread
 
+# Several times the 512 to 1,536 dreams of an iteration, so that few of them begin alike.
 INITIAL_STATES = 4096  # real states in which dreams start
 
 

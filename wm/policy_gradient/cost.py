@@ -63,6 +63,7 @@ def _dream_seconds(
     clock: Callable[[], float], settings: ControllerSettings, controller: Controller, memory: Predictor
 ) -> float:
     """The time of a step of one dream, the first step left out."""
+    # Wide bounds, which no latent reaches: clipping costs the same time.
     z, bound = torch.zeros(1, memory.latent), torch.full((memory.latent,), 10.0)
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
     config = DreamConfig(memory, initial, controller.space, float(settings.temperature), 0, dream_format())

@@ -98,10 +98,12 @@ class DreamRecorder:
         self._sticky = sticky
         self._network = controller.pack(torch.from_numpy(parameters), count)
         initial = config.sample_states(random, count)
+        # 62 bits, the largest that both generators take as a seed.
         self._dreams = Dreams(config.mdnrnn, initial, config.temperature, int(random.integers(1 << 62)), config.dtype)
         self._z_before, self._action_before = initial.z_before, initial.action_before
         self._carried_out = initial.action_before
         self._serves = np.full(count, 0 if controller.serve is None else SERVE_STEPS)
+        # float64: a dream's return is a sum of many small expectations.
         self._goes_on, self._return = torch.ones(count), torch.zeros(count, dtype=torch.float64)
         self._steps: dict[str, list[Tensor]] = defaultdict(list)
         self._outputs: list[Tensor] = []
@@ -152,6 +154,7 @@ class DreamRecorder:
         numbers = np.flatnonzero(rows.numpy())
         initial = self._config.sample_states(self._random, len(numbers))
         self._dreams.restart(numbers, initial)
+        # Clones: the tensors of earlier steps are kept for the update, and must not change.
         self._z_before, self._action_before = self._z_before.clone(), self._action_before.clone()
         self._carried_out = self._carried_out.clone()
         self._z_before[rows], self._action_before[rows] = initial.z_before, initial.action_before

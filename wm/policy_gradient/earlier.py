@@ -45,6 +45,7 @@ def earlier_policy(
     same_m = trained.config.memory == "none" or source.mdnrnn.artifact.fingerprint == mdnrnn.artifact.fingerprint
     settings = trained.artifact.settings
     same_episodes = (settings.get("seed"), settings.get("validation_episodes")) == (seed, episodes)
+    # A training may keep an earlier policy as its best; its validations are then of another one.
     same_policy = np.array_equal(network.parameter_vector(), trained.parameters)
     sampled, likeliest = (metrics.get(f"validation_return_{way}") for way in ("sampled", "likeliest"))
     validations = None

@@ -22,6 +22,7 @@ from wm.training.weights import load_into
 # four passes 0.41 (docs/research/LOG.md, 2026-11-29). More than 150,000 rows have fewer passes, so that no imitation
 # takes more than twice that time.
 PASSES, MOST_STEPS = 20, 6000
+# Rows of a gradient step, that of PPO in reality.
 MINIBATCH = 512
 LEARNING_RATE = 1e-3  # falls to zero
 
@@ -60,6 +61,7 @@ def imitated_policy(
         if len(order) < min(MINIBATCH, len(features)):
             order = random.permutation(len(features))
         rows, order = torch.from_numpy(order[:MINIBATCH]), order[MINIBATCH:]
+        # Sampled anew in each pass, so that the pupil learns the distribution and not one choice.
         choices = controller.choose(outputs[rows], random)
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * (1 - step / steps)

@@ -91,6 +91,7 @@ class ActorCritic(nn.Module):
     def standardise(self, features: Tensor) -> None:
         """Standardise from now on by the mean and deviation of these inputs (B, F)."""
         self.mean.copy_(features.mean(0))
+        # A single row has no deviation, and torch would give NaN.
         spread = features.std(0) if len(features) > 1 else torch.zeros_like(self.std)
         self.std.copy_(spread.clamp(min=LEAST_STD))
 

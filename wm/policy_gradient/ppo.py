@@ -14,6 +14,7 @@ from wm.models.action_distributions import ActionDistribution
 from wm.policy_gradient.network import ActorCritic
 from wm.settings import ControllerSettings
 
+# LAMBDA, CLIP, VALUE_WEIGHT and GRADIENT_NORM are the defaults of OpenAI's ppo2; none was compared here.
 LAMBDA = 0.95  # of the advantages' exponential average
 CLIP = 0.2  # of the ratio of probabilities
 VALUE_WEIGHT = 0.5  # of the value's loss, beside the policy's
@@ -94,6 +95,7 @@ class RewardScale:
         self.squares += float(seen.var() * seen.size + shift**2 * self.count * seen.size / total)
         self.mean += float(shift * seen.size / total)
         self.count = float(total)
+        # A running variance of returns, as in OpenAI's VecNormalize.
         return max((self.squares / self.count) ** 0.5, LEAST_SCALE)
 
 
@@ -108,9 +110,11 @@ def losses(
     """The loss of a minibatch and the mean entropy. Rows whose choice was not played (`own` is 0) have a value's loss
     alone."""
     own, advantage = batch["own"], batch["advantages"]
+    # 1 where no choice of the minibatch was played: its loss is zero then.
     count = own.sum().clamp(min=1)
     mean = (advantage * own).sum() / count
     deviation = (((advantage - mean).square() * own).sum() / (count - 1).clamp(min=1)).sqrt()
+    # Not 1e-8: a minibatch whose advantages are nearly equal would otherwise be blown up to noise.
     advantage = (advantage - mean) / (deviation + 1e-4)
     ratio = (distribution.log_prob(outputs, batch["choices"]) - batch["log_probs"]).exp()
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage)
@@ -152,5 +156,6 @@ def update(
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), GRADIENT_NORM)
             optimizer.step()
+            # Detached, or the graphs of all minibatches would stay in memory.
             entropies.append(entropy.detach())
     return {"entropy": float(torch.stack(entropies).mean())}

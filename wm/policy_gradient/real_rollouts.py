@@ -30,6 +30,7 @@ from wm.rollouts.workers import Workers
 from wm.seeding import episode_seed, generator
 from wm.settings import ControllerSettings
 
+# Four passes over four minibatches, as OpenAI's ppo2: 16 slots of 128 steps are 2,048 rows.
 PASSES = Passes(4, 512)
 _NUMBERS = list_of(NUMBER)
 _AGENT = table({"action": _NUMBERS, "memory": list_of(_NUMBERS)}, {"z": _NUMBERS, "fire": list_of(or_null(COUNT), 2)})
@@ -151,6 +152,7 @@ class Place:
             return True
         self._begin(slot.episode)
         for action in slot.actions:
+            # Rebuilding plays up to a whole episode, in which a worker would otherwise seem to hang.
             heartbeat()
             _, terminated, truncated, _, _ = self.step(action if self._discrete else np.array(action, np.float32))
             if terminated or truncated:
@@ -199,6 +201,7 @@ def play_slots(
 
 def _places_of(config: EnvConfig, slots: Sequence[Slot], seed: int) -> list[Place]:
     """The places of slots in this process; those of other trainings are closed."""
+    # A worker keeps the environments of one training: those of others would only take memory.
     for key in [key for key in _places if key[0] != config or key[2] != seed]:
         _places.pop(key).close()
     for slot in slots:
@@ -309,6 +312,7 @@ def play_iteration(
     groups = [slots[first : first + NUM_ENVS] for first in range(0, len(slots), NUM_ENVS)]
     shares = [share.tolist() for share in np.array_split(np.arange(len(groups)), min(workers.count, len(groups)))]
     tasks = [(spec, parameters, [groups[i] for i in share], steps, (seed, iteration)) for share in shares]
+    # By number: which worker answers first must not change the order of the rows.
     results = sorted(map_playing(workers, play_slots, tasks), key=lambda result: result[0])
     return _joined([played for _, share in results for played in share])
 

@@ -23,6 +23,7 @@ class Snapshots:
     """The parameters of at most MOST policies in `rows` (MOST, P), a tensor that a checkpoint holds, and the iterations
     they are of."""
 
+    # One iteration between two of them at first, doubled whenever MOST are kept.
     state_schema: ClassVar[dict[str, Schema]] = {"snapshots": _iterations, "spacing": between(1, LARGEST)}
 
     def __init__(self, rows: Tensor) -> None:

@@ -249,6 +249,7 @@ class PolicyTraining:
         """One update. The step size falls to zero: where it stays, the policy wavers by ten points of Pong."""
         rollout, settings = played.rollout, self._settings
         scale = self._scale.update(rollout.rewards, played.ends, settings.gamma)
+        # It follows from the log's steps, so that a resumed training has the same step size.
         remaining = 1 - self._played() / self._source.steps
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * remaining
@@ -302,6 +303,7 @@ class PolicyTraining:
         return values
 
     def _shown(self) -> dict[str, str]:
+        # The last twenty episodes, which are in the last fifty iterations unless episodes are long.
         returns = [value for line in self.history.lines[-50:] for value in line["returns"]][-20:]
         best = "none yet" if np.isinf(self.history.best_score) else f"{self.history.best_score:.1f}"
         return {"best_validation": best, "last_returns": f"{np.mean(returns):.1f}" if returns else "none yet"}
@@ -332,6 +334,7 @@ class PolicyTraining:
         figures |= {"earlier_seconds": self._earlier_seconds} if self._earlier_seconds else {}
         if self._source.place == "dream":
             figures |= {"dream_steps": self._played(), "temperature": float(self._settings.temperature)}
+        # Clones: the network goes on learning when another session resumes.
         networks = {name: value.clone() for name, value in best.state_dict().items()}
         ended = self._stop_reason()
         latest = self._network.parameter_vector()

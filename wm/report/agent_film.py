@@ -123,11 +123,13 @@ def scored_episodes(evaluation: Artifact) -> tuple[list[float], int]:
 def choose_episodes(returns: Sequence[float]) -> dict[str, int]:
     """The number of the episode with the median return (the lower one of two) and of that with the worst."""
     order = np.argsort(returns, kind="stable")
+    # The lower of two medians, so that it is an episode that was played.
     return {"median": int(order[(len(order) - 1) // 2]), "worst": int(order[0])}
 
 
 def difference(film: Film, recorded: float) -> str:
     """Why a film is none of the episode that was scored, in a sentence; empty if it is."""
+    # A millionth: a return of thousands of rewards is rounded in its last digits.
     if math.isclose(film.episode_return, recorded, rel_tol=1e-6, abs_tol=1e-6):
         return ""
     return (

@@ -191,6 +191,7 @@ def _escape_first(match: re.Match[str]) -> str:
 
 def _fenced(text: str) -> str:
     """Commands as a block of code, whose fence is longer than any in them."""
+    # Three are Markdown's least.
     fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 3)
     return f"{fence}sh\n{text}\n{fence}"
 

@@ -98,6 +98,7 @@ def _long_episodes(latents: Latents, held_out: NDArray[np.bool_], dataset: Datas
     """
     own = latents.ends <= dataset.rows
     rows = np.where(own, latents.ends - latents.starts, 0)
+    # Three steps more, or there would be nothing to see of a dream.
     context, fewest = CONTEXT, CONTEXT + 3
     if rows.max() < fewest:
         context = max(int(rows.max()) // 2 - 1, 0)

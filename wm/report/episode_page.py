@@ -44,6 +44,7 @@ class EpisodeCard:
         return cls(
             episode.index,
             episode.seed,
+            # Copies: the arrays are views of a part, all of whose frames would stay in memory.
             episode.frames.copy(),
             episode.actions.copy(),
             episode.rewards.copy(),
@@ -54,6 +55,7 @@ class EpisodeCard:
     @property
     def total(self) -> float:
         """The return."""
+        # float64, so that the sum on the page is that of the dataset's table.
         return float(self.rewards.sum(dtype=np.float64))
 
 
@@ -112,6 +114,7 @@ class DatasetPage:
         if self.labels:
             columns = card.labels[:count].T
             lines = [Line(name, column) for name, column in zip(self.labels, columns, strict=True)]
+            # Pixels of a track of several lines.
             tracks.append(Track(lines, height=56))
         screens = [Screen("what V sees")]
         reel = Reel.of_frames(card.frames[:count], COLUMNS)
@@ -122,6 +125,7 @@ def _strip(frames: Frames, gap: int = 2) -> str:
     """Frames side by side, `gap` transparent pixels between them, as a data address."""
     colored = np.repeat(frames, 3, axis=-1) if frames.shape[-1] == 1 else frames
     colored = np.pad(colored, ((0, 0), (0, 0), (0, gap), (0, 1)))
+    # Opaque where a frame is, transparent in the gaps.
     colored[:, :, : frames.shape[2], 3] = 255
     image = encode(np.concatenate(list(colored), axis=1), "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(image).decode()}"

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 Frames = NDArray[np.uint8]
+# The colours of the pages (wm/report/plots.py), in which a PNG stands out least.
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _TEXT = 14
 
@@ -69,13 +70,17 @@ def animation(panels: Panels, captions: Sequence[str], fps: int) -> bytes:
     # Median cut loses small things: on CarRacing's red car 64 colours are off by 55 of 255, an octree's 256 by 0.2, in
     # half the bytes and a third of the time.
     octree = Image.Quantize.FASTOCTREE
+    # 256 colours are all that a GIF has.
     first, *others = [sheet.quantize(256, octree, dither=Image.Dither.NONE) for sheet in sheets(panels, captions)]
     buffer = io.BytesIO()
+    # Hundredths of a second are a GIF's unit; viewers slow down what is faster than 50 a second.
     first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0, optimize=True)
     return buffer.getvalue()
 
 
 def error_map(real: Frames, reconstructed: Frames) -> Frames:
     """Absolute difference of frames, brightened four times, as gray frames."""
+    # int16, because a difference of bytes wraps around.
     difference = np.abs(real.astype(np.int16) - reconstructed.astype(np.int16)).max(axis=-1, keepdims=True)
+    # Four times: errors of V are a few levels, and the eye sees none of them.
     return np.minimum(difference * 4, 255).astype(np.uint8)

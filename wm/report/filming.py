@@ -63,6 +63,7 @@ class Recorder:
 
     def _keep(self, observation: Frames) -> None:
         """Keep what is seen after the latest action, until the film has enough of it."""
+        # A copy: the environment may draw the next frame into the same array.
         self.observations.append(observation.copy())
         if len(self.screens) == FRAMES and self.every < EVERY:
             self.screens, self.every = self.screens[::EVERY], EVERY
@@ -79,8 +80,10 @@ class Recorder:
         picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         self.size, drawn = picture.size, np.asarray(picture)
         if not self._lossy:
+            # method 1: of a lossless picture more effort saves little.
             image = encode(drawn, "WEBP", lossless=True, quality=30, method=1)
             self._lossy = len(image) > LOSSLESS
+        # With 65 of 100 the 240 frames of CarRacing take 1.1 of SCREEN_BYTES' 1.5 MB.
         return encode(drawn, "WEBP", quality=65, method=2) if self._lossy else image
 
 
@@ -135,6 +138,7 @@ def _made_of(spec: PolicySpec, observations: Frames, space: ActionSpace, actions
     """V's reconstruction of (T + 1, S, S, C) frames, and what M expected of each from the real frames and actions
     before it; black for the first, of which it expects nothing."""
     vae, mdnrnn = build_vae(spec), load_mdnrnn(spec.mdnrnn, "wm train-mdnrnn").model
+    # 64 at a time, so that hundreds of frames need little memory.
     z = torch.cat([vae.encode(part)[0] for part in torch.from_numpy(observations).split(64)])
     column = space.column(len(actions))
     column[:] = actions

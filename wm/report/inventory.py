@@ -68,6 +68,7 @@ def describe_dataset(mirrored: Path, refresh: Callable[[], None]) -> dict[str, A
     try:
         refresh()
     except BadData as error:
+        # Listed as unreadable: `wm ls` must show what is there.
         damaged = {"kind": "unreadable", "figure": "wm verify names it", "finished": "", "problem": str(error)}
         return {"path": str(mirrored), "bytes": 0, **damaged}
     entry = _entry(mirrored)
@@ -98,6 +99,7 @@ def _entry(folder: Path) -> dict[str, Any]:
         finished_at = str(artifact.manifest["provenance"]["finished"])
         return entry | {"kind": kind, "figure": _figure(kind, artifact), "finished": finished_at}
     except (WmError, OSError, KeyError, TypeError, ValueError) as error:
+        # One damaged artifact must not hide the others.
         problem = str(error) if isinstance(error, WmError | OSError) else f"{folder / manifest.NAME} lacks {error}."
         return entry | {"kind": "damaged", "figure": "wm verify names it", "problem": problem}
 
@@ -167,6 +169,7 @@ def _histogram(returns: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]
         return np.zeros(0), np.zeros(0)
     low, high = returns.min(), returns.max()
     if low < high:
+        # numpy refuses bins where floats are too coarse.
         with suppress(ValueError):
             return np.histogram(returns, bins=BINS)
     return np.array([len(returns)]), np.array([low, high])

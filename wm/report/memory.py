@@ -27,6 +27,7 @@ def memory_facts(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             log, growth = _checked(training)
         except BadData as error:
+            # Told at the end, beside the facts on the others.
             damaged.append(str(error))
             continue
         if any("rss_anon_mb" in line for line in log):
@@ -43,6 +44,7 @@ def _checked(training: Path) -> tuple[Log, Growth]:
     """The metrics and the growth between heap snapshots. Raises BadData unless all digests agree."""
     if (training / manifest.NAME).exists():
         runs.read_whole(training)
+    # The ten that grew most are what a person looks at.
     return metrics_log.read(training), heap_snapshot.growth(training)[:10]
 
 

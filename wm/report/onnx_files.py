@@ -92,8 +92,10 @@ def compare(data: bytes, graph: Graph) -> list[tuple[str, NDArray[np.float64], N
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    # One thread, so that the sums are the same at each check.
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    # Any seed would do, as long as it is the same.
     random = generator(0, "onnx")
     inputs = {name: _random_like(example, random) for name, example in graph.inputs.items()}
     found = session.run(list(graph.outputs), {name: value.numpy() for name, value in inputs.items()})

@@ -101,6 +101,7 @@ def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
     rows = -(-len(plots) // columns)
     buffer = io.BytesIO()
     with style.context(_PNG_STYLE):
+        # Inches; at 110 dots each they are 770 and 990 pixels wide.
         figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
         figure.suptitle(drawable(title))
         for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
@@ -185,6 +186,7 @@ def _draw(axes: Any, plot: Plot, size: float) -> None:
         level = {"color": _FAINT, "linewidth": 1.5, "linestyle": (0, (4, 3)), "gid": f"s{len(plot.series)}"}
         axes.axhline(plot.level[1], label=plot.level[0], **level)
     if plot.diagonal:
+        # A twentieth of room, so that the largest point is not on the frame.
         top = 1.05 * max((value for x, y in map(_points_of, plot.series) for value in (*x, *y)), default=0.0) or 1.0
         axes.plot([0, top], [0, top], color=_FAINT, linewidth=1)
         axes.set(xlim=(0, top), ylim=(0, top))
@@ -244,6 +246,7 @@ def _clip(axes: Any, plot: Plot, size: float) -> bool:
     values = [] if plot.y_log else _values(plot)
     if len(values) < MARKED:
         return False
+    # One in a hundred at either end.
     edge = max(len(values) // 100, 1)
     low, high = values[edge], values[-1 - edge]
     room = OUTLIER * (high - low) / 2
@@ -310,6 +313,7 @@ def _style(axes: Any, plot: Plot, size: float) -> None:
 
 def _edges(plot: Plot) -> list[float]:
     values = [value for series in plot.series if isinstance(series, Histogram) for value in series.values]
+    # 1e-6, so that the largest value falls into the last bin.
     low, high = min(values), max(values) + 1e-6
     return [low + (high - low) * k / 15 for k in range(16)]
 

@@ -75,6 +75,7 @@ class RandomHolds:
         self._begins = share / (share + (1 - share) * length)  # the probability to begin one where none is held
         self._space, self._among, self._left = controller.space, controller.ordered, [0] * num_envs
         self._held: list[Any] = [None] * num_envs
+        # Replaced at each episode's start; these only fill the rows of the batch.
         self._random = [generator(0, "holds") for _ in range(num_envs)]
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
@@ -127,6 +128,7 @@ class VmcAgent:
         self._holds = RandomHolds(controller, random_share, num_envs) if random_share else None
         self._encoder = None if vae is None else InferenceEncoder(vae, num_envs)
         self._cell = None if mdnrnn is None else make_cell(mdnrnn, num_envs)
+        # A copy: the caller's candidates may change before the episodes end.
         self._candidates = torch.from_numpy(np.array(candidates, np.float32))
         single = controller.layers and len(candidates) == 1
         self._network = controller.pack(self._candidates[0], num_envs) if single else None
@@ -189,7 +191,9 @@ class VmcAgent:
         encoded = torch.from_numpy(self.controller.space.encode(actions))
         if self._cell is not None:
             for part, new in zip(self._state, self._cell.step(self._z, encoded, self._state), strict=True):
+                # In place: rows that began meanwhile were set in these very tensors.
                 part.copy_(new)
+        # A clone: where latents are given instead of frames, their memory is the caller's.
         self._z_before, self._action_before = self._z.clone(), encoded
         self._starts[:] = False
         return actions

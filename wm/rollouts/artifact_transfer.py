@@ -65,9 +65,11 @@ def _digest(folder: Path) -> str | None:
     try:
         return hashlib.sha256(durable.read_bytes(folder / manifest.NAME)).hexdigest()
     except (OSError, BadData):
+        # No artifact: the path stays in the task, and whoever opens it says what is missing.
         return None
 
 
+# Threads of one host may be sent the same artifact at once.
 _storing = threading.Lock()
 
 

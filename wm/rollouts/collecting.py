@@ -23,6 +23,7 @@ from wm.rollouts.collection import Collection, open_writer, play_episode
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Progress, Runtime
 
+# Measured for CarRacing (decision 0024); faster games have fewer, and blocks are then a little late.
 ONE_WRITER = 50  # workers whose episodes one process can write as fast as they play
 
 
@@ -97,6 +98,7 @@ class _Collecting:
                 self.order.add(episode)
                 self._show(1, episode.rows)
         except WorkerFailed as failed:
+            # One episode suffices, because more will not come: what was played is kept.
             self.order.write(smallest_sample=1)
             index = missing[failed.task]
             name = f"episode {index} of {self._collection.env.name} (seed {self._collection.episode_seed(index)})"

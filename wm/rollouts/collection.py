@@ -52,6 +52,7 @@ class Collection:
 
     def episode_seed(self, index: int) -> int:
         """Seed of the environment and the policy in episode `index`."""
+        # Sixteen of 64 hex digits; they are part of every seed, so their number never changes.
         policy = () if self.controller is None else (self.controller.fingerprint[:16],)  # other episodes in each round
         return episode_seed("train", self.seed, "collect", *policy, index)
 
@@ -133,6 +134,7 @@ def compared(env: EnvConfig, runtime: Runtime) -> EnvConfig:
         with closing(env.make(labelled=True)) as built:
             return with_instances(env, built, found, runtime.log)
     except (EnvironmentFault, UsageProblem) as error:
+        # Not here but in workers it may play; then whether instances disturb each other stays unknown.
         runtime.log(f"whether instances of {env.name} share state is not known, as it cannot be played here: {error}")
         return env
 
@@ -142,6 +144,7 @@ def _try_once(env: PixelEnv, name: str) -> None:
     try:
         what, expected = "reset()", "(observation, info)"
         env.reset(seed=0)
+        # Seeded, so that a fault at the first step is the same at each call.
         env.action_space.seed(0)
         what, expected = "step()", "(observation, reward, terminated, truncated, info)"
         env.step(env.action_space.sample())
@@ -259,8 +262,10 @@ def play_sample(collection: Collection, episodes: int, runtime: Runtime) -> Samp
             played.append(episode)
             if sample_suffices(played, episodes + 1) and rows:
                 break
+        # Fewer episodes than workers leave some idle, and the rate would be too low for a long collection.
         busy = min(episodes / workers.count, 1)  # workers without an episode add nothing to the speed
     played.sort(key=lambda episode: episode.index)
+    # Only episodes without a gap before them may be stored, as parts hold consecutive ones.
     first_gap = next((k for k, episode in enumerate(played) if episode.index != k), len(played))
     mean_rows = sum(episode.rows for episode in played) / len(played)
     return Sample(played[: max(first_gap, 1)], mean_rows, rows / (runtime.clock() - began) * busy)

@@ -131,6 +131,7 @@ class Cluster:
                 self._logged.add(text)
                 self._runtime.log(text)
         now, timeout = self._runtime.clock(), self._runtime.worker_timeout
+        # A second is the usual time between two checks; what is beyond was spent elsewhere and is no silence.
         elsewhere = max(now - self._checked - 1.0, 0.0)  # this process trained between two maps, or was stopped
         self._checked, self._alive, self._asked = now, self._alive + elsewhere, self._asked + elsewhere
         if self._client.status not in ("running", "connecting"):
@@ -142,6 +143,7 @@ class Cluster:
             self._ask(now)
         if self._question is not None and now - self._asked > timeout:
             raise Unreachable(self._gone(f"it has not answered for {timeout:.0f} s"))
+        # Three questions in a row without a sign of life.
         if now - self._alive > max(timeout, 3 * self._all_every):
             raise Unreachable(self._gone(f"none of its workers has given a sign of life for {now - self._alive:.0f} s"))
 
@@ -183,6 +185,7 @@ class Cluster:
             if self._runtime.clock() - began > self._runtime.worker_timeout:
                 command = f"`dask worker {self._address} --nthreads 1`"
                 raise Unreachable(f"the cluster at {self._address} has no worker; start some, such as with {command}.")
+            # An Event that nobody sets: a wait that a signal ends. A quarter of a second is not noticed.
             threading.Event().wait(0.25)
         self.threads = sum(worker["nthreads"] for worker in workers.values())
         self._homes = [address for address in sorted(workers) for _ in range(workers[address]["nthreads"])]
@@ -198,6 +201,7 @@ class Cluster:
         until, open_ = self._runtime.clock() + CONNECT_SECONDS, set(asked)
         while open_ and self._runtime.clock() < until:
             self._runtime.raise_if_stopped()
+            # Short, so that a stop is noticed soon; the limit is `until`.
             open_ = futures.wait(open_, timeout=0.25).not_done
         ours, others = expected_machine(any_cpu=False)[1][CPU], 0
         for future, address in asked.items():
@@ -216,6 +220,7 @@ class Cluster:
         try:
             _, value = pickle.loads(future.result())
         except Exception as error:
+            # Whatever a foreign machine answers with is told, and it takes no part.
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise MissingPackage(
                 f"the worker {address} cannot run tasks of wm: {why}; install wm on its machine and the scheduler's, "
@@ -228,6 +233,7 @@ class Cluster:
 
     def place(self, number: int) -> dict[str, Any]:
         """Where task `number` runs, if that worker is still there."""
+        # Another worker may take it: a slot's environments are rebuilt there from its actions.
         return {"workers": [self._homes[number % len(self._homes)]], "allow_other_workers": True}
 
     def close(self) -> None:
@@ -256,6 +262,7 @@ def _connect(address: str, runtime: Runtime) -> Any:
 
     # In a thread, because Dask's own limit does not hold for a peer that accepts and then says nothing.
     threading.Thread(target=connect, daemon=True).start()
+    # Twice the limit that Dask is given and does not always keep.
     until = runtime.clock() + 2 * CONNECT_SECONDS
     while not opened.done() and runtime.clock() < until:
         runtime.raise_if_stopped()

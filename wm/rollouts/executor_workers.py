@@ -158,6 +158,7 @@ class _AskedTasks:
         workers = self._workers
         files = {name: workers.attachments.get(name) or workers.pickler.files(name) for name in attached}
         task = workers.pickler.dump(self._function, self._tasks[number])
+        # PPO's slots go back to the worker that has their environments; more tasks than workers would queue there.
         where = workers.place(number) if not self.running(number) and len(self._tasks) <= workers.count else {}
         future = workers.executor.submit(workers.answer, task, files, **where)
         self._sent[future] = _Asked(number, workers.clock(), attached)
@@ -165,11 +166,13 @@ class _AskedTasks:
 
     def replies(self) -> Iterator[tuple[int, str, Any]]:
         """(task number, kind, value) with kind done, refused, failed or lost. Waits up to 0.25 s for the first."""
+        # Seconds of the first wait; it only bounds how late a stop is noticed.
         wait = 0.25
         while True:
             try:
                 future = self._answered.get(timeout=wait) if wait else self._answered.get_nowait()
             except queue.Empty:
+                # Nothing more has been answered.
                 return
             wait = 0.0
             asked = self._sent.pop(future, None)

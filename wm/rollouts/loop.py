@@ -45,6 +45,7 @@ def lives_in(info: dict[str, Any]) -> float:
     try:
         return float(lives) if isinstance(lives, int | float | np.integer | np.floating) else math.nan
     except OverflowError:
+        # An integer beyond all floats, which is no number of lives.
         return math.nan
 
 
@@ -126,6 +127,7 @@ def play(
             episode.episode_return += float(reward)
             episode.length += 1
             length = episode.length
+            # A reward of 0 is idle, too: what a game pays for nothing must not count as progress.
             episode.idle = 0 if reward > 0 else episode.idle + 1
             limit = 0 < max_steps <= episode.length or 0 < max_idle <= episode.idle
             truncated = bool(truncated) or (limit and not terminated)

@@ -10,6 +10,7 @@ from pathlib import Path
 import wm
 
 # The last two compress what is stored.
+# Packages that draw, simulate, compute or compress: another version may give other bytes.
 PACKAGES = ("numpy", "torch", "gymnasium", "ale-py", "box2d", "pygame", "pygame-ce", "zarr", "numcodecs")
 CPU = "CPU"
 # By these torch, oneDNN, MKL and OpenBLAS choose their routines, and with them the last bits of a sum: with AVX2 in
@@ -45,6 +46,7 @@ def sources_digest() -> str:
     """Of the sources of wm: eight hexadecimal digits."""
     folder = Path(__file__).resolve().parent.parent
     whole = hashlib.sha256()
+    # Sorted, for rglob has the order of the disk. Zero bytes keep a name apart from the text before it.
     for path in sorted(folder.rglob("*.py")):
         whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return whole.hexdigest()[:8]
@@ -54,6 +56,7 @@ def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
+        # Compared like a version, so a package that only one machine has is noticed.
         return "missing"
 
 
@@ -62,6 +65,7 @@ def _cpu() -> str:
     try:
         lines: dict[str, str] = dict(re.findall(r"^(\w+)\s*: (.*)$", _INFO.read_text(), re.M))
     except OSError:
+        # No Linux: there the name of the processor stands for its instructions.
         lines = {"vendor_id": platform.processor()}
     words = lines.get("flags", lines.get("Features", "")).split()
     instructions = sorted(word for word in words if _INSTRUCTIONS.fullmatch(word))

@@ -39,6 +39,7 @@ class PolicySpec:
     controller: "ControllerConfig"
     fingerprint: str
     parameters: tuple[float, ...] = ()
+    # Of the steps of a controller that collects, RANDOM_SHARE in wm/settings/collect.py.
     random_share: float = 0.0
 
 
@@ -258,12 +259,15 @@ def _own_candidates(
 def portion_size(jobs: int, workers: int) -> int:
     """Episodes of a task where tasks are small: as many as fill a lockstep, or fewer, so that there are two for every
     worker. With 64 candidates of 16 episodes that is the fastest size for 1 to 1,000 workers."""
+    # Two tasks a worker, so that one that is slower does not end last by a whole task.
     fair = min(max(jobs // (2 * workers), 1), NUM_ENVS)
+    # A power of two, so that tasks fill lockstep batches of eight evenly.
     return 1 << (fair.bit_length() - 1)
 
 
 def split_jobs(jobs: Sequence[EpisodeJob], workers: int) -> list[list[EpisodeJob]]:
     """Jobs in as many equal portions as there are workers, dealt in turn so that every portion has all candidates."""
+    # Dealt in turn, because candidates of one generation differ in how long they play.
     return [list(jobs[number::workers]) for number in range(min(workers, len(jobs)))]
 
 

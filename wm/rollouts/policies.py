@@ -11,8 +11,10 @@ from wm.errors import UsageProblem
 from wm.rollouts.loop import Agent, EpisodeJob
 from wm.seeding import generator
 
+# In Acrobot 48 % of the episodes of actions held for four steps end, 5 % of uniformly random ones (2026-11-27).
 HOLD = (1, 8)  # steps for which a random action is repeated, both ends included
 DRAWN = 64  # actions drawn at once, which are those of as many draws, a tenth of the time for each
+# No other value was compared. A random walk with it takes about (2 / 0.15) squared, 180 steps, to cross the box.
 BROWNIAN_STEP = 0.15  # of half the box's width
 
 
@@ -108,6 +110,7 @@ class BrownianPolicy(_ObservationFree):
         self._at[env_index] = self._random[env_index].uniform(self._low, self._high).astype(np.float32)
 
     def _sample(self, env_index: int) -> Any:
+        # Half the width: a step of one deviation is 7.5 % of the whole range.
         move = self._random[env_index].standard_normal(len(self._low)) * BROWNIAN_STEP * (self._high - self._low) / 2
         self._at[env_index] = np.clip(self._at[env_index] + move, self._low, self._high).astype(np.float32)
         return np.maximum(self._at[env_index], self._edge)

@@ -73,6 +73,7 @@ class ProcessWorkers:
                 self._check()
                 yield position, self._run_here(position, function, arguments)
             return
+        # Eight a worker: enough that none waits, and few enough that the results of later tasks fit memory.
         order = TaskOrder(len(tasks), ahead or 8 * self._count)
         try:
             while True:
@@ -92,6 +93,7 @@ class ProcessWorkers:
                         raise value
                     yield number, value
         finally:
+            # A caller that stops early leaves tasks behind; their workers cannot be asked to drop them.
             for worker in [worker for worker in self._workers if worker.task is not None]:
                 self._replace(worker)
         order.raise_failed()
@@ -146,11 +148,13 @@ class ProcessWorkers:
         try:
             worker.pipe.send((function, arguments))
         except OSError:
+            # Swallowed here, because `_receive` tells why it died.
             return  # the worker has died; `_receive` reports it
 
     def _receive(self, busy: list[Worker]) -> Iterator[tuple[Worker, str, Any]]:
         """(worker, kind, value) with kind done, refused, raised or failed. Waits up to 0.25 s for the first message."""
         began = self._clock()
+        # Seconds; any value of that size would do. It only bounds how late a stop is noticed.
         connection.wait([worker.pipe for worker in busy], timeout=0.25)
         paused = max(self._clock() - began - 1.0, 0.0)  # this process was stopped or the machine suspended
         for worker in busy:

@@ -18,8 +18,10 @@ from wm.models.vae.inference import InferenceEncoder
 from wm.models.vae.networks import Vae
 from wm.rollouts.players import NUM_ENVS
 
+# Steps of random play, from which a step's time is the mean.
 ENV_STEPS = 200
 MOST_SECONDS = 5.0  # slow simulators take as many for a few steps
+# Calls of a network, of which the median counts: the first ones allocate.
 MODEL_CALLS = 20
 SHORTEST = 0.1  # of the longest episode: what an untrained controller may play
 
@@ -64,6 +66,7 @@ def measure_env(config: EnvConfig, clock: Clock) -> PlayingSpeed:
 
 def _step_seconds(env: PixelEnv, clock: Clock) -> float:
     env.reset(seed=0)
+    # The same actions at each measurement, so that two plans of one environment agree.
     env.action_space.seed(0)
     started, seconds, steps = clock(), 0.0, 0
     while steps < ENV_STEPS and seconds < MOST_SECONDS:

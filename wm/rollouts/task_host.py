@@ -81,6 +81,7 @@ class TaskHost:
         try:
             call = find_folders(task, self._cache)
         except Lacking as lacking:
+            # No error: the caller sends the files, and the task again.
             return "lacks", lacking.digests
         child = self._children[terms.token] = self._children.pop(terms.token)
         for token in list(self._children)[:-CHILDREN]:

@@ -4,6 +4,7 @@ from bisect import insort
 
 from wm.errors import WorkerFailed
 
+# One failure may be the machine's; three of the same task are its own.
 TRIES = 3
 
 

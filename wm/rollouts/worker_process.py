@@ -59,23 +59,28 @@ def _serve(pipe: Any) -> None:
     """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
+    # Inherited by what an environment starts, so that it can be found when its worker has died.
     os.environ[_MARK] = str(os.getpid())
     warnings.showwarning = ShownOnce(lambda *warned: _send("warned", warned))  # the parent hears all workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    # Windows has no SIGHUP.
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A daemon: it must not keep a worker alive that has finished.
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     process, trimmed = psutil.Process(), 0  # bytes after the last trim
     while True:
         try:
             function, arguments = pipe.recv()
         except EOFError:
+            # The pipe ends where the parent has died.
             _kill_children(os.getpid())
             return
         try:
             with contextlib.chdir("."):  # an environment that goes elsewhere in a step does not move the next task
                 reply = ("done", function(*arguments))
+            # Here, so that a result that cannot be pickled is an error of its task and not of the pipe.
             pickle.dumps(reply)
         except WmError as error:
             reply = ("refused", error)
@@ -166,6 +171,7 @@ class Worker:
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name=_NAME)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
         previous = {name: os.environ.get(name) for name in _THREADS}
+        # Before the process starts, because libraries read these when they are imported.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
         try:
             with _without_program_from_stdin():
@@ -190,6 +196,7 @@ class Worker:
             while self.pipe.poll():
                 messages.append(self.pipe.recv())
         except (EOFError, OSError):
+            # Seconds. A process that was killed ends at once; this only bounds a wait for one that the kernel holds.
             self.process.join(timeout=5)
             code = self.process.exitcode
             if code == _RUNS_PROGRAM:

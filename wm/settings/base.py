@@ -215,5 +215,6 @@ def convert(item: Field, value: Any, source: str) -> Any:
             if (converted := expected(value)) == value or isinstance(value, str) or expected is not int:
                 return converted  # 2.5 is no whole number
         except (TypeError, ValueError, OverflowError):
+            # What cannot be converted is told below, with its source.
             pass
     raise UsageProblem(f"{public_name(item)} is {repr(value)[:80]} ({source}); expected {WANTED[expected]}.")

@@ -20,11 +20,13 @@ from wm.errors import BadData, Unreachable, UsageProblem
 from wm.sharing.contents import MAX_FILES, WAY_OUT
 from wm.sharing.folder import PIECE
 
+# Seconds; any value of that size would do. It only bounds how long a silent server is waited for.
 TIMEOUT = 60  # seconds without an answer
 LIST_BYTES = 2_000_000  # of an archive besides its files: names and sizes
 IN_MEMORY = 1 << 24  # bytes of a download, above which it is on disk
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest one of the format: equal files make equal archives
 _Opened = IO[bytes] | io.BufferedIOBase
+# All that Python reads without further libraries, and all that zip programs write by default.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What zipfile raises for an archive that is damaged, or has what it cannot read: RuntimeError for what is encrypted.
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, struct.error, RuntimeError)
@@ -55,6 +57,7 @@ class ArchivePlace:
         """Write the archive in place of the one that is there. Weights and latents are compressed already."""
         manifest.require_outside(self.path)
         archive = io.BytesIO()
+        # Stored, not compressed: weights, latents and pictures are compressed already or do not compress.
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as opened:
             for name in sorted(files):
                 opened.writestr(zipfile.ZipInfo(name, _DATE), files[name])
@@ -91,6 +94,7 @@ class DownloadPlace:
     def _download(self) -> IO[bytes]:
         limit = self._max_size + LIST_BYTES
         archive: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115, closed with this place
+        # The place may be dropped without being closed.
         weakref.finalize(self, archive.close)
         try:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
@@ -101,6 +105,7 @@ class DownloadPlace:
                             f"{self.name} has more than --max-size {self._max_size:,} bytes; raise it if you trust it."
                         )
         except urllib.error.HTTPError as error:
+            # Only these two say that nothing is there; another answer may be another one later.
             if error.code not in (404, 410):
                 raise Unreachable(f"{self.name} answered {error.code}; check the address, or try later.") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -114,6 +119,7 @@ def _sizes(opened: _Opened, name: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     with _archive(opened, name) as archive:
         for entry in archive.infolist():
+            # The upper half holds the mode of Unix, which tells links from files.
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if entry.is_dir():
                 continue
@@ -122,6 +128,7 @@ def _sizes(opened: _Opened, name: str) -> dict[str, int]:
             if entry.filename in sizes:
                 raise BadData(f"{name} holds {entry.filename[:80]!r} twice; {WAY_OUT}.")
             sizes[entry.filename] = entry.file_size
+            # A hundred more, for files that may lie beside those of the list.
             if len(sizes) > MAX_FILES + 100:
                 raise BadData(f"{name} has more than {MAX_FILES} files; that is no shared run.")
     return sizes

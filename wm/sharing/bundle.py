@@ -110,6 +110,7 @@ def public_manifest(artifact: Artifact) -> dict[str, Any]:
 def portable(command: str) -> str:
     """A command line with the last name of every address, and of every path that is absolute or leads up from the
     working directory, and without the addresses of clusters."""
+    # A record that was edited by hand may have an open quote; then no command travels.
     try:
         words = shlex.split(command)
     except ValueError:  # not written by us

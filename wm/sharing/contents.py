@@ -20,12 +20,14 @@ EPISODES = "episodes.zarr"
 # Files that may lie beside those of the list, and never travel: the card is for people, the Hub writes the second one,
 # and whoever opens the episodes in place writes their index.
 UNLISTED = frozenset({CARD, ".gitattributes", f"{EPISODES}/.index"})
+# Raised when other versions cannot read the list; 1 so far.
 KIND, FORMAT = "shared run", 1
 MAX_FILES = 4000  # a run has about 40, and three for each part of its episodes; the list stays below 1 MB
 MAX_BYTES = 200_000_000  # of all files, unless a person allows more; our largest runs have 30 MB
 MAX_NAME, MAX_DEPTH = 200, 5  # characters, and folders in each other; ours have 60 and 4
 WAY_OUT = "ask whoever shared it to push it again"
 KINDS = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation")
+# No dot at either end: hidden names, `..`, and what Windows cuts off.
 _PIECE = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._+-]*[A-Za-z0-9_])?")
 # Names that Windows gives to devices, whatever their ending.
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
@@ -124,6 +126,7 @@ def _digest(value: Any, key: str) -> None:
 
 def _environment(value: Any, key: str) -> None:
     TEXT(value, key)
+    # As long as the longest name of a file may be, and one line.
     if not (0 < len(value) <= MAX_NAME and value.isprintable()):
         raise Mismatch(key, repr(value)[:40], "the name of an environment")
 
@@ -176,6 +179,7 @@ def _require_files(contents: Contents, source: str) -> None:
     system."""
     if len(contents.files) > MAX_FILES:
         raise BadData(f"{source} lists {len(contents.files)} files; expected at most {MAX_FILES}, so {WAY_OUT}.")
+    # The longest name first, because an artifact may lie within another one's folder.
     owners = sorted(contents.artifacts, key=len, reverse=True)
     for name in contents.files:
         owner = next((owner for owner in owners if name.startswith(f"{owner}/")), "")

@@ -59,6 +59,7 @@ class FolderPlace:
                 if links.refuse(self.folder).exists():
                     os.rename(self.folder, old)
                 durable.publish(staged, self.folder)
+            # Also after a signal: what was there before comes back if the new folder has not taken its name.
             finally:
                 if old.exists() and not self.folder.exists():
                     os.rename(old, self.folder)
@@ -72,6 +73,7 @@ def _entries(folder: Path) -> list[tuple[str, os.stat_result]]:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     except FileNotFoundError:
+        # An empty place and no error: a push makes the folder.
         return []
     except NotADirectoryError:
         raise UsageProblem(f"{folder} is a file; expected a folder with a shared run.") from None

@@ -43,6 +43,7 @@ class HubPlace:
             with _explained(self.name):
                 info = self._api.model_info(self._repository, revision=self._revision, files_metadata=True)
         except MissingInput:
+            # Nothing there: a push creates the repository.
             return {}
         self._commit = str(info.sha)
         return {str(sibling.rfilename): int(sibling.size or 0) for sibling in info.siblings or []}
@@ -93,10 +94,12 @@ def _explained(name: str) -> Iterator[None]:
         raise UsageProblem(f"{name} is no name of the Hub: {_first_line(error)}") from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
+        # Unauthenticated and forbidden; the Hub answers 404 for private repositories of others.
         if status in (401, 403):
             raise NotPermitted(f"the Hub refuses {name} ({status}); log in with a token that may do this.") from None
         raise Unreachable(f"the Hub answered {status} for {name}; try again later.") from None
     except (errors.HTTPError, OSError, RuntimeError) as error:  # of the network, and of the store of large files
+        # huggingface_hub raises RuntimeError from its store of large files.
         raise Unreachable(f"the Hub cannot be reached for {name} ({_first_line(error)}); try again later.") from None
 
 

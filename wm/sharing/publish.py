@@ -61,6 +61,7 @@ def _holds(place: Place, files: dict[str, bytes]) -> bool:
         compared = (NAME, CARD) if place.address else files
         return all(b"".join(place.read(name)) == files[name] for name in compared)
     except BadData:
+        # What cannot be read is another run's, so it is published again.
         return False
 
 

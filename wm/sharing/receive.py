@@ -79,6 +79,7 @@ def pull(place: Place, run: Path | None, data: Path | None, max_size: int, runti
     folder = run or Path("runs") / slug
     dataset = (data or Path("data") / f"{slug}.zarr") if contents.episodes else None
     _require_apart(Path(place.name), folder, dataset)
+    # 64 more for folders, manifests that are written here, and the lock.
     budget, files = contents.size + FILE_BYTES * len(contents.files), len(contents.files) + 64
     for target in filter(None, (folder, dataset)):  # they may lie on different volumes
         DiskBudget(target).require(budget, 0, f"pulling {place.name}", files)
@@ -112,6 +113,7 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
             durable.commit_folder(staged[data], data)
         if not here:
             durable.commit_folder(staged[folder], folder)
+    # What was not renamed is removed, whatever the error was.
     finally:
         for leftover in staged.values():
             durable.remove(leftover)

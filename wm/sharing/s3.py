@@ -78,6 +78,7 @@ class StorePlace:
                 "or push again to replace it."
             ) from None
         entries = self._store.entries()
+        # By the store's own clock, for those of machines differ.
         kept, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
         versions = {name: name.partition("/")[0] for name in entries.keys() - kept}
         self._store.remove(

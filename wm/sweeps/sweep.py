@@ -65,6 +65,7 @@ class Sweep:
             )
             self.outcomes()
         except Exception as error:  # of a journal that was edited, Optuna raises anything
+            # Two lines of a message at most.
             problem = " ".join(str(error).split())[:200]
             raise BadData(f"{folder / JOURNAL} is no journal of this sweep ({problem}); {way_out}.") from None
 
@@ -101,6 +102,7 @@ class Sweep:
         trials = self._study.get_trials(deepcopy=False)
         running = [trial for trial in trials if trial.state is TrialState.RUNNING]
         number = running[0].number if running else len(trials)
+        # numpy's seeds have 32 bits; the trial's number makes them differ.
         self._study.sampler = TPESampler(seed=integer(self._seed, "sweep", number) % 2**32)
         trial = optuna.Trial(self._study, running[0]._trial_id) if running else self._study.ask()
         values = {name: _suggest(trial, name, each) for name, each in self._space.items()}

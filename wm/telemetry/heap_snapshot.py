@@ -33,6 +33,7 @@ def take() -> Snapshot:
     import torch
 
     snapshot: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    # First, or objects that wait for the collector would look alive.
     gc.collect()
     for value in gc.get_objects():
         if type(value) in (torch.Tensor, torch.nn.Parameter) and value.device.type == "cpu":

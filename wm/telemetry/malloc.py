@@ -26,5 +26,7 @@ def keep_freed() -> None:
     if sys.platform.startswith("linux"):
         set_option = getattr(ctypes.CDLL(None), "mallopt", None)
         if set_option is not None:
+            # A gigabyte: freed memory below it stays with the process.
             set_option(_TRIM_THRESHOLD, 1 << 30)
+            # 32 MB is the most that glibc takes; above, a block is mapped for itself and returned when it is freed.
             set_option(_MMAP_THRESHOLD, 1 << 25)

@@ -63,7 +63,9 @@ class MemoryGuard:
         return f"wm memory {shlex.quote(str(self._folder.parent))}"
 
     def _check_growth(self, line: dict[str, Any]) -> str:
+        # Without the oldest fifth: at the start of a training buffers still fill.
         recent = list(self._lines)[len(self._lines) // 5 :]
+        # Lines after a trim alone: between them malloc keeps up to 200 MB.
         trend = column_trend([line for line in recent if line.get("trimmed", 1)], "unexplained_mb")
         if trend is None or not trend.rises:
             return ""

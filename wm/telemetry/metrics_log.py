@@ -87,6 +87,7 @@ def chained(folder: Path) -> list[Line]:
 
 def copy(source: Path, folder: Path) -> None:
     """Copy the metrics of another artifact, as those of the unfinished one in `folder`; damaged ones are left out."""
+    # Metrics are a note: a search goes on without those of the one it continues.
     with contextlib.suppress(BadData):
         lines = read(source)
         durable.write_bytes(folder / NAME, chained_log.chain_all(chained_log.start(folder), lines))

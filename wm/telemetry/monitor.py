@@ -38,6 +38,7 @@ class ResourceMonitor:
         self.peak_memory, self.disk, self._memory, self._count, self._children = 0, 0, 0, 0, 0
         self._folders, self._show_usage, self._process = folders, show_usage, psutil.Process()
         self._ended = threading.Event()
+        # A daemon, so that an error in the main thread ends the process.
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "ResourceMonitor":

@@ -98,6 +98,7 @@ class _Member:
         if self._service is None:
             return
         try:
+            # Services print to stdout, which is for results.
             with contextlib.redirect_stdout(io.StringIO()):
                 act(self._service)
         except Exception as error:  # a network that is down costs curves, not the training
@@ -125,6 +126,7 @@ class _Several:
 
 def _begin(name: str, folder: Path, run: str | None) -> "Service":
     recipe = json_reader.read(folder / RECIPE_FILE, TABLE) if (folder / RECIPE_FILE).exists() else {}
+    # So many last folders name the run: its environment and artifact.
     first = 3 if folder.parent.name.startswith("trial-") else 2  # a trial's run stands in that of its sweep
     title = "/".join((*folder.parts[-first:-1], folder.name.removesuffix(".partial")))
     try:
@@ -151,6 +153,7 @@ class _Wandb:
     def __init__(self, title: str, settings: Mapping[str, Any], run: str | None) -> None:
         wandb = importlib.import_module("wandb")
         self.run = run or uuid.uuid4().hex[:16]
+        # silent and without its console: it would repaint over our progress bars.
         quiet = wandb.Settings(silent=True, console="off")
         self._run = wandb.init(
             project=PROJECT, name=title, id=self.run, resume="allow", config=dict(settings), settings=quiet

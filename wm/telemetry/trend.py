@@ -48,6 +48,7 @@ class Trend:
 def format_slope(slope: float) -> str:
     """MB a step in kB, without decimals where they would be noise."""
     value = 1000 * slope
+    # Two digits are what an interval of such a slope supports.
     return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"
 
 
@@ -67,6 +68,7 @@ def estimate_trend(steps: Sequence[float], values: Sequence[float]) -> Trend:
     slopes = np.sort((y[second] - y[first])[distance > 0] / distance[distance > 0])
     if not len(slopes):
         return Trend(0.0, None, None, 0.0, 0.0, len(x))
+    # The variance of Kendall's statistic without ties (Sen 1968), and 1.96 for 95 %.
     spread = 1.96 * math.sqrt(len(x) * (len(x) - 1) * (2 * len(x) + 5) / 18)
     low, high = (int((len(slopes) + sign * spread) / 2) for sign in (-1, 1))
     slope = float(np.median(slopes))
@@ -138,6 +140,7 @@ def judge(lines: Lines) -> Verdict:
         return Verdict("leaking", f"{summary}, {trend.drift:.1f} MB in all, and no buffer explains it.")
     if last[-1].get("memory_free_mb", math.inf) < MIN_FREE:
         return Verdict("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
+    # 0.8: nearly all growth is that of a known buffer.
     if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > 0.8 * anonymous.drift:
         return Verdict("filling a buffer", f"{anonymous}, as much as buffers grow; {summary}.")
     if trend.drift > MIN_DRIFT:
@@ -152,12 +155,14 @@ def _judge_device(lines: Lines) -> Verdict | None:
     assert blocks is not None
     assert allocated is not None
     assert reserved is not None
+    # One block in a thousand steps.
     if blocks.is_above(0.001) and allocated.slope > 0:
         return Verdict("leaking", f"{blocks.slope:.3g} blocks a step stay in the device's small pool.")
     if allocated.rises:
         return Verdict("leaking", f"{allocated} stay allocated on the device.")
     if lines[-1]["cuda_retries"] > lines[0]["cuda_retries"]:
         return Verdict("at capacity", "the device's allocator had to free its cache.")
+    # MB. PyTorch's allocator reserves blocks of up to 20 MB, so that a few more are no fragmentation.
     if reserved.drift > 64 and reserved.rises:
         return Verdict("fragmenting", f"{reserved} are reserved on the device while the memory in use is flat.")
     return None

@@ -37,6 +37,7 @@ def _mapped() -> tuple[int, int]:
         status = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())
         return tuple(int(status[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))  # type: ignore[return-value]
     except (OSError, KeyError):
+        # /proc exists on Linux alone; elsewhere mapped files cannot be told apart.
         return int(psutil.Process().memory_info().rss), 0
 
 
@@ -46,6 +47,7 @@ def children_memory() -> int:
     try:
         return sum(_anonymous_share(process) for process in _descendants(str(os.getpid())))
     except OSError:
+        # Without /proc the sum counts shared pages once for each child.
         with contextlib.suppress(psutil.Error):
             return sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
         return 0

@@ -25,6 +25,7 @@ from wm.errors import BadData
 from wm.telemetry import metrics_log
 from wm.training import weights
 
+# Training resumes from the last one alone, as damage is refused (decision 0022); the other only costs disk.
 KEEP_LAST = 2
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter that has had a gradient
 _RECORD = {
@@ -107,6 +108,7 @@ class Checkpoints:
 
     def _read_all(self) -> list[Checkpoint]:
         """The last checkpoint and those that it names; others are left by a kill that came before they were removed."""
+        # By name, which has the step with leading zeros.
         records = sorted(self.folder.glob("step-*.json"))
         if not records:
             return []
@@ -185,6 +187,7 @@ class Checkpoints:
         try:
             load_tensors_into(self.trainer, self._read(last), str(last.tensors))
         except ValueError as error:
+            # load_state_dict of an optimizer raises ValueError where the shapes of its moments differ.
             raise BadData(
                 f"{last.tensors} has moments of other weights ({str(error)[:200]}); {self._way_out}."
             ) from error

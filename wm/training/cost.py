@@ -41,6 +41,7 @@ class TrainingCost:
 
 def weight_bytes(model: nn.Module) -> int:
     """Bytes of a model's weights."""
+    # Four bytes a number, for weights are float32.
     return 4 * sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -58,6 +59,7 @@ def vae_cost(
     device: torch.device,
 ) -> TrainingCost:
     """Of a training of V on so many frames (height, width, channels), which need not exist yet."""
+    # Random frames: the time of a step does not depend on what they show.
     random = torch.Generator().manual_seed(seed)
     frames = torch.randint(0, 256, (settings.batch, *shape), dtype=torch.uint8, generator=random).to(device)
     model = new_vae(settings, shape, seed).to(device)
@@ -70,7 +72,9 @@ def vae_cost(
     with accelerated_vae_loss(objective, objective, settings, pick_precision(settings, device, objective)) as run:
         seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
     size = weight_bytes(model)
+    # Of the six: weights, gradients and Adam's two moments; the rest is for the copies of a checkpoint.
     memory = PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
+    # 300 kB hold metrics, pictures and the records beside the weights; 200 kB for M, which has no pictures.
     return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
 
 
@@ -124,4 +128,5 @@ def mdnrnn_memory(settings: MdnRnnSettings, model: Predictor, rows: int) -> int:
     per_step = 4 * (10 * model.hidden + 9 * settings.mixtures * model.latent)
     training = settings.batch * window_length(settings) * per_step
     compared = min(rows, EVALUATED_ROWS) * (33 * model.hidden + 24 * model.latent)
+    # Bytes a number of the latents: mean and deviation as float32 are 8; reading and joining them take the rest.
     return PROCESS_BYTES + FREED_BYTES + 13 * weight_bytes(model) + 20 * rows * model.latent + max(training, compared)

@@ -48,6 +48,7 @@ def threaded_on_cpu(
     every = torch.get_num_threads()
     threads = max(1, min(every, settings.batch // least_rows))
     try:
+        # The initializer runs in each thread of the pool, where it takes torch's own threads away.
         with ThreadPoolExecutor(threads, "wm-share", torch.set_num_threads, (1,)) as pool:
             yield ThreadedLoss(model, share, precision, pool, threads)
     finally:
@@ -91,6 +92,7 @@ class ThreadedLoss:
         alone = self._threads == 1
         with torch.autocast("cpu", self._precision.dtype, self._precision.name != "fp32", cache_enabled=alone):
             terms = self._share(piece, *arguments)
+        # Not backward(): that adds into .grad, which all threads share.
         gradients = torch.autograd.grad(terms[0], self._parameters, allow_unused=True)
         return type(terms)(*(value.detach() for value in terms)), gradients
 
@@ -110,6 +112,7 @@ class _Differentiated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, total: Tensor, gradients: list[Tensor | None], *parameters: Tensor) -> Tensor:
         ctx.gradients = gradients
+        # A clone, because autograd forbids to return an input that keeps no gradient of its own.
         return total.clone()
 
     @staticmethod

@@ -29,6 +29,7 @@ class GraphedLoss:
         if self._replay is None:
             # The graph keeps nodes of the stream it was recorded on, which torch would warn of at every training.
             torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+            # Outside of autocast, or the casts would be recorded a second time.
             with torch.autocast("cuda", enabled=False):  # the recorded module has its own
                 self._replay = torch.cuda.make_graphed_callables(self._recorded, arguments, allow_unused_input=True)
         outputs = [value.clone() for value in self._replay(*arguments)]  # the next replay overwrites them

@@ -24,6 +24,7 @@ from wm.training.precision import Precision, allow_tf32, pick
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Steps between lines of metrics, for reading them waits for the device.
 LOG_EVERY = 50
 WARM_UP_STEPS, TIMED_STEPS = 3, 7  # of an estimate
 MAX_SKIPPED = 3  # steps without a finite loss between two log lines, above which training returns to its checkpoint
@@ -50,6 +51,7 @@ def compile_if_asked(function: F, settings: GradientSettings) -> F:
         try:
             return compiled(*arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
+            # The first line: dynamo appends a page of advice.
             reason = str(error).strip().splitlines()[0]
             raise MissingPackage(f"torch.compile does not work here ({reason}); leave compile out.") from None
 
@@ -179,6 +181,7 @@ class _Fit:
                 if alarm:
                     raise MemoryProblem(f"{self._label}: {alarm}")
                 if stopping:
+                    # Raised after the checkpoint: the signal must not lose the steps since the last one.
                     self._runtime.raise_if_stopped()
                     raise Stopped(signal.SIGTERM)  # it has reached another process of torchrun alone
                 progress.update(self._step, **{name: f"{value:.4g}" for name, value in figures.items()})
@@ -232,6 +235,7 @@ class _Fit:
                 "learning_rate=... lowers the learning rate."
             )
         self._step = self._checkpoints.resume()
+        # Half the rate, once: if that does not help either, training ends (decision 0019).
         self._trainer.rate = 0.5
         self._orders.load(self._trainer)
         self._runtime.log(f"{self._label}: {problem}; resumes from step {self._step} at half the learning rate")

@@ -23,6 +23,7 @@ _SCALER = table(
 )
 
 
+# A twentieth at the end and not zero, so that the last steps still learn.
 def cosine(step: int, steps: int, floor: float = 0.05) -> float:
     """Factor of the learning rate at `step`: from 1 down to `floor`."""
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * step / steps))
@@ -69,6 +70,7 @@ class Trainer:
         """Take step number `step` (from 0); returns detached metrics, means over its batches."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * self.rate * cosine(step, self.steps)
+        # None instead of zeros: a parameter without a gradient then keeps its moments, and no memory is written.
         self.optimizer.zero_grad(set_to_none=True)
         numbers = range(step * self.accumulate, (step + 1) * self.accumulate)
         if self._pieces is not None:
@@ -92,8 +94,10 @@ class Trainer:
         # The scaler lets a gradient overflow now and then to find its scale; that is no fault of the model.
         bad = ~torch.isfinite(total if self._precision.scaled else total + norm)
         self._first_skipped = torch.where(bad & (self._skipped == 0), step, self._first_skipped)
+        # Added on the device: reading it here would wait for it at every step.
         self._skipped += bad
         if not self._precision.scaled:
+            # Adam's fused step skips itself where found_inf is 1; without a GradScaler nothing else sets it.
             self.optimizer.grad_scale, self.optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
         self._scaler.step(self.optimizer)
         self._scaler.update()

@@ -31,6 +31,7 @@ from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.precision import Precision
 
 VALIDATION_WINDOWS, VALIDATION_ROLLOUTS = 64, 512  # of the paper's network; rollouts are shorter
+# Where rewards are constant; without it they would be divided by 0.
 MIN_REWARD_STD = 1e-3
 MIN_STD = 0.02  # of latents and of their standardised differences, where frames are constant
 # Of V's deviation: the mean of a latent that V does not use moves by less, and in units of that it would be all of the
@@ -68,6 +69,7 @@ def fit_normalization(model: Predictor, latents: Latents) -> None:
     assert isinstance(model, RolloutNetwork)
     within = np.ones(latents.rows - 1, bool)
     within[latents.ends[:-1] - 1] = False
+    # float64: sums of a million float32 numbers lose digits.
     noise = np.sqrt(np.exp(latents.logvars).mean(axis=0, dtype=np.float64))
     std = np.maximum(np.sqrt(latents.means.var(axis=0, dtype=np.float64) + noise**2), MIN_STD)
     difference = (np.diff(latents.means, axis=0)[within] / std).std(axis=0, dtype=np.float64)
@@ -207,6 +209,7 @@ def input_noise(step: int, settings: MdnRnnSettings) -> float:
     if settings.network == "rollout":
         return INPUT_NOISE
     left = 1 - step / settings.steps
+    # None of the deviation at the end, which C and dreams give M.
     return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
 
 

@@ -18,6 +18,7 @@ from wm.training import checkpoint, weights
 from wm.training.checkpoint import Resumable
 from wm.training.loop import Trainer
 
+# Numbers, because they travel in a tensor.
 _STEP, _LOAD, _END = 1, 2, 3
 
 
@@ -50,6 +51,7 @@ class Orders:
         except BaseException:
             if not self._within_step:  # else they wait for a gradient, and end with this process
                 with suppress(RankFailed):
+                    # A rank that has failed is gone, and its error is the one that is told.
                     self._ranks.sum([_END, 0, *Others()])
             raise
         self._ranks.sum([_END, 0, *Others()])

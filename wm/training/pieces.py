@@ -60,4 +60,5 @@ class PieceGradients:
 def _flat(parameters: Sequence[nn.Parameter], values: Sequence[Tensor]) -> Tensor:
     """The gradients of those parameters that the loss depends on, and these values, in float32."""
     gradients = [parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]
+    # Into one flat tensor: one exchange between the processes, not one for each parameter.
     return torch.cat([*gradients, torch.stack([value.float() for value in values])])

@@ -66,6 +66,7 @@ def pick(name: str, device: torch.device) -> Precision:
 
 def allow_tf32(allowed: bool, device: torch.device) -> None:
     """Let a CUDA device multiply float32 with TF32's shorter mantissa."""
+    # TF32 has ten bits of mantissa; sums stay in float32.
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if allowed else "highest")
         torch.backends.cudnn.allow_tf32 = allowed

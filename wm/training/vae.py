@@ -29,6 +29,7 @@ from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
 from wm.units import parse_size
 
+# The same frames in every validation, so that losses compare. They stay in memory: 6 MB of 64 x 64 RGB.
 VALIDATION_FRAMES = 512
 SAMPLE_FRAMES = 4096  # from which the data's mean image, colours and position targets are measured
 FRAMES_PER_BATCH = 64  # without gradients
@@ -80,6 +81,7 @@ def accelerated_vae_loss(
 
 def cache_bytes(settings: VaeSettings) -> int:
     """Bytes of decoded frames that may stay in memory; `auto` is a quarter of the free memory."""
+    # A quarter, because workers, activations and the page cache need the rest.
     return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram, "--set ram")
 
 
@@ -91,6 +93,7 @@ def open_vae_data(
     sizes = batch_sizes(settings.batch, settings.mixture, datasets)
     rows = sum(dataset.rows for dataset in datasets)
     sources = [
+        # Each dataset has memory by its rows.
         FrameBatches(dataset, ~mask, size, seed, ram * dataset.rows // rows)
         for dataset, mask, size in zip(datasets, masks, sizes, strict=True)
     ]
@@ -126,6 +129,7 @@ def fit_vae(
     accelerated = accelerated_vae_loss(objective, run_objective, settings, precision, runtime.ranks is not None)
 
     def noise(*path: int | str, count: int) -> Tensor:
+        # On the CPU, whose generator gives the same numbers on every machine.
         random = torch.Generator().manual_seed(integer(seed, "vae", *path))
         return torch.randn(count, settings.latent, generator=random).to(device)
 

@@ -51,6 +51,8 @@ def load_initial_weights(settings: GradientSettings, name: str, env: str, model:
             f"--init-from {settings.init_from} has another {name}: {key} is {shapes.get(key)}, expected "
             f"{expected.get(key)}; give the same settings, or leave --init-from out."
         )
+    # Clones: load_into overwrites the tensors of the state.
     constants = {key: value.clone() for key, value in model.state_dict().items() if key in _DATA_CONSTANTS}
     weights.load_into(model, tensors, str(source.folder / weights.WEIGHTS))
+    # Not strict, for these are a few of all names.
     model.load_state_dict(constants, strict=False)

@@ -34,6 +34,7 @@ def save(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def to_bytes(tensors: dict[str, Tensor]) -> bytes:
     """Tensors of any device as a safetensors file."""
+    # contiguous: safetensors writes memory as it lies, and refuses channels_last.
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
@@ -70,6 +71,7 @@ def _expected(types: Iterable[torch.dtype]) -> str:
 def _too_large(tensors: dict[str, Tensor]) -> str:
     """`bias has the value nan`, of the first tensor with a value that is not finite or beyond LARGEST; else empty."""
     for name, tensor in tensors.items():
+        # `not <=`, because a NaN compares as false.
         if tensor.numel() and not tensor.abs().max() <= LARGEST:  # NaN, if there is one
             return f"{name} has the value {tensor[~(tensor.abs() <= LARGEST)][0].item():g}"
     return ""

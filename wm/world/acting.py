@@ -34,6 +34,7 @@ class Actor:
         self._agent = VmcAgent(None, model, controller.model, controller.parameters[None], 1)
         self._encoder = InferenceEncoder(vae.model, 1)
         self._controller = controller.artifact.fingerprint
+        # A game's thread and a viewer's may ask at once, and the agent has one state.
         self._lock = Lock()
 
     def act(

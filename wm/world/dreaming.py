@@ -83,6 +83,7 @@ def checked_temperature(temperature: float) -> float:
 def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:
     """An episode, and a step of it that has an action."""
     lengths = latents.ends - latents.starts - 1
+    # One draw over all steps, so that long episodes are chosen as often as their steps are.
     row = int(generator(seed, "start of a dream").integers(lengths.sum()))
     episode = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
     return episode, row - int(lengths[:episode].sum())

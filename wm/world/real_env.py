@@ -74,6 +74,7 @@ class RealEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._frame is None:
             raise gym.error.ResetNeeded("call reset before step")
+        # A copy, as the caller's array must stay what it was.
         actions = self._space.one(action)[None].copy()  # a serve replaces it
         served = False
         if self._auto_fire is not None:
@@ -97,6 +98,7 @@ class RealEnv(gym.Env[Observation, Any]):
     def _observe(self, frame: Frames) -> Observation:
         self._frame = frame
         self._z = self._encoder.encode(torch.from_numpy(frame[None]))
+        # A copy: the frame stays here for render().
         return frame.copy() if self._view.kind == "pixels" else self._view.observe(self._z, self._state[0])[0]
 
 

@@ -196,7 +196,12 @@ class World:
         return env
 
     def evaluate(
-        self, policy: Any = None, episodes: int = 100, obs: str = "z", runtime: Runtime | None = None
+        # 100 as in CONTRIBUTING.md: fewer are a preview.
+        self,
+        policy: Any = None,
+        episodes: int = 100,
+        obs: str = "z",
+        runtime: Runtime | None = None,
     ) -> Evaluation:
         """The score of a policy in the unmodified environment, on the test episodes of `wm evaluate`.
 
@@ -251,6 +256,7 @@ class World:
         if not values.ndim or values.shape[-1] not in widths or values.dtype.kind not in "fiu":
             expected = " or ".join(f"(..., {width})" for width in widths)
             raise UsageProblem(f"latents are {values.dtype} of shape {values.shape}; expected numbers of {expected}.")
+        # What overflows becomes infinite without a warning, and is refused below.
         with np.errstate(over="ignore"):
             latents = values.astype(np.float32)
         if not np.isfinite(latents).all():

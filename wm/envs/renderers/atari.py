@@ -48,7 +48,9 @@ class Atari(AtariEnv):
         if seed is None or self._first_state is None or not self._can_seed:
             screen, info = super().reset(seed=seed, options=options)
             if seed is not None and self._first_state is None:
+                # A copy: the emulator draws the next screen into the same array.
                 self._first_state, self._first_screen = self.ale.cloneState(include_rng=True).serialize(), screen.copy()
+                # Without this check an emulator with another layout of its state would play other episodes, unnoticed.
                 self._can_seed = _seeded(self._first_state, info["seeds"][1]) == self._first_state
             return screen, info
         gym.Env.reset(self, seed=seed, options=options)
@@ -68,10 +70,12 @@ def _seeded(state: bytes, seed: int) -> bytes:
     if not generators:
         return b""
     twister = np.random.MT19937()
+    # ALE seeds its generator as C++ does, which is numpy's legacy seeding; it has no public name.
     twister._legacy_seeding(int(seed))
     key = twister.state["state"]["key"].tolist()
     text = " ".join(map(str, [*key, 624])).encode()
     start, end = generators[-1].span()
+    # Two lengths in a state change with the text: that of the text, and at _TOTAL that of all that follows.
     total = len(state) - _TOTAL - 12 + len(text) - (end - start)
     changed = state[: start - 4] + len(text).to_bytes(4, "little") + text + state[end:]
     return changed[:_TOTAL] + total.to_bytes(4, "little") + changed[_TOTAL + 4 :]
@@ -90,6 +94,7 @@ class AtariRenderer:
         self._by_pixel = PaletteResize(height, width, size) if gives_same_pixels(height, width, size) else None
         # Red, green, blue and 255 as one number; 0 where the color is not known yet.
         self._palette = np.zeros(256, np.uint32)
+        # Nothing is known at first: each colour is looked up on the first screen that has it.
         self._known, self._float_palette = b"", palette_of(np.zeros((256, 4), np.uint8))
         self._previous = np.zeros((height, width), np.uint8)
         self._previous_words = self._previous.ravel().view(np.uint32)

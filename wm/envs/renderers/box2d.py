@@ -22,6 +22,7 @@ class Polygons:
                 first = len(corners)
                 corners += [tuple(vertex) for vertex in fixture.shape.vertices]
                 self.spans.append((number, slice(first, len(corners))))
+        # float32 as in Box2D: rounding decides pixels at edges.
         self.corners = np.array(corners, np.float32)
         self.owners = np.repeat([number for number, _ in self.spans], [s.stop - s.start for _, s in self.spans])
 

@@ -18,6 +18,7 @@ def render_dashboard(car: car_dynamics.Car, episode_return: float) -> Frame:
     strip = _draw_digits(f"{episode_return:04.0f}").copy()
 
     def bar(value: float, left: float, right: float, top: float, bottom: float, *color: int) -> list[_Bar]:
+        # As gymnasium: smaller values have no bar. Sizes and colours below are those of its _render_indicators.
         return [_Bar(int(left), int(right), int(top), int(bottom), color)] if abs(value) > 1e-4 else []
 
     s, h = WIDTH / 40, DASHBOARD / 5
@@ -47,6 +48,7 @@ class _Bar(NamedTuple):
     color: tuple[int, ...]
 
 
+# Bars are rounded to pixels, so that they repeat. The number only bounds the memory of those kept.
 @lru_cache(maxsize=4096)
 def _draw_bars(*bars: _Bar) -> Frame:
     """A dashboard with these bars only, drawn in this order."""
@@ -60,6 +62,7 @@ def _draw_bars(*bars: _Bar) -> Frame:
 def _draw_digits(digits: str) -> Frame:
     """A dashboard with the return only."""
     strip = pygame.Surface((WIDTH, DASHBOARD))
+    # Font, size and place are gymnasium's.
     text = pygame.font.Font(pygame.font.get_default_font(), 42).render(digits, True, (255, 255, 255), (0, 0, 0))
     box = text.get_rect()
     box.center = (60, int(DASHBOARD - HEIGHT * 2.5 / 40.0))

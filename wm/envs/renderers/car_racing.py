@@ -35,6 +35,7 @@ _KNOWN = ("b8580011973ab947",)  # gymnasium 1.4.0
 # and the same in gymnasium's frame.
 _NEAR = (375, 150, 250, 100)
 _NEAR_IN_FRAME = (36, 66, 24, 12)
+# What gymnasium's step returns as an observation; nothing reads it.
 _BLACK = np.zeros((car_racing.STATE_H, car_racing.STATE_W, 3), np.uint8)
 _UNITS_PER_FRAME = 40  # with size / 40 texels per unit, the crop is as blurred as gymnasium's shrunk canvas
 _CELL = 4.0  # side of the square cells, in units, for each of which the tiles near the car are found once
@@ -123,8 +124,10 @@ class CarRacingRenderer:
     def _camera(self) -> Camera:
         env = self.env
         assert env.car is not None
+        # Within one turn, as pygame's rotation of a vector takes it.
         angle = math.fmod(-env.car.hull.angle, _TURN) % _TURN
         cos, sin = math.cos(angle), math.sin(angle)
+        # gymnasium's zoom in the first second of an episode; a tenth of the scale at its very start.
         zoom = 0.1 * car_racing.SCALE * max(1 - env.t, 0) + car_racing.ZOOM * car_racing.SCALE * min(env.t, 1)
         rotation = np.array([[cos, sin], [-sin, cos]])
         x, y = (-value * zoom for value in env.car.hull.position)
@@ -179,6 +182,7 @@ class CarRacingRenderer:
         width, height = region.surface.get_size()
         points = camera.to_canvas(self._tiles[numbers])
         low, high = points.min(axis=1), points.max(axis=1)
+        # Two pixels more than the region, for antialiased edges.
         visible = ((high > (-2, region.hidden - 2)) & (low < (width + 2, height + 2))).all(axis=1)
         for number, corners in zip(numbers[visible].tolist(), points[visible].tolist(), strict=True):
             region.polygon(corners, self._colors[number])

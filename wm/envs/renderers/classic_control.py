@@ -13,6 +13,7 @@ from wm.envs.renderers.canvas import Canvas
 from wm.envs.renderers.source_check import require_known_source
 from wm.envs.resize import Frame
 
+# Digests of the source that was read for this; another release is refused until it is read again.
 _KNOWN_CARTPOLE = ("5d81c77bd3758a23",)  # gymnasium 1.4.0
 _KNOWN_ACROBOT = ("03e82a7143150d26",)  # gymnasium 1.4.0
 Color = tuple[int, int, int]
@@ -39,6 +40,7 @@ class CartPoleRenderer:
         self._draw_rail(surface)
 
     def _draw_rail(self, surface: pygame.Surface) -> None:
+        # 100 pixels above the lower edge, and the sizes and colours below, are gymnasium's.
         gfxdraw.hline(surface, 0, self.env.screen_width, 100, _BLACK)
 
     def frame(self, observation: Any) -> Frame:

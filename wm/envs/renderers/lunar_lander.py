@@ -70,6 +70,8 @@ class LunarLanderRenderer:
     def _age_particles(self) -> None:
         """What gymnasium's render does to the engines' particles besides drawing them."""
         for particle in self.env.particles:
+            # Numbers of gymnasium's render: particles fade by 0.15 a frame, and the physics removes those whose time is
+            # up.
             particle.ttl -= 0.15
             bright = int(max(0.2, 0.15 + particle.ttl) * 255)
             dim = int(max(0.2, 0.5 * particle.ttl) * 255)
@@ -88,6 +90,7 @@ class LunarLanderRenderer:
     def _draw_flags(self, surface: pygame.Surface) -> None:
         env, scale, unit = self.env, self._scale, 1 / self._shrink
         bottom = env.helipad_y * scale
+        # Pole and flag have gymnasium's 50, 10, 25 and 5 pixels.
         top = bottom + 50 * unit
         left, right = env.helipad_x1 * scale, env.helipad_x2 * scale
         for x in (left, right):

@@ -12,6 +12,7 @@ from wm.errors import MissingPackage
 def source_digest(functions: Sequence[Callable[..., Any]]) -> str:
     """Sixteen hex digits of the functions' source."""
     text = "".join(inspect.getsource(function) for function in functions)
+    # 64 bits: this tells versions apart, and is no protection against forgery.
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw
 
 _FINE = 4  # pixels drawn along each side of a texel
 _BLOCK = 32  # texels along each side of a block that is drawn at once
+# The camera begins 27 times as far away as it ends (gymnasium's zoom 0.1 and 2.7), and 2**5 is 32.
 _LEVELS = 6
 _BORDER = 64  # black texels around the playfield, so that its edge is smooth at every level
 _SAMPLES = 2  # samples along each side of a pixel of a crop
@@ -52,6 +53,7 @@ class TrackMap:
     def crop(self, size: tuple[int, int], origin: Points, across: Points, down: Points) -> NDArray[np.uint8]:
         """Crop the rectangle with the corner `origin` in world coordinates; `across` and `down` lead from one pixel to
         the next. `size` is (width, height), the result (height, width, 3)."""
+        # With 1.5 a pixel spans 1.06 to 2.1 texels of its level, about the two samples that it takes.
         level = min(max(round(math.log2(math.hypot(*across) * self._scale / 1.5)), 0), _LEVELS - 1)
         x, y = self._to_texels(origin) / 2**level
         (a, d), (b, e) = np.array([across, down]) * (self._scale / 2**level / _SAMPLES)

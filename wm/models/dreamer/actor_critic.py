@@ -15,6 +15,7 @@ from wm.models.dreamer.world_model import WorldModel
 
 # DreamerV3's values.
 DISCOUNT = 1 - 1 / 333
+# Both are DreamerV3's: a horizon of 333 steps, and returns that are bootstrapped after about 20.
 LAMBDA = 0.95
 SLOW_CRITIC_RATE = 0.02  # of the slow critic's moving average, an update
 RETURN_RANGE_RATE = 0.01  # of the return range's moving average, an update
@@ -104,6 +105,7 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of actor and critic from states (N, ...); `terminal` (N,) marks states where the episode ended."""
         features, actions = self.imagine(world, start, horizon, noise)
+        # No graph through the world model: it has a loss of its own, and REINFORCE needs none.
         with torch.no_grad():
             rewards, continues = world.predict(features)
             continues[0] = 1 - terminal

@@ -12,6 +12,7 @@ class DreamerConfig:
     channels: int
     action: int
     discrete: bool
+    # The defaults of wm/settings/train_dreamer.py; a run's model.json has its own numbers.
     deter: int = 256
     hidden: int = 128
     stoch: int = 32

@@ -47,6 +47,7 @@ class RunningFrameNorm(nn.Module):
         super().__init__()
         size, channels = config.size, config.channels
         self.register_buffer("updates", torch.zeros(()))
+        # Gray until the first update, which replaces it.
         self.register_buffer("mean", torch.full((size, size, channels), 0.5))
         self.register_buffer("variance", torch.ones(()))
         self.register_buffer("frequency", torch.zeros(table_size(size, channels)))
@@ -54,6 +55,7 @@ class RunningFrameNorm(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """(N, H, W, C) uint8 frames -> (frame - mean image) / standard deviation."""
+        # A deviation of 0.003, less than a level of 1/255: pixels that never change would otherwise be infinite.
         scale = self.variance.clamp(min=1e-5).rsqrt()
         return (frames.float() / 255 - self.mean) * scale
 
@@ -65,6 +67,7 @@ class RunningFrameNorm(nn.Module):
     def update(self, frames: Tensor, weights: ReconstructionWeights) -> None:
         """Update the averages with (N, H, W, C) uint8 frames, or a sample of them."""
         frames = frames[:: max(len(frames) // SAMPLED_FRAMES, 1)]
+        # The first thousand updates weigh alike: a fixed small rate would keep the gray image for thousands of them.
         rate = 1 / (self.updates + 1).clamp(max=AVERAGED_UPDATES)
         self.updates += 1
         images = frames.float() / 255
@@ -79,6 +82,7 @@ class RunningFrameNorm(nn.Module):
         """The loss in nats of decoded differences (N, H, W, C) for uint8 frames, and their plain squared error: means
         over frames."""
         square = (self.mean + difference - frames.float() / 255).square()
+        # Of all-equal frames the error is 0; a thousandth keeps the scale finite.
         scale = weights.nats / self.mean_image_error.clamp(min=1e-3) if weights.nats else 1
         return scale * _per_frame(self._pixel_weights(frames, weights) * square), _per_frame(square).detach()
 

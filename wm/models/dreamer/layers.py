@@ -63,8 +63,10 @@ class Encoder(nn.Module):
         layers: list[nn.Module] = []
         channels = config.channels
         for width in _widths(config):
+            # 4, 2, 1: kernel, stride and padding that halve a side exactly. No bias, for the normalisation has one.
             layers += [nn.Conv2d(channels, width, 4, 2, 1, bias=False), PixelNorm(width, EPS), nn.SiLU()]
             channels = width
+        # channels_last is how frames arrive, and what oneDNN's convolutions take without a copy.
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.width = channels * (config.size >> HALVINGS[config.size]) ** 2
 
@@ -85,6 +87,7 @@ class Decoder(nn.Module):
             layers += [nn.ConvTranspose2d(inputs, outputs, 4, 2, 1, bias=False), PixelNorm(outputs, EPS), nn.SiLU()]
         layers.append(nn.ConvTranspose2d(widths[0], config.channels, 4, 2, 1))
         for parameter in layers[-1].parameters():
+            # Zero at first, so that the decoder begins with the mean image.
             nn.init.zeros_(parameter)
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

@@ -43,6 +43,7 @@ class NormGru(nn.Module):
     def forward(self, x: Tensor, deter: Tensor) -> Tensor:
         reset, candidate, update = self.gates(torch.cat([x, deter], -1)).chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)
+        # DreamerV3's: a bias of -1 lets the state change slowly at first.
         update = torch.sigmoid(update - 1)
         return update * candidate + (1 - update) * deter
 
@@ -130,6 +131,7 @@ class Rssm(nn.Module):
         categories = sample_categories(log_probs, noise)
         probs = log_probs.exp()
         sample = functional.one_hot(categories, self.config.classes).to(probs.dtype)
+        # Straight-through: forward the sample, backward the gradient of the probabilities.
         return (sample + probs - probs.detach()).flatten(-2)
 
     @staticmethod
@@ -151,6 +153,8 @@ def unimix(logits: Tensor) -> Tensor:
 
 def sample_categories(log_probs: Tensor, noise: torch.Generator) -> Tensor:
     """One category of each distribution, by inversion: one random number a distribution, not one a category."""
+    # A sample has no gradient; `loss` adds it by the straight-through term.
     cumulative = log_probs.detach().exp().cumsum(-1)
     uniform = torch.rand(log_probs.shape[:-1], generator=noise, device=log_probs.device).unsqueeze(-1)
+    # Scaled by the last sum, which rounding may leave below 1.
     return (cumulative[..., :-1] < uniform * cumulative[..., -1:]).sum(-1)

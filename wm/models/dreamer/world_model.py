@@ -60,6 +60,7 @@ class WorldModel(nn.Module):
                 self.continue_head(features).float().squeeze(-1), 1 - batch.terminal
             ),
         }
+        # Each side of the KL is held still once: that of the prior weighs five times as much.
         dynamics = self.rssm.kl(posterior.detach(), prior)
         representation = self.rssm.kl(posterior, prior.detach())
         total = sum(parts.values(), torch.zeros((), device=features.device))
@@ -76,6 +77,7 @@ class WorldModel(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         if weights.decoded_share < 1:
             count = max(int(weights.decoded_share * len(features)), 1)
+            # Drawn anew at each update, so that every frame is decoded in the long run.
             decoded = torch.randperm(len(features), generator=noise, device=features.device)[:count]
             features, frames = features[decoded], frames[decoded]
         return self.frame_norm.loss(self.decoder(features).float(), frames, weights)

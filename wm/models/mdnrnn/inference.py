@@ -30,6 +30,7 @@ class MdnRnnCell:
             gates = torch.cat([lstm["weight_ih_l0"], lstm["weight_hh_l0"]], 1)
             bias = lstm["bias_ih_l0"] + lstm["bias_hh_l0"]
             candidate = slice(2 * model.hidden, 3 * model.hidden)
+            # tanh(x) = 2 sigmoid(2x) - 1, so the candidate's weights are doubled once.
             gates[candidate] *= 2
             bias[candidate] *= 2
             self._gates = linear(gates.to(dtype), bias.to(dtype), rows)
@@ -39,6 +40,7 @@ class MdnRnnCell:
     @torch.inference_mode()
     def step(self, z: Tensor, action: Tensor, state: State) -> State:
         """z (N, Z), action (N, A), state -> state."""
+        # Products in bf16, the state in float32: a rounded state would drift over thousands of steps.
         inputs = torch.cat([z, action, state[0]], 1).to(self._dtype)
         input_gate, forget_gate, candidate, output_gate = self._gates(inputs).float().sigmoid_().chunk(4, 1)
         c = torch.addcmul(forget_gate * state[1], input_gate, candidate.mul_(2).sub_(1))
@@ -68,5 +70,6 @@ class MdnRnnCell:
         mean, log_sigma = mixture[:, 1:].gather(2, index).float().squeeze(2).unbind(1)
         sigma = log_sigma.clamp(*LOG_SIGMA).exp() * math.sqrt(temperature)
         reward, end_logit = rest.float().unbind(1)
+        # Training weighs ends by end_weight; the logarithm takes that out of the odds again.
         end = torch.sigmoid(end_logit - math.log(model.end_weight))
         return Sample(z + mean + sigma * noise, reward * model.reward_std + model.reward_mean, end)

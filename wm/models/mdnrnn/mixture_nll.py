@@ -30,6 +30,7 @@ class MixtureNll(torch.autograd.Function):
         inverse = clamped.neg().exp_()
         standard = (target - mean).mul_(inverse)
         square = standard.square()
+        # `_normalise` overwrites its argument, and the logits are needed below.
         norm, prior = _normalise(logits.clone())
         joint, posterior = _normalise((logits - clamped).add_(square, alpha=-0.5))
         if ctx.needs_input_grad[0]:
@@ -37,6 +38,7 @@ class MixtureNll(torch.autograd.Function):
             gradient[0] = prior.sub_(posterior).mul_(weight)
             posterior.mul_(weight)
             gradient[1] = standard.mul_(inverse).mul_(posterior).neg_()
+            # No gradient where log sigma is at its bounds, as clamp has none.
             gradient[2] = posterior.addcmul_(posterior, square, value=-1).mul_(clamped == log_sigma)
             ctx.save_for_backward(gradient)
         return ((norm - joint).sum(0) * weight).sum() + 0.5 * math.log(2 * math.pi) * len(target) * weight.sum()

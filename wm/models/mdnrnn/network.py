@@ -66,6 +66,7 @@ class MdnRnn(Predictor):
 
     def predict(self, z: Tensor, h: Tensor) -> Prediction:
         """The prediction after latent z (..., Z) with the hidden state h (..., H) after it."""
+        # In float32 from here on: exponentials of bf16 numbers are wrong by percents.
         out = self.heads(h).float()
         mixture, reward, end = out.split([3 * self.latent * self.mixtures, 1, 1], dim=-1)
         logits, mean, log_sigma = mixture.unflatten(-1, (3, self.latent, self.mixtures)).unbind(-3)
@@ -116,6 +117,7 @@ class MdnRnn(Predictor):
     ) -> MdnRnnLoss:
         """z, target (B, L, Z); action (B, L, A); rewards, ends, mask (B, L). Of a `part` of a batch, its share."""
         h, _ = self.lstm(torch.cat([z, action], -1))
+        # 1 where a piece of a batch has no step, whose sum is zero anyway.
         count = (mask if part is None else part.steps).sum().clamp(min=1)
         nll, predicted, end_logit = self._head_losses(h, (target - z).float(), mask / (count * self.latent))
         standardised = (rewards - self.reward_mean) / self.reward_std

@@ -63,6 +63,7 @@ class RolloutNetwork(Predictor):
         rewards = _mlp(3 * latent + action, OUTCOME_UNITS, 2 * REWARD_BINS)
         self.reward = TwoHot(rewards.append(nn.Unflatten(-1, (2, REWARD_BINS))), REWARD_BINS, REWARD_LIMIT)
         self.end = _mlp(3 * latent + action, OUTCOME_UNITS, 1)
+        # Ones until the data is measured.
         for name in ("z_std", "difference_std", "residual_std"):
             self.register_buffer(name, torch.ones(latent))
         self.register_buffer("z_mean", torch.zeros(latent))
@@ -156,6 +157,7 @@ class RolloutNetwork(Predictor):
             current = self.predict(inputs, context)
             losses.append(self._huber(current, z[:, step + 1]))
             if step >= warm_up:
+                # Detached: the reward and end heads learn from dreamt states, and must not bend them to their wishes.
                 transitions.append(self.transition(inputs, current).detach())
         each = torch.stack(losses, 1)
         rollout, warm = (
@@ -192,6 +194,7 @@ class RolloutNetwork(Predictor):
         """Cross-entropies of rewards and ends; of the ends, and with `dreamt_rewards` of both, on dreamt transitions in
         every second window."""
         shown = real.clone()
+        # Of the whole batch, whatever piece this is, so that pieces add up to it.
         other = slice(1 - part.first % 2, None, 2)  # every second window of the batch
         shown[other] = dreamt[other]
         paid = self.reward(shown if dreamt_rewards else real)

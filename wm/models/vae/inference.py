@@ -66,10 +66,12 @@ def _blocks(vae: Vae, block: int) -> Layer:
     """(B, S, S, C) uint8 -> the normalised difference from the mean image, (B, C block^2, S / block, S / block)
     channels_last; a block's numbers lie row by row, a pixel's channels next to each other."""
     side, block_type = vae.size // block, BLOCK_TYPE[block]
+    # Division by 255 and by the deviation as one factor: one pass over the frame instead of three.
     scale, offset = 1 / (255 * vae.image_std), (vae.mean_image / vae.image_std).permute(1, 2, 0)
     offset = offset.unflatten(0, (side, block)).unflatten(2, (side, block)).transpose(1, 2).flatten(2).contiguous()
 
     def normalise(frames: Tensor) -> Tensor:
+        # A block's row of bytes is moved as one integer of 2 or 4 bytes.
         words = frames.flatten(2).view(block_type).unflatten(1, (side, block)).unflatten(3, (side, vae.channels))
         x = words.transpose(2, 3).contiguous().view(torch.uint8).flatten(3).float()
         return x.mul_(scale).sub_(offset).clamp_(-MAX_DEVIATION, MAX_DEVIATION).permute(0, 3, 1, 2)

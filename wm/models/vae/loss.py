@@ -51,6 +51,7 @@ class VaeLoss(nn.Module):
         if reconstruction_nats:
             parts = sample.split(FRAMES_PER_BATCH)
             errors = [self._errors(part, to_images(part), vae.mean_image)[0].sum().item() for part in parts]
+            # Of a sample of equal images the error is 0, and the scale would be infinite.
             self._scale = reconstruction_nats / max(sum(errors) / len(sample), 1e-3)
         self.targets = (
             PositionTargets(sample, vae.latent, orientation_targets, position_basis) if position_targets else None
@@ -73,6 +74,7 @@ class VaeLoss(nn.Module):
         reconstructions = self.vae.decode(z)
         with torch.autocast(frames.device.type, enabled=False):
             weighted, plain = self._errors(frames, images, reconstructions)
+            # Summed over latents first: the free nats are of a frame, and latents may share them unevenly.
             kl = 0.5 * (mean.square() + logvar.exp() - 1 - logvar).sum(dim=1)
             total = self._scale * weighted.mean() + kl.clamp(min=self._kl_tolerance * self.vae.latent).mean()
             position_error = torch.zeros_like(total)

@@ -35,6 +35,7 @@ ROUNDING = 8e-4  # deviation of a moment that comes from rounding to uint8, per 
 UNSEEN = 0.1  # of that: what varies less does not vary in the sample, and would count for thousands where it does
 # Deviations. Frames of LunarLander and Pong have up to 17; one of twenty would outweigh hundreds of frames.
 MOST = 20.0
+# Any number would do; it bounds the memory in which moments are measured.
 FRAMES_PER_BATCH = 256
 
 
@@ -92,6 +93,7 @@ def _principal_colours(sample: Tensor) -> tuple[Tensor, Tensor]:
     mean_image = images.mean(0)
     difference = images.sub_(mean_image).movedim(1, -1).flatten(0, -2)
     variance, axes = torch.linalg.eigh(difference.T @ difference / len(difference))
+    # Plus the variance of a level: a direction in which colours hardly differ is rounding.
     return mean_image, axes / (variance + 1 / 255**2).sqrt()
 
 

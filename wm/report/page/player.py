@@ -106,6 +106,7 @@ class Played:
     frames: int
     last: int
     tracks: Sequence[Track]
+    # Steps a second where the environment names none.
     rate: float = 20.0
     every: int = 1
     first: int = field(default=0, init=False)
@@ -162,6 +163,7 @@ def player_html(played: Played) -> str:
 def _canvas(screen: Screen, played: Played) -> str:
     reel, label = played.reels[screen.reel], html.escape(screen.label, quote=True)
     width = reel.width // screen.parts
+    # Larger pictures are smoothed: their pixels are not what is to be seen.
     kind = "" if screen.large and width > 128 else "pixels"
     ratio = f"{width / reel.height:.3f}"
     place = f'data-reel="{screen.reel}" data-part="{screen.part}" role="img" aria-label="{label}"'

@@ -155,6 +155,7 @@ def measure_pace(env: EnvConfig) -> tuple[int, int]:
         limit, pictures = env.longest(built.own_limit), _rate((built.metadata or {}).get("render_fps"))
     if env.spec().is_atari:
         pictures = _ATARI
+    # At least one step a second, and no more than a hand follows.
     return max(min(round(pictures / env.action_repeat), _FASTEST), 1), limit
 
 

@@ -32,6 +32,7 @@ def describe_decoder(vae: Vae, add: Add) -> Description:
     else:
         assert isinstance(vae, SmallVae | AttentiveVae)
         layers = _small_decoder(vae, add)
+    # logit of 0 or 1 is infinite; the same bound as in wm/models/vae/networks.py, or pictures would differ.
     logits = torch.logit(vae.mean_image, eps=1e-3).permute(1, 2, 0)
     return {"size": vae.size, "channels": vae.channels, "layers": layers, "mean": add(logits)}
 
@@ -69,6 +70,7 @@ def _paper_decoder(vae: PaperVae, add: Add) -> list[Description]:
     first, *others = (layer for layer in vae.deconvolutions if isinstance(layer, nn.ConvTranspose2d))
     side, activation = first.kernel_size[0], "relu"
     # Nothing bends between the latents and the first layer, a matrix with 3.3 million numbers: their product has 0.1.
+    # double: a product that is computed once, and then rounded once.
     kernel = _channels_last(first.weight.flatten(1).T, side).double()
     assert first.bias is not None
     bias = kernel @ vae.expand.bias.double() + first.bias.double().repeat(side * side)

@@ -95,6 +95,7 @@ def _episodes(latents: Latents, held_out: NDArray[np.bool_], dataset: Dataset) -
     unseen = own[held_out[own]]
     candidates = unseen if len(unseen) >= STARTS else own
     lengths = (latents.ends - latents.starts)[candidates]
+    # The longer half: short episodes show little.
     longer = candidates[np.argsort(-lengths, kind="stable")[: max(len(candidates) // 2, STARTS)]]
     return np.sort(longer)[np.unique(np.linspace(0, len(longer) - 1, STARTS).astype(int))]
 

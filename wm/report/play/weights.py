@@ -51,6 +51,7 @@ class Weights:
     def text(self) -> str:
         """The numbers as base64 of deflated bytes, the highest of all numbers first."""
         planes = np.concatenate(self._arrays).astype(">u4").view(np.uint8).reshape(-1, 4).T
+        # 9 is the most that zlib compresses; a page is made once and loaded often.
         return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
 
 
