@@ -44,10 +44,10 @@ def plain_vae_step(frames: np.ndarray) -> Callable[[], int]:
     torch.manual_seed(0)
     model, random = PlainVae(), np.random.default_rng(0)
     optimizer = torch.optim.Adam(model.parameters())
-    held = torch.from_numpy(np.ascontiguousarray(frames.transpose(0, 3, 1, 2)))
+    images = torch.from_numpy(np.ascontiguousarray(frames.transpose(0, 3, 1, 2)))
 
     def step() -> int:
-        x = held[random.integers(0, len(held), 32)].float() / 255
+        x = images[random.integers(0, len(images), 32)].float() / 255
         mean, logvar = model.encode(x)
         z = mean + torch.randn_like(mean) * torch.exp(0.5 * logvar)
         drawn = model.decoder(model.expand(z)[:, :, None, None])

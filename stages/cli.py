@@ -222,13 +222,13 @@ def help_command(context: click.Context, topics: tuple[str, ...]) -> None:
     command: click.Command = wm
     for number, topic in enumerate(topics):
         before = " ".join(topics[:number])
-        found = command.get_command(parent, topic) if isinstance(command, click.Group) else None
-        if found is None:
+        subcommand = command.get_command(parent, topic) if isinstance(command, click.Group) else None
+        if subcommand is None:
             names = command.list_commands(parent) if isinstance(command, click.Group) else [""]
             known = [f"{before} {name}".strip() for name in names] + ([] if before else ["options"])
             asked = f"{before} {topic}".strip()
             raise UsageProblem(f"there is no help on {asked!r}; {suggestion(asked, known)}")
-        command, parent = found, click.Context(found, parent, topic)
+        command, parent = subcommand, click.Context(subcommand, parent, topic)
     click.echo(command.get_help(parent))
 
 

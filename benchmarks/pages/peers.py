@@ -71,15 +71,15 @@ def _verdicts(rows: list[Row]) -> list[str]:
         "ahead": "Ahead of every peer that was tested:",
         "alone": "Ours was not run:",
     }
-    found = list(comparisons(rows))
-    if not found:
+    sentences = list(comparisons(rows))
+    if not sentences:
         return ["No peer has been tested yet: this page says nothing about where ours is behind.\n"]
     parts = [
-        f"{title}\n\n" + "".join(f"- {sentence}\n" for kind, sentence in found if kind == name)
+        f"{title}\n\n" + "".join(f"- {sentence}\n" for kind, sentence in sentences if kind == name)
         for name, title in titles.items()
-        if any(kind == name for kind, _ in found)
+        if any(kind == name for kind, _ in sentences)
     ]
-    nowhere = [] if any(kind == "behind" for kind, _ in found) else ["Ours is behind at no cut that was tested.\n"]
+    nowhere = [] if any(kind == "behind" for kind, _ in sentences) else ["Ours is behind at no cut that was tested.\n"]
     return nowhere + parts
 
 
@@ -213,7 +213,7 @@ _PROTOCOL = f"""## How they are compared
 
 def plots(rows: list[Row]) -> list[Plot]:
     """Two for each environment: over minutes and over environment steps."""
-    found = []
+    charts = []
     for env, group in groupby(sorted(rows, key=lambda row: ENVS.index(row["env"])), lambda row: row["env"]):
         own = [row for row in group if row["curve"]]
         names = [row["method"] for row in own]
@@ -226,8 +226,8 @@ def plots(rows: list[Row]) -> list[Plot]:
                 )
                 for row in own
             ]
-            found.append(Plot(label, "return", curves, env))
-    return found
+            charts.append(Plot(label, "return", curves, env))
+    return charts
 
 
 def main() -> None:

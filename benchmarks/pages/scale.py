@@ -158,8 +158,8 @@ def generations(rows: Rows, rates: Rates) -> str:
     """Markdown: a row for each number of workers."""
     cells = []
     for workers in rates.workers:
-        found = [(generation_seconds(rows, workers, portion), portion) for portion in PORTIONS]
-        seconds, portion = min(found)
+        timings = [(generation_seconds(rows, workers, portion), portion) for portion in PORTIONS]
+        seconds, portion = min(timings)
         tasks = CANDIDATES * EPISODES // portion
         core_hours = rates.generations * seconds * workers / 3600
         cells.append(

@@ -66,12 +66,12 @@ def parse(data: bytes, source: str, previous: str, schema: Schema, way_out: str,
     for number, text in enumerate(data.split(b"\n")[:-1], 1):
         where = f"{source}, line {number}"
         value = _value(text, where, schema, way_out, finite)
-        found = _DIGEST.fullmatch(text, text.rfind(b", "))
-        body = text[: found.start()] + b"}" if found else text
-        if found is None or _digest(previous, body) != found[1].decode():
-            problem = "does not agree with its digest" if found else "has no digest"
+        match = _DIGEST.fullmatch(text, text.rfind(b", "))
+        body = text[: match.start()] + b"}" if match else text
+        if match is None or _digest(previous, body) != match[1].decode():
+            problem = "does not agree with its digest" if match else "has no digest"
             raise BadData(f"{where} {problem}; {way_out}.")
-        previous = found[1].decode()
+        previous = match[1].decode()
         lines.append(Line(value, text + b"\n", previous))
     return lines
 
@@ -119,5 +119,5 @@ def sync(path: Path) -> str:
     with durable.open_file(path, "rb+") as file:
         os.fsync(file.fileno())
         file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_END, 0))
-        found = _DIGEST.search(file.read())
-    return found[1].decode() if found else ""
+        match = _DIGEST.search(file.read())
+    return match[1].decode() if match else ""

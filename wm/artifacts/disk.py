@@ -64,8 +64,8 @@ def inodes_left(path: Path) -> int | None:
 
 def in_the_way(path: Path) -> str:
     """The sentence about a file in the place of a folder, or a folder in the place of a file."""
-    found, expected = ("folder", "file") if path.is_dir() else ("file", "folder")
-    return f"{path} is a {found} where a {expected} is expected; remove or rename it."
+    kind, expected = ("folder", "file") if path.is_dir() else ("file", "folder")
+    return f"{path} is a {kind} where a {expected} is expected; remove or rename it."
 
 
 def require_folder(path: Path) -> None:

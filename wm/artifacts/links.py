@@ -41,15 +41,15 @@ def below(folder: Path) -> Iterator[Path]:
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
     folder that `enter` is false for. Raises BadData for what lies more than DEEPEST folders deep."""
-    found = [(entry, 1) for entry in reversed(_entries(folder))]
-    while found:
-        entry, depth = found.pop()
+    stack = [(entry, 1) for entry in reversed(_entries(folder))]
+    while stack:
+        entry, depth = stack.pop()
         path = Path(entry.path)
         if depth > DEEPEST:
             raise BadData(f"{path} is {depth} folders below {folder}; expected at most {DEEPEST}, so remove it.")
         yield path
         if entry.is_dir(follow_symlinks=False) and enter(path):
-            found += [(inside, depth + 1) for inside in reversed(_entries(path))]
+            stack += [(inside, depth + 1) for inside in reversed(_entries(path))]
 
 
 def directly_in(folder: Path) -> list[Path]:

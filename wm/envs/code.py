@@ -37,8 +37,8 @@ class EnvCode:
             if not file or top == "wm" or top in sys.stdlib_module_names:
                 continue
             installed = _INSTALLED & set(Path(file).parts)
-            if installed and (found := _distributions(top)):
-                packages |= found
+            if installed and (distributions := _distributions(top)):
+                packages |= distributions
             else:
                 sources[f"source of {name}"] = _digest(module, file)
         return cls(packages, sources)
@@ -73,11 +73,11 @@ def _layers(env: Any) -> Iterator[gym.Env[Any, Any]]:
 def _distributions(module: str) -> dict[str, str]:
     """Name and version of the installed packages with this top-level module; usually there is one."""
     try:
-        found = [metadata.distribution(module)]
+        distributions = [metadata.distribution(module)]
     except metadata.PackageNotFoundError:
         names = metadata.packages_distributions().get(module, ())  # reads the file lists of all packages
-        found = [metadata.distribution(name) for name in set(names)]
-    return {one.name: one.version for one in found}
+        distributions = [metadata.distribution(name) for name in set(names)]
+    return {one.name: one.version for one in distributions}
 
 
 def _digest(module: Any, file: str) -> str:

@@ -184,8 +184,10 @@ def _mixed(recipes: Sequence[dict[str, Any]]) -> list[str]:
         {**_FREE, **recipe["env"], **recipe.get("packages", {}), "seed": recipe.get("seed")} for recipe in recipes
     ]
     names = [*_FREE, *dict.fromkeys(name for recipe in recipes for name in recipe.get("packages", {})), "seed"]
-    found = {name: dict.fromkeys(str(table[name]) for table in tables if table.get(name) is not None) for name in names}
-    return [f"{name} {' and '.join(values)}" for name, values in found.items() if len(values) > 1]
+    values_of = {
+        name: dict.fromkeys(str(table[name]) for table in tables if table.get(name) is not None) for name in names
+    }
+    return [f"{name} {' and '.join(values)}" for name, values in values_of.items() if len(values) > 1]
 
 
 def _relabelled(episode: Episode, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float32]:

@@ -225,9 +225,9 @@ class Mirror:
 
     def _require_put(self, name: str, data: bytes) -> None:
         """Raise BadData unless the store has all that a part's manifest, `data`, lists."""
-        source, there = f"{self.store.address}/{name}", self.store.entries(name)
+        source, entries = f"{self.store.address}/{name}", self.store.entries(name)
         for file, entry in manifest.parse_sealed(data, source, manifest.SCHEMA, _WAY_OUT)["files"].items():
-            if (found := there.get(f"{name}/{file}")) is None or found.size != entry["size"]:
+            if (stored := entries.get(f"{name}/{file}")) is None or stored.size != entry["size"]:
                 raise BadData(f"{source}/{file} is not what was put there; run the same command again.")
 
     def _commit(self, name: str, files: dict[str, bytes]) -> None:

@@ -244,10 +244,10 @@ class ReplacedShard(Shard):
         try:
             return read(self._source)
         except (BadData, FileNotFoundError):
-            if self._source.folder.parent.exists() or (found := self._find()) is None:
+            if self._source.folder.parent.exists() or (replacement := self._find()) is None:
                 raise
-            self._source = found
-            return read(found)
+            self._source = replacement
+            return read(replacement)
 
 
 @lru_cache(maxsize=1)

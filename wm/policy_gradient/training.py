@@ -310,19 +310,19 @@ class PolicyTraining:
         """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes. An
         earlier one stays the best unless it is surpassed in that, too."""
         best, history, earlier = self._weights.best, self.history, self._earlier
-        found, steps, kept = (-np.inf, -np.inf), 0, None if earlier is None else earlier.validations
+        means, steps, kept = (-np.inf, -np.inf), 0, None if earlier is None else earlier.validations
         if history.best is not None:
             returns, steps = self._fitness[True].validation_returns(best.parameter_vector())
-            found = float(np.mean(returns)), history.best_score
-        if earlier is not None and kept is not None and max(kept) >= max(found):
-            best, found = earlier.network, kept
-        earlier_is_best, (by_samples, likeliest) = best is not self._weights.best, found
+            means = float(np.mean(returns)), history.best_score
+        if earlier is not None and kept is not None and max(kept) >= max(means):
+            best, means = earlier.network, kept
+        earlier_is_best, (by_samples, likeliest) = best is not self._weights.best, means
         figures = {
             "in": self._settings.in_,
             "generations": history.generation,
             "best_generation": 0 if earlier_is_best else history.best_generation,
             "earlier_is_best": earlier_is_best,
-            "validation_return": max(found),
+            "validation_return": max(means),
             "validation_return_sampled": by_samples,
             "validation_return_likeliest": likeliest,
             "validation_episodes": self._settings.validation_episodes,

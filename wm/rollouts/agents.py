@@ -74,7 +74,7 @@ class RandomHolds:
         length = (HOLD[0] + HOLD[1]) / 2
         self._begins = share / (share + (1 - share) * length)  # the probability to begin one where none is held
         self._space, self._among, self._left = controller.space, controller.ordered, [0] * num_envs
-        self._held: list[Any] = [None] * num_envs
+        self._actions: list[Any] = [None] * num_envs
         self._random = [generator(0, "holds") for _ in range(num_envs)]
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
@@ -89,9 +89,9 @@ class RandomHolds:
                 if random.random() >= self._begins:
                     continue
                 self._left[env_index] = int(random.integers(HOLD[0], HOLD[1] + 1))
-                self._held[env_index] = random_action(self._space, random, self._among)
+                self._actions[env_index] = random_action(self._space, random, self._among)
             self._left[env_index] -= 1
-            actions[env_index] = self._held[env_index]
+            actions[env_index] = self._actions[env_index]
 
 
 def _require_finite(*values: Tensor) -> None:

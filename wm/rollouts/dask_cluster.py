@@ -32,10 +32,10 @@ ASK_ALL_EVERY = 0.05
 
 def parse_executor(spec: str) -> str:
     """The scheduler's address in an executor `dask:...`. Raises UsageProblem for another form."""
-    found = _SPEC.fullmatch(spec)
-    if found is None:
+    match = _SPEC.fullmatch(spec)
+    if match is None:
         raise UsageProblem(f"--executor is {spec!r}; expected local, {FORM}.")
-    return found[1]
+    return match[1]
 
 
 class _Ended(Exception):
@@ -117,8 +117,8 @@ class Cluster:
         self.attachments = {name: expected}
         self.threads = 0  # of all workers
         self._homes: list[str] = []
-        self._told, self._logged = queue.SimpleQueue[str](), set[str]()
-        self._client.subscribe_topic(token, lambda event: self._told.put(str(event[1])))
+        self._messages, self._logged = queue.SimpleQueue[str](), set[str]()
+        self._client.subscribe_topic(token, lambda event: self._messages.put(str(event[1])))
         self._question: futures.Future[Any] | None = None
         self._asked = self._asked_all = self._alive = self._checked = runtime.clock()
         self._last_sign = 0.0  # by the scheduler's clock
@@ -126,8 +126,8 @@ class Cluster:
     def check(self) -> None:
         """Raise Stopped, and Unreachable if the scheduler or all of its workers have gone."""
         self._runtime.raise_if_stopped()
-        while not self._told.empty():
-            if (text := self._told.get()) not in self._logged:
+        while not self._messages.empty():
+            if (text := self._messages.get()) not in self._logged:
                 self._logged.add(text)
                 self._runtime.log(text)
         now, timeout = self._runtime.clock(), self._runtime.worker_timeout
@@ -171,14 +171,14 @@ class Cluster:
 
     def wait_for_a_worker(self) -> None:
         """Return when there is a worker, and learn of all of them."""
-        began, told = self._runtime.clock(), False
+        began, announced = self._runtime.clock(), False
         while True:
             workers = self._client.scheduler_info()["workers"]
             if workers:
                 break
             self._runtime.raise_if_stopped()
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 self._runtime.log(f"waiting for a worker of the cluster at {self._address}")
             if self._runtime.clock() - began > self._runtime.worker_timeout:
                 command = f"`dask worker {self._address} --nthreads 1`"

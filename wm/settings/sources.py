@@ -214,14 +214,14 @@ def _require_tables_of_environments(table: Mapping[str, Any], path: Path, comman
                     "so leave it out."
                 )
     for name in (name for name, value in table.items() if isinstance(value, dict) and name != LATER):
-        found = f"{path} has a table [{command}.{name}"
+        problem = f"{path} has a table [{command}.{name}"
         if name.replace("-", "_") in settings:
-            raise UsageProblem(f"{found}], and {name} is a setting; expected `{name} = VALUE` within [{command}].")
+            raise UsageProblem(f"{problem}], and {name} is a setting; expected `{name} = VALUE` within [{command}].")
         if name != env and name.casefold() == env.casefold():
-            raise UsageProblem(f"{found}]; did you mean {env}?")
+            raise UsageProblem(f"{problem}]; did you mean {env}?")
         if stray := [inner for inner in table[name] if isinstance(table[name][inner], dict) and inner != LATER]:
             raise UsageProblem(
-                f"{found}.{stray[0]}]; the only one within is {LATER}, and a name with a dot has quotes."
+                f"{problem}.{stray[0]}]; the only one within is {LATER}, and a name with a dot has quotes."
             )
 
 

@@ -45,30 +45,30 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
     links.refuse_below(run)
     dreamer = is_dreamer(run / agent)
     needed = {agent: "dreamer"} if dreamer else {"vae": "vae", "mdnrnn": "mdnrnn", agent: "controller"}
-    found = dict[str, Artifact]()
+    artifacts = dict[str, Artifact]()
     for name, kind in needed.items():
-        found[name] = runs.load(run / name, kind, _command(run, name, kind, found))
-    latents = [name for name in found["mdnrnn"].inputs if name.startswith("latents")] if not dreamer else []
+        artifacts[name] = runs.load(run / name, kind, _command(run, name, kind, artifacts))
+    latents = [name for name in artifacts["mdnrnn"].inputs if name.startswith("latents")] if not dreamer else []
     kinds = dict.fromkeys(latents, "latents") | {f"evaluation/{agent}": "evaluation", "evaluation/random": "evaluation"}
     kinds["dream" if agent == "controller" else f"dream-{agent}"] = "dream"
     if unknown := set(without) - kinds.keys():
         raise UsageProblem(f"--without is {min(unknown)!r}; expected one of {', '.join(kinds)}.")
     for name, kind in kinds.items():
         if name not in without and (run / name / manifest.NAME).is_file():
-            found[name] = runs.read(run / name, kind)
-    for name, artifact in found.items():
+            artifacts[name] = runs.read(run / name, kind)
+    for name, artifact in artifacts.items():
         if not has_its_name(name, artifact.manifest["kind"]):
             raise UsageProblem(f"{artifact.folder}: {name!r} is not a name on every system; train it under another.")
-    require_related(found, agent)
-    return found
+    require_related(artifacts, agent)
+    return artifacts
 
 
-def _command(run: Path, name: str, kind: str, found: dict[str, Artifact]) -> str:
+def _command(run: Path, name: str, kind: str, artifacts: dict[str, Artifact]) -> str:
     """What trains an artifact of the run, for error messages; V, which is the first, tells the environment.
     Empty for V itself."""
-    if not found:
+    if not artifacts:
         return ""
-    command = Workspace(env_of(found, name).name, run, ()).command(f"train-{kind}")
+    command = Workspace(env_of(artifacts, name).name, run, ()).command(f"train-{kind}")
     return command if name == kind else f"{command} --name {name}"
 
 

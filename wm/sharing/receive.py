@@ -59,8 +59,8 @@ def read_contents(place: Place) -> Contents:
         raise BadData(f"{place.name} has {foreign[0][:80]!r}, which {NAME} does not list; {WAY_OUT}.")
     for name, file in contents.files.items():
         if present.get(name) != file.size:
-            found = "missing" if name not in present else f"of {present[name]} bytes"
-            raise BadData(f"{place.name}/{name} is {found}; {NAME} says {file.size} bytes, so {WAY_OUT}.")
+            actual = "missing" if name not in present else f"of {present[name]} bytes"
+            raise BadData(f"{place.name}/{name} is {actual}; {NAME} says {file.size} bytes, so {WAY_OUT}.")
     return contents
 
 

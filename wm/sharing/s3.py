@@ -82,8 +82,8 @@ class StorePlace:
         versions = {name: name.partition("/")[0] for name in entries.keys() - kept}
         self._store.remove(
             name
-            for name, found in versions.items()
-            if _VERSION.fullmatch(found) and (found in (version, self._version) or entries[name].modified < old)
+            for name, folder in versions.items()
+            if _VERSION.fullmatch(folder) and (folder in (version, self._version) or entries[name].modified < old)
         )
 
 
