@@ -18,9 +18,9 @@ def main() -> None:
         old = results.read_text().splitlines() if results.exists() else []
         measured = [json.loads(line) | {"script": script} for line in done.stdout.splitlines()]
         names = {line["name"] for line in measured}  # a machine without bf16 leaves what another measured in bf16
-        kept = [line for line in old if json.loads(line)["name"] not in names]
+        others = [line for line in old if json.loads(line)["name"] not in names]
         lines = [json.dumps(line) for line in measured]
-        results.write_text("".join(f"{line}\n" for line in sorted([*kept, *lines])))
+        results.write_text("".join(f"{line}\n" for line in sorted([*others, *lines])))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def _at(rows: list[Row], env: str, cut: float, methods: tuple[str, ...]) -> list
     return worst
 
 
-def _said(one: Tested) -> str:
+def _sentence(one: Tested) -> str:
     return f"`{one['method']}` returns {one['mean']:.1f} ± {one['ci95']:.1f}"
 
 
@@ -53,14 +53,14 @@ def comparisons(rows: list[Row]) -> Iterator[tuple[str, str]]:
             if not peers:
                 continue
             other = max(peers, key=lambda one: one["mean"])
-            where = f"{env}, {cut} minutes: {_said(other)}"
+            where = f"{env}, {cut} minutes: {_sentence(other)}"
             scored = [one for one in ours if "mean" in one]
             if not scored:
                 yield ("behind", f"{where}; ours has no policy yet.") if ours else ("alone", f"{where}.")
                 continue
             best = max(scored, key=lambda one: one["mean"])
             gap, noise = best["mean"] - other["mean"], math.hypot(best["ci95"], other["ci95"])
-            yield "level" if abs(gap) <= noise else "ahead" if gap > 0 else "behind", f"{where}; our {_said(best)}."
+            yield "level" if abs(gap) <= noise else "ahead" if gap > 0 else "behind", f"{where}; our {_sentence(best)}."
 
 
 def _verdicts(rows: list[Row]) -> list[str]:

@@ -63,10 +63,10 @@ def _modules(env: gym.Env[Any, Any], env_id: str) -> set[str]:
 
 def _layers(env: Any) -> Iterator[gym.Env[Any, Any]]:
     """The environment and what it wraps, from outside in."""
-    seen: list[Any] = []
-    while isinstance(env, gym.Env) and not any(env is other for other in seen):
+    visited: list[Any] = []
+    while isinstance(env, gym.Env) and not any(env is other for other in visited):
         yield env
-        seen.append(env)
+        visited.append(env)
         env = vars(env).get("env")
 
 
@@ -77,7 +77,7 @@ def _distributions(module: str) -> dict[str, str]:
     except metadata.PackageNotFoundError:
         names = metadata.packages_distributions().get(module, ())  # reads the file lists of all packages
         distributions = [metadata.distribution(name) for name in set(names)]
-    return {one.name: one.version for one in distributions}
+    return {distribution.name: distribution.version for distribution in distributions}
 
 
 def _digest(module: Any, file: str) -> str:

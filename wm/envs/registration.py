@@ -44,7 +44,7 @@ def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> 
     The process stays as it is (wm/envs/process_state.py). Raises MissingPackage, or UsageProblem with what importing or
     building raised.
     """
-    with process_state.kept(), process_state.learnt_torch():
+    with process_state.preserved(), process_state.learnt_torch():
         return _build(env_id, name, entry_point, options)
 
 

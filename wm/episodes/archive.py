@@ -41,10 +41,10 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
     lines = data.split(b"\n")[:-1]  # what follows the last line feed was torn by a kill
     records: list[dict[str, Any]] = []
     for k, line in enumerate(lines, 1):
-        one = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
-        if one.pop("continues", False):
+        record = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
+        if record.pop("continues", False):
             del records[-1:]
-        records.append(one)
+        records.append(record)
     return records
 
 

@@ -301,9 +301,9 @@ class _MirroredShard(Shard):
         super().__init__(folder, spec)
         self._mirror = mirror
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """As of a Shard."""
-        self._read(lambda: Shard.decode_each(self, wanted))
+        self._read(lambda: Shard.decode_each(self, targets))
 
     def all(self) -> NDArray[Any]:
         """As of a Shard."""

@@ -188,10 +188,10 @@ class Shard:
         """The first rows of chunk `number`, as many as `values` (at most a chunk) has; a whole chunk without a copy."""
         self.decode_each([(number, values)])
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """`decode_into` for several chunks; the file is opened once."""
-        places = [self._index[number] for number, _ in wanted]
-        for (number, values), (_, size), raw in zip(wanted, places, _read_each(self.path, places), strict=True):
+        places = [self._index[number] for number, _ in targets]
+        for (number, values), (_, size), raw in zip(targets, places, _read_each(self.path, places), strict=True):
             if len(values) == self.spec.chunk_rows:
                 self._decode(number, raw, size, values)
             else:
@@ -232,9 +232,9 @@ class ReplacedShard(Shard):
         super().__init__(source.folder, source.spec)
         self._source, self._find = source, find
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """As of a Shard."""
-        self._read(lambda shard: shard.decode_each(wanted))
+        self._read(lambda shard: shard.decode_each(targets))
 
     def all(self) -> NDArray[Any]:
         """As of a Shard."""

@@ -128,15 +128,17 @@ def _last_name(word: str) -> str:
     return f"{option}{name if name and not name.startswith('~') else '.'}"  # ~name is a user
 
 
-def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, asked: str) -> tuple[Dataset | None, int]:
+def open_episodes(
+    path: Path, artifacts: dict[str, Artifact], env: EnvConfig, episodes: str
+) -> tuple[Dataset | None, int]:
     """The dataset that V was trained on, limited to the episodes asked for: a number or `all`; None for no episodes.
     Also how many V was trained on.
 
     Raises RecipeMismatch for a dataset of another environment, MissingInput where episodes are missing."""
     trained_on = int(artifacts["vae"].metrics["episodes"]) if "vae" in artifacts else 0
-    if asked != "all" and not (asked.isascii() and asked.isdecimal()):
-        raise UsageProblem(f"--episodes is {asked!r}; expected a number or all.")
-    count = trained_on if asked == "all" else min(int(asked), trained_on)
+    if episodes != "all" and not (episodes.isascii() and episodes.isdecimal()):
+        raise UsageProblem(f"--episodes is {episodes!r}; expected a number or all.")
+    count = trained_on if episodes == "all" else min(int(episodes), trained_on)
     if count == 0:
         return None, trained_on
     if not (path / manifest.NAME).is_file():

@@ -107,15 +107,15 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
                     _copy(place, name, file, staged[folder] / name)
                 runtime.raise_if_stopped()
                 progress.update(done := done + file.size)
-        kept = _check(place, contents, staged[folder], staged[data] if data else None, data)
-        if data and not kept:
+        kept_data = _check(place, contents, staged[folder], staged[data] if data else None, data)
+        if data and not kept_data:
             durable.commit_folder(staged[data], data)
         if not here:
             durable.commit_folder(staged[folder], folder)
     finally:
         for leftover in staged.values():
             durable.remove(leftover)
-    return Received(RECEIVED, contents, folder, data, kept)
+    return Received(RECEIVED, contents, folder, data, kept_data)
 
 
 def _require_apart(source: Path, folder: Path, dataset: Path | None) -> None:

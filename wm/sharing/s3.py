@@ -78,8 +78,8 @@ class StorePlace:
                 "or push again to replace it."
             ) from None
         entries = self._store.entries()
-        kept, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
-        versions = {name: name.partition("/")[0] for name in entries.keys() - kept}
+        current, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
+        versions = {name: name.partition("/")[0] for name in entries.keys() - current}
         self._store.remove(
             name
             for name, folder in versions.items()
