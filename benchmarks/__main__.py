@@ -16,11 +16,11 @@ def main() -> None:
         done = subprocess.run(words, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
         print(done.stdout, end="", flush=True)
         old = results.read_text().splitlines() if results.exists() else []
-        found = [json.loads(line) | {"script": script} for line in done.stdout.splitlines()]
-        names = {line["name"] for line in found}  # a machine without bf16 leaves what another measured in bf16
-        kept = [line for line in old if json.loads(line)["name"] not in names]
-        lines = [json.dumps(line) for line in found]
-        results.write_text("".join(f"{line}\n" for line in sorted([*kept, *lines])))
+        measured = [json.loads(line) | {"script": script} for line in done.stdout.splitlines()]
+        names = {line["name"] for line in measured}  # a machine without bf16 leaves what another measured in bf16
+        others = [line for line in old if json.loads(line)["name"] not in names]
+        lines = [json.dumps(line) for line in measured]
+        results.write_text("".join(f"{line}\n" for line in sorted([*others, *lines])))
 
 
 if __name__ == "__main__":

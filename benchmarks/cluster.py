@@ -152,7 +152,7 @@ def trip(workers: Workers, steps: int = STEPS) -> tuple[float, float]:
         began = time.monotonic()
         ((_, (took, cpu, _)),) = workers.map(play_slots, [(parameters, steps)])
         trips.append((1000 * (time.monotonic() - began - took), 1000 * cpu))
-    return min(there for there, _ in trips), min(cpu for _, cpu in trips)
+    return min(overhead_ms for overhead_ms, _ in trips), min(cpu for _, cpu in trips)
 
 
 @contextmanager
@@ -187,12 +187,12 @@ def main() -> None:
         ProcessWorkers(PROCESSES, nothing, time.monotonic) as own,
     ):
         each = overhead(theirs, sent)
-        here, there, ratio = rates(rows(own), rows(theirs), seconds=1.0, windows=5)
+        local, remote, ratio = rates(rows(own), rows(theirs), seconds=1.0, windows=5)
     # Dask may take a fifth longer than own processes: it took 1.16 times as long (decision 0024).
-    report("cluster_collect_pong", there, here, 1.2, "steps/s, as times", ratio, lower_is_better=True)
+    report("cluster_collect_pong", remote, local, 1.2, "steps/s, as times", ratio, lower_is_better=True)
     with one_worker(LATE) as away:
-        there, playing = trip(away)
-    report(f"cluster_ppo_{LATE}_ms_away", round(there, 1), round(playing, 1), 0.5, "ms", lower_is_better=True)
+        overhead_ms, playing_ms = trip(away)
+    report(f"cluster_ppo_{LATE}_ms_away", round(overhead_ms, 1), round(playing_ms, 1), 0.5, "ms", lower_is_better=True)
     tasks, payload = generation_bytes()
     total = round((payload + tasks * each + IDENTITY_BYTES * WORKERS * GENERATION_SECONDS) / 1e6, 2)
     report("cluster_generation_1000_workers", total, 10.0, 1.0, "MB", lower_is_better=True)

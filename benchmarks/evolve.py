@@ -46,12 +46,12 @@ def main() -> None:
     for _ in range(GENERATIONS):
         began = time.perf_counter()
         candidates = search.ask()
-        asked = time.perf_counter() - began
+        ask_seconds = time.perf_counter() - began
         ours.append(dream(candidates, DREAMS, STEPS))
         alone.append(dream(candidates[:1], 1, STEPS))
         began = time.perf_counter()
         search.tell(random.standard_normal(CANDIDATES))
-        own.append(asked + time.perf_counter() - began)
+        own.append(ask_seconds + time.perf_counter() - began)
     each, one = float(np.median(ours)), float(np.median(alone))
     ratio = float(np.median(np.array(alone) / np.array(ours)))
     report("dream_generation", round(1 / each), round(1 / one), 20.0, "steps/s", round(ratio, 2))

@@ -144,13 +144,13 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     iteration = ours()
-    one, alone, ratio = rates(iteration, bare_emulator(), seconds=2.0)
-    report("ppo_pong_emulator", one, alone, 0.45, "steps/s", ratio)
+    own, alone, ratio = rates(iteration, bare_emulator(), seconds=2.0)
+    report("ppo_pong_emulator", own, alone, 0.45, "steps/s", ratio)
     if importlib.util.find_spec("stable_baselines3") is None:
         print("stable-baselines3 is not installed, which is left out", file=sys.stderr)
         return
-    one, alone, ratio = rates(iteration, stable_baselines(), seconds=2.0)
-    report("ppo_pong_sb3", one, alone, 2.5, "steps/s", ratio)
+    own, alone, ratio = rates(iteration, stable_baselines(), seconds=2.0)
+    report("ppo_pong_sb3", own, alone, 2.5, "steps/s", ratio)
 
 
 if __name__ == "__main__":

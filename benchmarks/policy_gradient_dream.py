@@ -119,8 +119,8 @@ def main() -> None:
     if importlib.util.find_spec("stable_baselines3") is None:
         print("stable-baselines3 is not installed, which is left out", file=sys.stderr)
         return
-    one, alone, ratio = rates(iteration, stable_baselines(), seconds=1.0)
-    report("ppo_dream_sb3", one, alone, 8.0, "steps/s", ratio)
+    own, alone, ratio = rates(iteration, stable_baselines(), seconds=1.0)
+    report("ppo_dream_sb3", own, alone, 8.0, "steps/s", ratio)
 
 
 if __name__ == "__main__":

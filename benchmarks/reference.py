@@ -46,10 +46,10 @@ def plain_vae_step(frames: np.ndarray) -> Callable[[], int]:
     torch.manual_seed(0)
     model, random = PlainVae(), np.random.default_rng(0)
     optimizer = torch.optim.Adam(model.parameters())
-    held = torch.from_numpy(np.ascontiguousarray(frames.transpose(0, 3, 1, 2)))
+    images = torch.from_numpy(np.ascontiguousarray(frames.transpose(0, 3, 1, 2)))
 
     def step() -> int:
-        x = held[random.integers(0, len(held), 32)].float() / 255
+        x = images[random.integers(0, len(images), 32)].float() / 255
         mean, logvar = model.encode(x)
         # The same loss as ours with the paper's settings, written plainly.
         z = mean + torch.randn_like(mean) * torch.exp(0.5 * logvar)
@@ -154,12 +154,12 @@ def plain_rollout_step(latents: Latents, warm_up: int, steps: int, batch: int) -
                     [here, (here - means[rows + number - 1]) / moved, action, (following - here) / moved], 1
                 )
                 dreamt = torch.cat([before, difference, action, (z - before) / moved], 1).detach()
-                shown = torch.where(torch.arange(batch)[:, None] % 2 == 0, real, dreamt)
+                mixed = torch.where(torch.arange(batch)[:, None] % 2 == 0, real, dreamt)
                 going_on, last = model.reward(real).chunk(2, 1)
                 ended = ends[rows + number]
                 reward = torch.where(ended[:, None] > 0, last, going_on)
                 loss = loss + functional.cross_entropy(reward, two_hot(rewards[rows + number]))
-                end = model.end(shown).squeeze(1)
+                end = model.end(mixed).squeeze(1)
                 loss = loss + functional.binary_cross_entropy_with_logits(end, ended)
         optimizer.zero_grad()
         loss.backward()

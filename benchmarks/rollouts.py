@@ -70,8 +70,8 @@ def plain_car() -> Callable[[], int]:
             action = torch.tanh(policy(torch.cat([z, state[0]], 1)))
             state = cell(torch.cat([z, action], 1), state)
             mdnrnn.heads(state[0])
-            taken: Any = (action[0] * torch.tensor([1.0, 0.5, 0.5]) + torch.tensor([0.0, 0.5, 0.5])).numpy()
-            frame = env.step(taken)[0]
+            scaled: Any = (action[0] * torch.tensor([1.0, 0.5, 0.5]) + torch.tensor([0.0, 0.5, 0.5])).numpy()
+            frame = env.step(scaled)[0]
         return STEPS
 
     return step
@@ -82,14 +82,14 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     ours = lockstep("Pong", 8)
-    one, alone, ratio = rates(ours, lockstep("Pong", 1))
-    report("rollouts_pong", one, alone, 1.7, "steps/s", ratio)
-    one, alone, ratio = rates(ours, lockstep("Pong", 1, vae="paper"))
-    report("rollouts_pong_paper", one, alone, 3.0, "steps/s", ratio)
+    own, alone, ratio = rates(ours, lockstep("Pong", 1))
+    report("rollouts_pong", own, alone, 1.7, "steps/s", ratio)
+    own, alone, ratio = rates(ours, lockstep("Pong", 1, vae="paper"))
+    report("rollouts_pong_paper", own, alone, 3.0, "steps/s", ratio)
     plain = plain_car()
     for render, goal in (("exact", 4.0), ("fast", 7.0)):
-        one, alone, ratio = rates(lockstep("CarRacing", 8, render), plain, seconds=2.0)
-        report(f"rollouts_carracing_{render}", one, alone, goal, "steps/s", ratio)
+        own, alone, ratio = rates(lockstep("CarRacing", 8, render), plain, seconds=2.0)
+        report(f"rollouts_carracing_{render}", own, alone, goal, "steps/s", ratio)
 
 
 if __name__ == "__main__":

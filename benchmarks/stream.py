@@ -35,8 +35,8 @@ class _CopiedBatches(FrameBatches):
 
     whole: NDArray[np.uint8]
 
-    def _decode(self, wanted: Sequence[tuple[_Chunk, NDArray[np.uint8]]]) -> None:
-        for chunk, frames in wanted:
+    def _decode(self, targets: Sequence[tuple[_Chunk, NDArray[np.uint8]]]) -> None:
+        for chunk, frames in targets:
             frames[: chunk.rows] = self.whole[chunk.first_row : chunk.first_row + chunk.rows]
 
 

@@ -53,12 +53,12 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
     settings = MdnRnnSettings()
     model = MdnRnn(LATENT, latents.space.width, HIDDEN, MIXTURES, settings.end_weight)
     windows = Windows(latents, np.ones(len(latents.ends), bool), settings.seq_len, settings.batch, 0)
-    taken = 0
+    steps_inside = 0
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        nonlocal taken
+        nonlocal steps_inside
         batch, random = windows.at(number), torch.Generator().manual_seed(number)
-        taken = int(batch.mask.sum())
+        steps_inside = int(batch.mask.sum())
         return model.loss(*loss_arguments(settings, batch, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
@@ -68,7 +68,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def take() -> int:
         trainer.step(next(numbers))
-        return taken
+        return steps_inside
 
     return take
 

@@ -31,7 +31,7 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
     """
     from wm.episodes import leftovers, stored
 
-    kinds = {*leftovers.USELESS, *(kind for kind, asked in requested.items() if asked)}
+    kinds = {*leftovers.USELESS, *(kind for kind, enabled in requested.items() if enabled)}
     everything = leftovers.find([path for path in paths if isinstance(path, Path)] if paths else default_roots())
     mirrors = [mount(path) for path in paths if isinstance(path, str)]
     everything += [leftover for mirror in mirrors for leftover in stored.find_leftovers(mirror, time.time())]
@@ -40,8 +40,8 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
     if as_json:
         listed = [{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in removed]
         lists = {"removed": [] if dry_run else listed, "would_remove": listed if dry_run else []}
-        kept = {"in_use": [str(each.path) for each in in_use], "refused": [str(each.path) for each in refused]}
-        console.print_json({**lists, **kept, "bytes": _size(removed)})
+        skipped = {"in_use": [str(each.path) for each in in_use], "refused": [str(each.path) for each in refused]}
+        console.print_json({**lists, **skipped, "bytes": _size(removed)})
     else:
         for leftover in removed:
             text = f"{leftover.path}: {format_size(leftover.bytes)}, {leftovers.KINDS[leftover.kind]}"

@@ -154,8 +154,8 @@ class LazyGroup(click.Group):
                 )
 
 
-def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
         from wm import __version__
 
         click.echo(f"wm, version {__version__}")
@@ -223,13 +223,13 @@ def help_command(context: click.Context, topics: tuple[str, ...]) -> None:
     command: click.Command = wm
     for number, topic in enumerate(topics):
         before = " ".join(topics[:number])
-        found = command.get_command(parent, topic) if isinstance(command, click.Group) else None
-        if found is None:
+        subcommand = command.get_command(parent, topic) if isinstance(command, click.Group) else None
+        if subcommand is None:
             names = command.list_commands(parent) if isinstance(command, click.Group) else [""]
             known = [f"{before} {name}".strip() for name in names] + ([] if before else ["options"])
-            asked = f"{before} {topic}".strip()
-            raise UsageProblem(f"there is no help on {asked!r}; {suggestion(asked, known)}")
-        command, parent = found, click.Context(found, parent, topic)
+            full_name = f"{before} {topic}".strip()
+            raise UsageProblem(f"there is no help on {full_name!r}; {suggestion(full_name, known)}")
+        command, parent = subcommand, click.Context(subcommand, parent, topic)
     click.echo(command.get_help(parent))
 
 
@@ -296,8 +296,8 @@ def _say_missing(error: click.MissingParameter) -> str:
 def _say_unknown(error: click.NoSuchOption) -> str:
     """The sentence about an option that its command does not have, with the one that was meant, if one is near."""
     assert error.ctx is not None
-    shown = [param for param in error.ctx.command.get_params(error.ctx) if not getattr(param, "hidden", False)]
-    near = nearest(error.option_name, [name for param in shown for name in (*param.opts, *param.secondary_opts)])
+    params = [param for param in error.ctx.command.get_params(error.ctx) if not getattr(param, "hidden", False)]
+    near = nearest(error.option_name, [name for param in params for name in (*param.opts, *param.secondary_opts)])
     path, hint = error.ctx.command_path, f"; did you mean {near}?" if near else ""
     return f"{error.option_name} is no option of {path}{hint} (see `{path} --help`)"
 

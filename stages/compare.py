@@ -34,7 +34,7 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
     if as_json:
         console.print_json({"runs": facts, "plot": str(out) if plot else None, "damaged": damaged})
     else:
-        told = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
+        plotted = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
         console.echo(_table(facts))
         if rows := different_settings(facts):
             console.echo("\n" + console.visible(f"settings, {facts[0]['name']} -> other run", keep=""))
@@ -43,7 +43,7 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
             if run["older"]:
                 text = f"older, {run['name']}: {', '.join(run['older'])} than the run has now"
                 console.echo("\n" + console.visible(text, keep=""))
-        console.echo("\n" + console.visible(f"{told}; terms: docs/glossary.md", keep=""))
+        console.echo("\n" + console.visible(f"{plotted}; terms: docs/glossary.md", keep=""))
     tell_damaged(damaged, strict)
 
 

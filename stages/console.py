@@ -90,8 +90,8 @@ def _has_colours(stream: TextIO) -> bool:
 def visible(text: str, keep: str = "\n") -> str:
     """`text` with every character that a terminal would obey as its escape, such as \\x1b; those in `keep` stay. Names
     in a copied folder may hold any character. Folders are named as `show_as` says."""
-    shown = _named(text)
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in shown)
+    named = _named(text)
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in named)
 
 
 def echo(text: str, err: bool = False) -> None:
@@ -236,10 +236,10 @@ def stdout_for_results() -> Iterator[None]:
         if own_out and own_err and (sys.stdout, sys.stderr) == (own_out, own_err):  # a caller may have replaced them
             own_out.flush()
             out = own_out.fileno()
-            kept = os.dup(out)
-            stack.callback(os.close, kept)
+            saved_out = os.dup(out)
+            stack.callback(os.close, saved_out)
             os.dup2(own_err.fileno(), out)
-            stack.callback(os.dup2, kept, out)
+            stack.callback(os.dup2, saved_out, out)
         stack.enter_context(redirect_stdout(sys.stderr))
         yield
 
@@ -305,7 +305,9 @@ def end_threads() -> bool:
     without end, and no signal would help."""
     until = time.monotonic() + THREAD_SECONDS
     # Daemons end with the process.
-    left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
-    for thread in left:
+    threads = [
+        thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()
+    ]
+    for thread in threads:
         thread.join(max(until - time.monotonic(), 0.0))
-    return not any(thread.is_alive() for thread in left)
+    return not any(thread.is_alive() for thread in threads)

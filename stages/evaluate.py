@@ -80,8 +80,8 @@ def evaluate(session: Session, settings: EvaluateSettings) -> Result:
     if settings.visualize:
         show_episode(session.runtime, session.env, agent.spec, evaluation_jobs(1)[0])
     baseline = _score(session, settings, random_agent(agent.env))
-    shown = {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")}
-    result = _score(session, settings, agent, shown)
+    random_score = {name: baseline.metrics[name] for name in ("mean", "ci95", "episodes")}
+    result = _score(session, settings, agent, random_score)
     videos: list[Path] = []
     if settings.record_video:
         folder = session.run_path / "videos" / settings.agent

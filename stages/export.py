@@ -44,7 +44,7 @@ def command(path: Path, kind: str, episodes: str | None, agent: str | None, out:
     console.echo(console.visible(str(target), keep=""))
 
 
-def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:
+def export_episodes(path: Path, kind: str, episodes: str, target: Path) -> None:
     """Write the episodes to a new folder, whole or not at all."""
     import math
 
@@ -59,7 +59,7 @@ def export_episodes(path: Path, kind: str, asked: str, target: Path) -> None:
     from wm.report.video import write_mp4
 
     dataset = Dataset.open(path)
-    rows = selection.select(dataset, asked)
+    rows = selection.select(dataset, episodes)
     frames = int(np.diff(dataset.ends, prepend=0)[rows].sum())
     # Minari stores raw frames. How much npz and mp4 compress them depends on the frames, so that is measured.
     raw = frames * math.prod(dataset.frame_shape)

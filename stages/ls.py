@@ -52,9 +52,9 @@ def _stored(address: str) -> list[dict[str, Any]]:
     from wm.report.inventory import describe_dataset
 
     entries = []
-    for found in find_datasets(ObjectStore.open(address)):
-        mirror = mount(found)
-        entries.append(describe_dataset(mirror.folder, mirror.refresh) | {"path": found})
+    for dataset in find_datasets(ObjectStore.open(address)):
+        mirror = mount(dataset)
+        entries.append(describe_dataset(mirror.folder, mirror.refresh) | {"path": dataset})
     return entries
 
 

@@ -26,8 +26,8 @@ def command(paths: tuple[Path, ...], strict: bool, as_json: bool) -> None:
     from wm.report.memory import memory_facts
 
     judged = [memory_facts(path) for path in paths or (Path("runs"),)]
-    facts = [fact for one, _ in judged for fact in one]
-    damaged = [sentence for _, one in judged for sentence in one]
+    facts = [fact for listed, _ in judged for fact in listed]
+    damaged = [sentence for _, listed in judged for sentence in listed]
     if as_json:
         console.print_json({"trainings": facts, "damaged": damaged})
     else:

@@ -56,7 +56,7 @@ class UnbrokenBrackets(click.HelpFormatter):
 
 
 def _unbroken(text: str) -> str:
-    return _BRACKETS.sub(lambda found: re.sub(r"\s", _NO_BREAK, found[0]), text)
+    return _BRACKETS.sub(lambda match: re.sub(r"\s", _NO_BREAK, match[0]), text)
 
 
 click.Context.formatter_class = UnbrokenBrackets  # of every command: each makes its own context

@@ -46,12 +46,12 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic since click 
             return number
         raise self._wrong(str(value), param, ctx)
 
-    def _wrong(self, shown: str, param: click.Parameter | None, ctx: click.Context | None) -> WrongValue:
+    def _wrong(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> WrongValue:
         expected, low, high = WANTED[self._kind], self._low, self._high
         if low is not None:
             expected += f" of at least {low}" if high is None else f" from {low} to {high}"
-        shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
-        return WrongValue(f"is {shown}; expected {expected}.", ctx, param)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        return WrongValue(f"is {text}; expected {expected}.", ctx, param)
 
 
 class OneOf(click.Choice[Any]):

@@ -59,17 +59,21 @@ class Progress:
         step, self._done = done - self._done, done
         texts = self._texts(figures)
         if self._bar is not None:
-            label, self._bar.bar_format, shown = _shape(console.visible(self._label, keep=""), texts + self._rate())
+            label, self._bar.bar_format, postfix = _shape(console.visible(self._label, keep=""), texts + self._rate())
             self._bar.set_description_str(label, refresh=False)
-            self._bar.set_postfix_str(shown, refresh=False)
+            self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(step)
             return
         now = time.monotonic()
         every = LEADER_SECONDS if _options["leader"] else PLAIN_SECONDS
         if now - self._written >= every and done > self._first and not self._quiet:
             self._written = now
-            left = (now - self._opened) / (done - self._first) * (self._total - done)
-            parts = [f"{self._label}: {done}/{self._total} {self._unit}", *texts, f"about {format_duration(left)} left"]
+            seconds_left = (now - self._opened) / (done - self._first) * (self._total - done)
+            parts = [
+                f"{self._label}: {done}/{self._total} {self._unit}",
+                *texts,
+                f"about {format_duration(seconds_left)} left",
+            ]
             if _options["leader"]:
                 click.echo("".join(TO_LEADER + console.visible(part, keep="") for part in parts), err=True)
             else:
@@ -128,12 +132,12 @@ def shortened(text: str, room: int) -> str:
 
 def fitting(texts: Sequence[str], room: int) -> str:
     """The first of `texts` that fit into `room` characters together, each after a comma."""
-    shown = ""
+    joined = ""
     for text in texts:
-        if len(shown) + len(text) + 2 > room:
+        if len(joined) + len(text) + 2 > room:
             break
-        shown += f", {text}"
-    return shown.removeprefix(", ")
+        joined += f", {text}"
+    return joined.removeprefix(", ")
 
 
 @contextmanager
@@ -196,10 +200,10 @@ def line_within(room: int, head: str, fields: Sequence[str]) -> str:
     """`head` and the fields after it in at most so many characters. What does not fit is left out, not cut: first the
     later figures, then the last field, which is the time left, and the first figure; at last the head is shortened."""
     order = [0, len(fields) - 1, *range(1, len(fields) - 1)] if len(fields) > 1 else range(len(fields))
-    shown, left = set[int](), room - len(head)
+    included, room_left = set[int](), room - len(head)
     for number in order:
-        if (needed := len(fields[number]) + 2) > left:
+        if (needed := len(fields[number]) + 2) > room_left:
             break
-        shown.add(number)
-        left -= needed
-    return ", ".join([shortened(head, room), *(fields[number] for number in sorted(shown))])
+        included.add(number)
+        room_left -= needed
+    return ", ".join([shortened(head, room), *(fields[number] for number in sorted(included))])

@@ -79,6 +79,6 @@ def _text(received: "Received") -> str:
     played = f" --data {shlex.quote(str(data))}" if data else ""  # evaluate needs no episodes
     agent = "" if contents.agent == "controller" else f" --agent {contents.agent}"
     for command in ("play", "evaluate") if contents.can_dream else ("evaluate",):
-        given = f"{agent}{where}{played if command == 'play' else ''}"
-        lines.append(console.wrap(f"next: wm {command} --env {shlex.quote(contents.env)}{given}"))
+        flags = f"{agent}{where}{played if command == 'play' else ''}"
+        lines.append(console.wrap(f"next: wm {command} --env {shlex.quote(contents.env)}{flags}"))
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
     """Write a page that renews itself, until every run is evaluated and nothing is unfinished, or a signal arrives."""
     from wm.report.run_summary import all_evaluated
 
-    stop, told = console.Stop(), False
+    stop, announced = console.Stop(), False
     handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
     stop.install()
     while not stop():
@@ -77,9 +77,9 @@ def _follow(paths: tuple[Path, ...], out: Path | None, every: int) -> None:
         except (WmError, OSError) as error:  # a stage may be renaming what is read; the next page has it
             console.say(f"no page this time: {error}")
         else:
-            if not told:
+            if not announced:
                 console.say(f"{pages[0]} is renewed every {every} s; Ctrl-C ends that")
-            told = True
+            announced = True
         while not stop() and time.monotonic() < began + every:
             time.sleep(_TICK)
     for number, handler in handlers.items():
@@ -115,10 +115,10 @@ def film_runs(folders: Collection[Path], envs: Collection[str]) -> list["RunSumm
     from wm.report.run_summary import RunSummary
 
     summaries = [RunSummary.of(folder) for folder in folders]
-    there = {env for summary in summaries for env in summary.envs}
-    if unknown := [env for env in envs if env not in there]:
+    known = {env for summary in summaries for env in summary.envs}
+    if unknown := [env for env in envs if env not in known]:
         raise UsageProblem(
-            f"--env is {unknown[0]} but no run of the page is of it; expected one of {', '.join(sorted(there))}, or "
+            f"--env is {unknown[0]} but no run of the page is of it; expected one of {', '.join(sorted(known))}, or "
             "leave it out."
         )
     return [_filmed(summary, envs) for summary in summaries]

@@ -107,9 +107,9 @@ def session_of(options: Mapping[str, Any]) -> Session:
     if options.get("data"):
         from wm.episodes import mirror
 
-        found = list(filter(None, map(mirror.of, options["data"])))
-        for mirrored in found:
-            mirrored.limit = None if disk_limit is None else disk_limit // len(found)
+        mirrors = list(filter(None, map(mirror.of, options["data"])))
+        for mirrored in mirrors:
+            mirrored.limit = None if disk_limit is None else disk_limit // len(mirrors)
     playing = ("workers", "worker_timeout", "executor")
     names = ("data", "run", "name", "seed", "device", *playing, "snapshot", "keep_current")
     return Session(

@@ -59,8 +59,8 @@ def _sweep(**options: Any) -> None:
     base, origin = sources.resolve(stage, COMMANDS[stage], session.env)
     session = replace(session, typed=typed_settings(origin))
     space = read_space(options["space"], stage)
-    if given := [each.name for each in sources.assignments if each.name in space]:
-        raise UsageProblem(f"{given[0]} is in {options['space']} and in --set; give it in one of them.")
+    if fixed := [each.name for each in sources.assignments if each.name in space]:
+        raise UsageProblem(f"{fixed[0]} is in {options['space']} and in --set; give it in one of them.")
     ends = corners(space, base)
     _require_fit(session, stage, ends)
     extras.require("sweep", "wm sweep")
@@ -98,10 +98,10 @@ def _require_used(context: click.Context, stage: str) -> None:
 
     command = group.get_command(context, stage)
     assert command is not None
-    taken = {option.name for option in command.params}
+    accepted = {option.name for option in command.params}
     for option in shared_options(without=_WITHOUT):
         typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if typed and option.name not in taken:
+        if typed and option.name not in accepted:
             raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
 
 

@@ -29,7 +29,7 @@ def command(path: Path, episodes: str | None, out: Path | None) -> None:
     console.echo(console.visible(str(view(path, episodes, out)), keep=""))
 
 
-def view(path: Path, asked: str | None, out: Path | None) -> Path:
+def view(path: Path, episodes: str | None, out: Path | None) -> Path:
     """Write the page and return its path: `out`, or beside the dataset."""
     from wm.actions import ActionSpace
     from wm.artifacts import durable
@@ -39,7 +39,7 @@ def view(path: Path, asked: str | None, out: Path | None) -> Path:
     from wm.report.episode_page import DatasetPage, EpisodeCard
 
     summary, dataset = summarize(path)
-    rows = selection.select(dataset, asked)
+    rows = selection.select(dataset, episodes)
     if len(rows) > MOST:
         raise UsageProblem(f"{len(rows)} episodes are too many for a page; ask for at most {MOST} with --episodes.")
     cards = [EpisodeCard.of(episode) for batch in selection.read(dataset, rows) for episode in batch]

@@ -81,5 +81,5 @@ def test_what_is_no_action_is_refused_in_a_batch(space: ActionSpace, actions: li
 )
 def test_what_is_no_action_is_refused(space: ActionSpace, action: Any, message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
-        space.one(action)
-    space.one(space.column(1)[0])
+        space.validated(action)
+    space.validated(space.column(1)[0])

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from stages.cli import TABLE
@@ -234,6 +235,32 @@ def test_help_needs_no_torch() -> None:
     top = ast.parse(text).body
     names = {name for node in top if isinstance(node, ast.Import | ast.ImportFrom) for name in [ast.unparse(node)]}
     assert not any("torch" in name or "stages.train" in name for name in names)
+
+
+VAGUE = {"found", "told", "there", "held"}
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """The names that a module gives: of functions, classes, arguments, variables, attributes and imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
+            yield node.name or ""
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+
+
+def test_names_say_what_they_hold() -> None:
+    """`found` and the like hold anything; the noun of what it is says more."""
+    for folder in ("wm", "stages", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            vague = {name for name in names_in(path) if name.strip("_") in VAGUE}
+            assert not vague, f"{path} has {', '.join(sorted(vague))}"
 
 
 FRAME = {"cli", "options", "parameter_types", "console", "progress", "session"}

@@ -86,7 +86,7 @@ class ActionSpace:
         if len(wrong):
             raise UsageProblem(f"an action is {wrong[0]}; expected {expected}.")
 
-    def one(self, action: Any) -> NDArray[Any]:
+    def validated(self, action: Any) -> NDArray[Any]:
         """An action of the space as an array: an integer, or (dimensions,) finite numbers, which may lie outside of the
         box. Raises UsageProblem for what is none."""
         value = as_array("the action", action)

@@ -89,7 +89,7 @@ class Outdated:
 def outdated(extra: str = "") -> list[Outdated]:
     """The required packages, or those of an extra, with a version outside of its bounds. One that is not installed is
     none of them: only some environments need it, and building these says so."""
-    found = []
+    packages = []
     for requirement in _requirements(extra):
         package = re.split(r"[^\w.-]", requirement)[0]
         try:
@@ -97,8 +97,8 @@ def outdated(extra: str = "") -> list[Outdated]:
         except metadata.PackageNotFoundError:
             continue
         if not _within(version, requirement):
-            found.append(Outdated(package, version, requirement))
-    return found
+            packages.append(Outdated(package, version, requirement))
+    return packages
 
 
 def describe_outdated(packages: list[Outdated]) -> tuple[str, str]:

@@ -43,9 +43,9 @@ def problems(checks: list[Check]) -> list[Check]:
 def _python() -> Iterator[Check]:
     low, high = PYTHONS
     fits = low <= sys.version_info[:2] <= high
-    wanted = f"use Python {low[0]}.{low[1]} to {high[0]}.{high[1]}"
+    advice = f"use Python {low[0]}.{low[1]} to {high[0]}.{high[1]}"
     finding = f"{platform.python_version()} at {sys.executable}"
-    yield Check("Python", "ok" if fits else "problem", finding, "" if fits else wanted)
+    yield Check("Python", "ok" if fits else "problem", finding, "" if fits else advice)
     yield Check("machine", "ok", f"{platform.platform()}, {os.cpu_count()} cores")
     yield _packages()
 

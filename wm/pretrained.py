@@ -298,10 +298,10 @@ def load_dreamer(folder: Path, command: str) -> TrainedDreamer:
     model = _with_weights(lambda: Dreamer(config), artifact)
     sees = {"frames of": (_sides((config.size, config.size, config.channels)), _sides(env.frame_shape))}
     sees |= {"actions of": (_encoded(config.action, config.discrete), _encoded(space.width, space.discrete))}
-    for what, (found, expected) in sees.items():
-        if found != expected:
+    for what, (actual, expected) in sees.items():
+        if actual != expected:
             raise BadData(
-                f"{folder / MODEL_FILE}: the network takes {what} {found}; expected {expected}, as its environment "
+                f"{folder / MODEL_FILE}: the network takes {what} {actual}; expected {expected}, as its environment "
                 f"has, so run `{command}`."
             )
     return TrainedDreamer(artifact, model, env, space)
@@ -316,10 +316,10 @@ def is_dreamer(folder: Path) -> bool:
     `dreamer`. Raises UsageProblem for the name of something else."""
     kind = _kind(folder) or (folder.name if is_reserved(folder.name, "controller") else "controller")
     if kind not in AGENTS and is_reserved(kind, ""):
-        there = [path.parent.name for path in folder.parent.glob(f"*/{manifest.NAME}") if _kind(path.parent) in AGENTS]
+        agents = [path.parent.name for path in folder.parent.glob(f"*/{manifest.NAME}") if _kind(path.parent) in AGENTS]
         raise UsageProblem(
             f"{folder} is no trained agent; expected a controller or a Dreamer, of which the run has "
-            f"{', '.join(sorted(there)) or 'none'}."
+            f"{', '.join(sorted(agents)) or 'none'}."
         )
     return kind == "dreamer"
 

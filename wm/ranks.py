@@ -95,7 +95,7 @@ class Ranks:
     ) -> None:
         self.number, self.count = number, count
         self._store, self._timeout, self._raise_if_stopped = store, timeout, raise_if_stopped
-        self._compared = self._told = 0
+        self._compared = self._words = 0
 
     @property
     def leads(self) -> bool:
@@ -116,23 +116,23 @@ class Ranks:
 
     def tell(self, word: str) -> None:
         """Say a word to the others, who `hear` it."""
-        self._told += 1
-        self._set(f"word {self._told}", word)
+        self._words += 1
+        self._set(f"word {self._words}", word)
 
     def hear(self) -> str:
         """The next word of the first process, however long it takes. Raises Stopped after a signal."""
-        self._told += 1
-        return self._wait(f"word {self._told}")
+        self._words += 1
+        return self._wait(f"word {self._words}")
 
     def meet(self) -> None:
         """Wait for all, however long they take. Raises Stopped after a signal."""
         if not self.leads:
-            self._set(f"here {self._told} {self.number}", "")
-            self._wait(f"all here {self._told}")
+            self._set(f"here {self._words} {self.number}", "")
+            self._wait(f"all here {self._words}")
             return
         for number in range(1, self.count):
-            self._wait(f"here {self._told} {number}")
-        self._set(f"all here {self._told}", "")
+            self._wait(f"here {self._words} {number}")
+        self._set(f"all here {self._words}", "")
 
     def is_first_to_say(self) -> bool:
         """Whether no other process has said why all of them end."""

@@ -114,7 +114,7 @@ class Runtime:
             raise UsageProblem(f"workers is {str(self.workers)[:40]}; expected at most {MOST_WORKERS} processes.")
 
 
-def given(runtime: Runtime | None) -> Runtime:
+def or_default(runtime: Runtime | None) -> Runtime:
     """A caller's runtime; silence, in this process, for None. Raises UsageProblem for what is none."""
     if not isinstance(runtime, Runtime | None):
         raise UsageProblem(f"runtime is a {type(runtime).__name__}; expected a wm.Runtime, or None.")

@@ -41,7 +41,7 @@ def _at(rows: list[Row], env: str, cut: float, methods: tuple[str, ...]) -> list
     return worst
 
 
-def _said(one: Tested) -> str:
+def _sentence(one: Tested) -> str:
     return f"`{one['method']}` returns {one['mean']:.1f} ± {one['ci95']:.1f}"
 
 
@@ -54,14 +54,14 @@ def comparisons(rows: list[Row]) -> Iterator[tuple[str, str]]:
             if not peers:
                 continue
             other = max(peers, key=lambda one: one["mean"])
-            where = f"{env}, {cut} minutes: {_said(other)}"
+            where = f"{env}, {cut} minutes: {_sentence(other)}"
             scored = [one for one in ours if "mean" in one]
             if not scored:
                 yield ("behind", f"{where}; ours has no policy yet.") if ours else ("alone", f"{where}.")
                 continue
             best = max(scored, key=lambda one: one["mean"])
             gap, noise = best["mean"] - other["mean"], math.hypot(best["ci95"], other["ci95"])
-            yield "level" if abs(gap) <= noise else "ahead" if gap > 0 else "behind", f"{where}; our {_said(best)}."
+            yield "level" if abs(gap) <= noise else "ahead" if gap > 0 else "behind", f"{where}; our {_sentence(best)}."
 
 
 def _verdicts(rows: list[Row]) -> list[str]:
@@ -72,15 +72,15 @@ def _verdicts(rows: list[Row]) -> list[str]:
         "ahead": "Ahead of every peer that was tested:",
         "alone": "Ours was not run:",
     }
-    found = list(comparisons(rows))
-    if not found:
+    sentences = list(comparisons(rows))
+    if not sentences:
         return ["No peer has been tested yet: this page says nothing about where ours is behind.\n"]
     parts = [
-        f"{title}\n\n" + "".join(f"- {sentence}\n" for kind, sentence in found if kind == name)
+        f"{title}\n\n" + "".join(f"- {sentence}\n" for kind, sentence in sentences if kind == name)
         for name, title in titles.items()
-        if any(kind == name for kind, _ in found)
+        if any(kind == name for kind, _ in sentences)
     ]
-    nowhere = [] if any(kind == "behind" for kind, _ in found) else ["Ours is behind at no cut that was tested.\n"]
+    nowhere = [] if any(kind == "behind" for kind, _ in sentences) else ["Ours is behind at no cut that was tested.\n"]
     return nowhere + parts
 
 
@@ -214,7 +214,7 @@ _PROTOCOL = f"""## How they are compared
 
 def plots(rows: list[Row]) -> list[Plot]:
     """Two for each environment: over minutes and over environment steps."""
-    found = []
+    charts = []
     for env, group in groupby(sorted(rows, key=lambda row: ENVS.index(row["env"])), lambda row: row["env"]):
         own = [row for row in group if row["curve"]]
         names = [row["method"] for row in own]
@@ -227,8 +227,8 @@ def plots(rows: list[Row]) -> list[Plot]:
                 )
                 for row in own
             ]
-            found.append(Plot(label, "return", curves, env))
-    return found
+            charts.append(Plot(label, "return", curves, env))
+    return charts
 
 
 def main() -> None:

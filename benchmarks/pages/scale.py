@@ -160,8 +160,8 @@ def generations(rows: Rows, rates: Rates) -> str:
     """Markdown: a row for each number of workers."""
     cells = []
     for workers in rates.workers:
-        found = [(generation_seconds(rows, workers, portion), portion) for portion in PORTIONS]
-        seconds, portion = min(found)
+        timings = [(generation_seconds(rows, workers, portion), portion) for portion in PORTIONS]
+        seconds, portion = min(timings)
         tasks = CANDIDATES * EPISODES // portion
         core_hours = rates.generations * seconds * workers / 3600
         cells.append(
@@ -279,8 +279,8 @@ def _rates(words: list[str] | None = None) -> Rates | None:
     for item in dataclasses.fields(Rates):
         kind = _numbers if item.name == "workers" else type(item.default)
         parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind)
-    given = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
-    return Rates(**given) if given else None
+    rates = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
+    return Rates(**rates) if rates else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -65,12 +65,12 @@ def packed_bytes(env: str) -> float:
 @cache
 def step_milliseconds(slots: int) -> float:
     """CPU time of a step of this many CarRacing episodes in lockstep."""
-    taken = []
+    times = []
     for length in (SHORT, LONG):
         play, began = lockstep("CarRacing", slots, steps=length), time.process_time()
         steps = play() / slots
-        taken.append((time.process_time() - began, steps))
-    (short, few), (long, many) = taken
+        times.append((time.process_time() - began, steps))
+    (short, few), (long, many) = times
     return 1000 * (long - short) / (many - few)
 
 
@@ -105,7 +105,7 @@ def again(episodes: list[PackedEpisode], index: int) -> PackedEpisode:
 def committed() -> tuple[float, float]:
     """Milliseconds to commit a part of Pong that a worker has written, at best, and the bytes that are sent of it."""
     recipe, episodes = played("Pong", 2)
-    taken, sizes = [], []
+    milliseconds, sizes = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "d.zarr")
         with Writer(create(path, recipe)) as writer, open_place(path) as place:
@@ -113,9 +113,9 @@ def committed() -> tuple[float, float]:
                 for part in write_block(partial(again, episodes), place, recipe, first, first + BLOCK_EPISODES):
                     began = time.perf_counter()
                     writer.take(part)
-                    taken.append(1000 * (time.perf_counter() - began))
+                    milliseconds.append(1000 * (time.perf_counter() - began))
                     sizes.append(sum(map(len, part.head.values())))
-    return min(taken), statistics.mean(sizes)
+    return min(milliseconds), statistics.mean(sizes)
 
 
 def task_bytes() -> float:

@@ -123,13 +123,13 @@ def table(rows: list[Row]) -> str:
         lines.append([_marked(best[0]), _score(_of(rows, env, "random")), f"**{_score(best)}**", str(len(best)),
                       f"{steps / 1e6:.1f} M", f"{minutes:.0f} min", dreamt])  # fmt: skip
     head = ["environment", "random policy", "in reality", "seeds", "env steps", "training", "in the dream"]
-    shown = "".join(line[0] for line in lines)
-    return markdown_table(head, lines) + _notes(shown)
+    names = "".join(line[0] for line in lines)
+    return markdown_table(head, lines) + _notes(names)
 
 
-def _notes(shown: str) -> str:
-    """The notes of the environments that `shown` marks."""
-    return "".join(f"\n\\* {note}\n" for env, note in CHANGED.items() if f"{env}\\*" in shown)
+def _notes(names: str) -> str:
+    """The notes of the environments that `names` mark."""
+    return "".join(f"\n\\* {note}\n" for env, note in CHANGED.items() if f"{env}\\*" in names)
 
 
 def _spent(row: Row) -> tuple[str, str]:
@@ -226,8 +226,10 @@ def _seeds(rows: list[Row]) -> list[str]:
         for agent, preset in (("ppo", "laptop"), ("ppo-dream", "dream"), ("cma", "laptop"), ("dreamer", "nano")):
             if len(own := _of(rows, env, agent, preset)) > 1:
                 means, bounds = seeds_of(own), seeds_interval(seeds_of(own))
-                shown = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "–"
-                lines.append([_marked(own[0]), f"`{agent}`", str(len(own)), f"{means.mean():.1f}", shown, worst(own)])
+                interval_text = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "–"
+                lines.append(
+                    [_marked(own[0]), f"`{agent}`", str(len(own)), f"{means.mean():.1f}", interval_text, worst(own)]
+                )
     head = ["environment", "agent", "seeds", "mean", "95 % interval", "worst seed"]
     aggregates = []
     for number, (agent, preset, place) in enumerate(_PLACES):
@@ -238,9 +240,9 @@ def _seeds(rows: list[Row]) -> list[str]:
         random = {env: _of(rows, env, "random")[0]["mean"] for env in measured}
         scaled = normalized(measured, {env: (random[env], TARGETS[env][number][0]) for env in measured})
         bounds = interval(scaled, interquartile_mean)
-        shown = f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else "–"
+        interval_text = f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else "–"
         middle = interquartile_mean(np.concatenate(scaled))
-        aggregates.append([place, ", ".join(measured), str(sum(map(len, scaled))), f"{middle:.2f}", shown])
+        aggregates.append([place, ", ".join(measured), str(sum(map(len, scaled))), f"{middle:.2f}", interval_text])
     return [
         "## Over training seeds\n",
         "A seed counts once, by its mean over the test episodes. Intervals are Student's t over seeds, which takes "

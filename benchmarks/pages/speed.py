@@ -144,8 +144,8 @@ def _figure(value: float) -> str:
 
 def page(lines: list[dict[str, Any]]) -> str:
     """Markdown, with a row for each that was measured."""
-    found = {line["name"] for line in lines}
-    names = [name for name in MEASURED if name in found]
+    measured = {line["name"] for line in lines}
+    names = [name for name in MEASURED if name in measured]
     return "\n".join([_HEAD, rows(lines, names), "## Goals that are missed\n", missed(lines) + _NOTES])
 
 

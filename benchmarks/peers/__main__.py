@@ -55,10 +55,10 @@ def ours(env: str, method: str, seed: int, cuts: list[float], run: Path | None, 
         if policy is None:
             tested.append({"minutes": cut})
             continue
-        one = {"minutes": cut, "spent": round(policy.minutes, 2), "env_steps": policy.env_steps}
+        cost = {"minutes": cut, "spent": round(policy.minutes, 2), "env_steps": policy.env_steps}
         same = next((before for before in tested if before.get("env_steps") == policy.env_steps), policy.score)
         known = {name: same[name] for name in ("mean", "ci95", "episodes")} if same else None
-        tested.append(one | (known or score(play_jobs(policy.spec, None, evaluation_jobs(episodes)))))
+        tested.append(cost | (known or score(play_jobs(policy.spec, None, evaluation_jobs(episodes)))))
     last = rounds[-1].controller
     origin = last.manifest["provenance"]
     facts = {name: origin[name] for name in _FACTS} | {"command": origin["command"]}
@@ -83,14 +83,14 @@ def peer(env: str, method: str, seed: int, cuts: list[float], run: Path | None, 
     progress = train(folder, env, method, seed, learning, vae, before)
     tested: list[dict[str, Any]] = [{"minutes": cut} for cut in cuts if cut not in learning]
     for cut in learning:
-        kept = progress["cuts"][str(cut)]
-        done = folder / f"{kept['policy'].removesuffix('.zip')}-{episodes}.json"
+        checkpoint = progress["cuts"][str(cut)]
+        done = folder / f"{checkpoint['policy'].removesuffix('.zip')}-{episodes}.json"
         if not done.exists():
             sight = open_sight(method, env, NUM_ENVS, vae)
             envs = [replace(sight.env, render="gymnasium").make() for _ in range(NUM_ENVS)]
-            agent = PeerAgent(load_policy(folder / kept["policy"], method), sight, NUM_ENVS)
+            agent = PeerAgent(load_policy(folder / checkpoint["policy"], method), sight, NUM_ENVS)
             durable.write_json(done, score(list(play(agent, envs, evaluation_jobs(episodes)))))
-        spent = {"minutes": cut, "spent": round(kept["spent"] / 60, 2), "env_steps": kept["env_steps"]}
+        spent = {"minutes": cut, "spent": round(checkpoint["spent"] / 60, 2), "env_steps": checkpoint["env_steps"]}
         tested.append(spent | json.loads(done.read_text()))
     facts = {name: value for name, value in describe_program().items() if name in _FACTS}
     facts["versions"]["stable-baselines3"] = version("stable-baselines3")
@@ -115,11 +115,11 @@ def main(arguments: list[str] | None = None) -> None:
     words.add_argument("--run", type=Path, help="a finished run of ours, its last round")
     words.add_argument("--episodes", type=int, default=MIN_EPISODES, help="test episodes at a cut")
     words.add_argument("--rows", type=Path, default=ROWS, help="the JSON file")
-    given = words.parse_args(arguments)
-    make = ours if given.method in OURS else peer
-    minutes = int(given.minutes) if given.minutes == int(given.minutes) else given.minutes
-    row = make(given.env, given.method, given.seed, cuts_until(minutes), given.run, given.episodes)
-    add(row, given.rows)
+    options = words.parse_args(arguments)
+    make = ours if options.method in OURS else peer
+    minutes = int(options.minutes) if options.minutes == int(options.minutes) else options.minutes
+    row = make(options.env, options.method, options.seed, cuts_until(minutes), options.run, options.episodes)
+    add(row, options.rows)
     print(json.dumps({name: row[name] for name in (*KEY, "clock", "cuts")}))
 
 

@@ -136,14 +136,14 @@ def policy_at(env: str, rounds: Sequence[Round], clock: Clock, cut: float) -> Po
         return Policy(agent.spec, minutes, steps, _score(workspace.run, agent.inputs))
     trained = load_controller(each.controller.folder, workspace.command("train-controller"))
     times, places = _times(each), {line["generation"]: number for number, line in enumerate(each.lines)}
-    kept = [
+    candidates = [
         (places[generation], parameters)
         for generation, parameters in zip(trained.artifact.metrics["means"], trained.means, strict=True)
         if generation in places and clock.minutes(times[places[generation]]) <= cut
     ]
-    if not kept:
+    if not candidates:
         return None
-    number, parameters = kept[-1]
+    number, parameters = candidates[-1]
     spec = open_agent(workspace, "controller").spec
     likeliest = replace(spec.controller, sampled=False)
     spec = replace(spec, controller=likeliest, parameters=tuple(parameters.tolist()))

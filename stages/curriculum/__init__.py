@@ -143,8 +143,8 @@ def _run(pipeline: Pipeline, pipelines: list[Pipeline], number: int, total: int)
             break
         seconds = time.monotonic() - step_started
         ran = result.status != UP_TO_DATE
-        shown = result.seconds if result.status == CREATED else seconds  # as the report has it
-        usage = f" in {format_duration(shown)}, {monitor}" if ran else ""
+        reported_seconds = result.seconds if result.status == CREATED else seconds  # as the report has it
+        usage = f" in {format_duration(reported_seconds)}, {monitor}" if ran else ""
         console.say(f"{label}: {result.status}{usage}: {result.summary}")
         outcome.results.append(result)
         if ran:

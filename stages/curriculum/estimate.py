@@ -75,11 +75,11 @@ class Estimate:
         ordered = [self.plans[env] for env in self.longest_first()]
         totals = [sum(plan.disk for plan in plans) for plans in ordered]
         removed = [sum(self._removed(plan) for plan in plans) for plans in ordered]
-        most, kept = 0, 0
+        most_bytes, kept_bytes = 0, 0
         for place, total in enumerate(totals):
-            most = max(most, kept + sum(totals[place : place + self.jobs]))
-            kept += total - removed[place]
-        return most + self._at_a_time([plan.scratch for plan in plans] for plans in self.plans.values())
+            most_bytes = max(most_bytes, kept_bytes + sum(totals[place : place + self.jobs]))
+            kept_bytes += total - removed[place]
+        return most_bytes + self._at_a_time([plan.scratch for plan in plans] for plans in self.plans.values())
 
     def _removed(self, plan: Plan) -> int:
         data = plan.disk if plan.stage == "collect" and self.keep == "artifacts" else 0

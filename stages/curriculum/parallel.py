@@ -73,7 +73,7 @@ def run_in_parallel(
     cores = cores_each(session, jobs)
     disk_limit = None if session.disk_limit is None else session.disk_limit // len(pipelines)
     running: list[subprocess.Popen[str]] = []
-    lock, ending, shown = threading.Lock(), threading.Event(), SideBySide()
+    lock, ending, display = threading.Lock(), threading.Event(), SideBySide()
 
     def run(pipeline: Pipeline) -> Outcome | None:
         with lock:
@@ -83,7 +83,7 @@ def run_in_parallel(
             running.append(process)
         assert process.stderr is not None
         with process.stderr as lines:
-            last = _forward(pipeline.env, lines, shown)
+            last = _forward(pipeline.env, lines, display)
         code = process.wait()
         if code == 0:
             return recorded_outcome(pipeline) or Outcome(pipeline, failure=WmError("its curriculum.json is missing"))
@@ -129,11 +129,11 @@ def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
     )
 
 
-def _forward(env: str, lines: IO[str], shown: SideBySide) -> str:
+def _forward(env: str, lines: IO[str], display: SideBySide) -> str:
     """Show the messages and the progress of a process, each after its environment; returns the last message."""
     last = ""
     for line in lines:
-        if shown.show(env, line):
+        if display.show(env, line):
             last = line.strip()
-    shown.end(env)
+    display.end(env)
     return last

@@ -36,7 +36,7 @@ def test_a_folder_in_the_place_of_a_lock_stays_and_is_named(tmp_path: Path, name
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files")
 def test_a_place_that_takes_no_files_is_named_and_no_other_process_is_blamed() -> None:
     cannot = r"^/proc/\.x\.lock cannot be made: /proc takes no new files; "
-    with pytest.raises(DiskProblem, match=cannot), locks.held(Path("/proc/x")):
+    with pytest.raises(DiskProblem, match=cannot), locks.locked(Path("/proc/x")):
         pass
 
 

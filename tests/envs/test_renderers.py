@@ -196,7 +196,7 @@ def test_a_patched_frame_equals_the_resized_image(shape: tuple[int, int, int], s
 def test_pixels_taken_again_are_those_of_the_resized_image(shape: tuple[int, int], size: int) -> None:
     random = np.random.default_rng(0)
     palette = random.integers(0, 256, (256, 4), np.uint8)
-    by_pixel, resize = PaletteResize(*shape, size), AreaResize(*shape, 4, size, kept=3)
+    by_pixel, resize = PaletteResize(*shape, size), AreaResize(*shape, 4, size, out_channels=3)
     before = random.integers(0, 256, shape, np.uint8)
     small = resize(palette[before])
     for changes in (1, 40, 300, before.size):
@@ -224,5 +224,5 @@ def test_atari_frames_follow_the_screen_whether_little_or_all_of_it_changes() ->
     screen = np.full((210, 160), colors[0], np.uint8)
     for changes in (0, 30, 3000, 30, 33600, 1):
         screen.ravel()[random.integers(0, screen.size, changes)] = random.choice(colors, changes)
-        expected = AreaResize(210, 160, 4, 64, kept=3)(palette[screen])
+        expected = AreaResize(210, 160, 4, 64, out_channels=3)(palette[screen])
         assert np.array_equal(renderer.frame(screen), expected), changes

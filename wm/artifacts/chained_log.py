@@ -67,12 +67,12 @@ def parse(data: bytes, source: str, previous: str, schema: Schema, way_out: str,
         where = f"{source}, line {number}"
         value = _value(text, where, schema, way_out, finite)
         # From the last comma on: an edited line may have a text that looks like a digest further in front.
-        found = _DIGEST.fullmatch(text, text.rfind(b", "))
-        body = text[: found.start()] + b"}" if found else text
-        if found is None or _digest(previous, body) != found[1].decode():
-            problem = "does not agree with its digest" if found else "has no digest"
+        match = _DIGEST.fullmatch(text, text.rfind(b", "))
+        body = text[: match.start()] + b"}" if match else text
+        if match is None or _digest(previous, body) != match[1].decode():
+            problem = "does not agree with its digest" if match else "has no digest"
             raise BadData(f"{where} {problem}; {way_out}.")
-        previous = found[1].decode()
+        previous = match[1].decode()
         lines.append(Line(value, text + b"\n", previous))
     return lines
 
@@ -122,5 +122,5 @@ def sync(path: Path) -> str:
         os.fsync(file.fileno())
         # The end alone is read: logs are synced at every checkpoint, and grow to 50 MB.
         file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_END, 0))
-        found = _DIGEST.search(file.read())
-    return found[1].decode() if found else ""
+        match = _DIGEST.search(file.read())
+    return match[1].decode() if match else ""

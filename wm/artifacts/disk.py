@@ -41,10 +41,10 @@ class DiskBudget:
                 f"{what} needs about {format_size(need)} at {self.target} but only "
                 f"{format_size(max(available, 0))} may be used; free some space, raise --disk-budget, or ask for less."
             )
-        left = inodes_left(self.target)
-        if left is not None and left < files:
+        inodes = inodes_left(self.target)
+        if inodes is not None and inodes < files:
             raise DiskProblem(
-                f"{what} needs about {files} inodes at {self.target} but {left} are left; remove some small files."
+                f"{what} needs about {files} inodes at {self.target} but {inodes} are left; remove some small files."
             )
 
 
@@ -67,8 +67,8 @@ def inodes_left(path: Path) -> int | None:
 
 def in_the_way(path: Path) -> str:
     """The sentence about a file in the place of a folder, or a folder in the place of a file."""
-    found, expected = ("folder", "file") if path.is_dir() else ("file", "folder")
-    return f"{path} is a {found} where a {expected} is expected; remove or rename it."
+    kind, expected = ("folder", "file") if path.is_dir() else ("file", "folder")
+    return f"{path} is a {kind} where a {expected} is expected; remove or rename it."
 
 
 def require_folder(path: Path) -> None:
@@ -92,9 +92,9 @@ def explain(error: OSError) -> str:
     """A disk error in one sentence."""
     why = error.strerror or str(error)
     if error.errno == errno.ENOSPC and error.filename:
-        left, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
+        inodes, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
         # Removing the partly written files has freed some inodes and some space.
-        if left is not None and left < 32 and shutil.disk_usage(volume).free > 1 << 20:
+        if inodes is not None and inodes < 32 and shutil.disk_usage(volume).free > 1 << 20:
             why = "there are no inodes left, so remove some small files"
     where = f" at {error.filename}" if error.filename else ""
     return f"the disk failed{where}: {why}; what was committed before is intact."

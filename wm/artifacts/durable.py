@@ -209,9 +209,9 @@ def _write_synced(files: Sequence[tuple[Path, bytes]]) -> None:
                 file.flush()
             opened.append((path, file))
         with ThreadPoolExecutor(len(files)) as threads:  # its end waits for all, so that none is closed before
-            done = [threads.submit(_sync, path, file) for path, file in opened]
-        for one in done:
-            one.result()
+            futures = [threads.submit(_sync, path, file) for path, file in opened]
+        for future in futures:
+            future.result()
 
 
 def _sync(path: Path, file: BufferedIOBase) -> None:

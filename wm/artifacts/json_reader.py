@@ -24,8 +24,8 @@ WAY_OUT = "restore it or create the artifact again"
 class Mismatch(Exception):
     """The value at `key` is not as `expected`."""
 
-    def __init__(self, key: str, found: str, expected: str) -> None:
-        super().__init__(f"{key or 'the whole'} is {found}; expected {expected}")
+    def __init__(self, key: str, actual: str, expected: str) -> None:
+        super().__init__(f"{key or 'the whole'} is {actual}; expected {expected}")
 
 
 Schema = Callable[[Any, str], None]

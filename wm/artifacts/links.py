@@ -42,15 +42,15 @@ def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Ite
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
     folder that `enter` is false for. Raises BadData for what lies more than DEEPEST folders deep."""
     # A stack and no recursion: a forged tree must not reach Python's recursion limit. Reversed, for pop takes the last.
-    found = [(entry, 1) for entry in reversed(_entries(folder))]
-    while found:
-        entry, depth = found.pop()
+    stack = [(entry, 1) for entry in reversed(_entries(folder))]
+    while stack:
+        entry, depth = stack.pop()
         path = Path(entry.path)
         if depth > DEEPEST:
             raise BadData(f"{path} is {depth} folders below {folder}; expected at most {DEEPEST}, so remove it.")
         yield path
         if entry.is_dir(follow_symlinks=False) and enter(path):
-            found += [(inside, depth + 1) for inside in reversed(_entries(path))]
+            stack += [(inside, depth + 1) for inside in reversed(_entries(path))]
 
 
 def directly_in(folder: Path) -> list[Path]:

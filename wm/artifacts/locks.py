@@ -17,16 +17,16 @@ OWNER = json_reader.table({"pid": json_reader.COUNT, "host": json_reader.TEXT})
 
 @contextmanager
 def exclusive(target: Path) -> Iterator[None]:
-    """Hold the lock of `target`, which is there or will be made. Raises Locked as `held`, and UsageProblem where it
+    """Hold the lock of `target`, which is there or will be made. Raises Locked as `locked`, and UsageProblem where it
     would be made inside something finished."""
     if not target.exists():
         manifest.require_outside(target)
-    with held(target):
+    with locked(target):
         yield
 
 
 @contextmanager
-def held(target: Path) -> Iterator[None]:
+def locked(target: Path) -> Iterator[None]:
     """Hold the lock of `target`, a file next to it, or of a link next to what it leads to: one lock for all its names.
     Raises Locked, which names the process that holds the lock."""
     durable.make_folder(target.parent)

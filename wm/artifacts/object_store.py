@@ -291,7 +291,7 @@ def _problem(where: str, text: str) -> BadData | MissingInput | NotPermitted | U
             f"{where} needs credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
             "AWS_SKIP_SIGNATURE=true for a public bucket."
         )
-    found = _REASON.search(text)
-    why = next(filter(None, found.groups()), "").strip() if found else ""
+    match = _REASON.search(text)
+    why = next(filter(None, match.groups()), "").strip() if match else ""
     reason = f" ({why})" if why else ""
     return Unreachable(f"{where} cannot be reached{reason}; check AWS_ENDPOINT_URL, or try again later.")

@@ -48,7 +48,7 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _shown(value: Any) -> Any:
+def _or_none(value: Any) -> Any:
     return "none" if value is None or value == "" else value
 
 
@@ -79,7 +79,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         lacking = "none" if name in packages else "default"
         was, now = before.get(name, lacking), after.get(name, lacking)
         if was != now:
-            changes.append(f"{name.rstrip('_')} {_shown(was)} -> {_shown(now)}")
+            changes.append(f"{name.rstrip('_')} {_or_none(was)} -> {_or_none(now)}")
     before, after = old.get("inputs", {}), new.get("inputs", {})
     changes += [f"{name} changed" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
     changes += [f"now with {name}" for name in _in_series(after.keys() - before.keys())]

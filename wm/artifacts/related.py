@@ -14,10 +14,10 @@ def differing_only_in(settings: Collection[str], run: Run) -> list[tuple[Path, d
 
     They may be finished or not, current or archived. Finished ones that are damaged are left out.
     """
-    wanted, artifacts = _without(run.recipe.as_json(), settings), []
+    expected, artifacts = _without(run.recipe.as_json(), settings), []
     for folder in (run.folder, *run.archived):
         recipe = _read_recipe(folder, run.recipe.kind)
-        if recipe is not None and _without(recipe, settings) == wanted:
+        if recipe is not None and _without(recipe, settings) == expected:
             artifacts.append((folder, recipe["settings"]))
     return artifacts
 

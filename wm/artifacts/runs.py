@@ -336,21 +336,24 @@ class Run:
 
     def _open_partial(self) -> bool:
         """Prepare `partial` for this recipe. Returns whether it holds unfinished work to resume."""
-        wanted = self.recipe.as_json()
+        expected = self.recipe.as_json()
         if self.partial.exists():
             recipe = self._partial_recipe()
-            if recipe == wanted:
+            if recipe == expected:
                 return True
             if recipe:
                 self._move_to_archive(self.partial, self._archived(manifest.sha256_json(recipe), ".partial"))
         archived = self._archived(self.recipe.fingerprint, ".partial")
         durable.make_folder(self.partial.parent)
-        if archived.exists() and json_reader.read(archived / RECIPE_FILE, TABLE, self._begin_anew(archived)) == wanted:
+        if (
+            archived.exists()
+            and json_reader.read(archived / RECIPE_FILE, TABLE, self._begin_anew(archived)) == expected
+        ):
             durable.remove(self.partial)
             os.rename(archived, self.partial)
             return True
         durable.make_folder(self.partial)
-        durable.write_json(self.partial / RECIPE_FILE, wanted)
+        durable.write_json(self.partial / RECIPE_FILE, expected)
         return False
 
     def _partial_recipe(self) -> dict[str, Any]:
@@ -380,7 +383,7 @@ class Builder:
         """Write the manifest and rename the folder to its final place; an artifact of another recipe is archived."""
         durable.sweep(self.folder)
         paths = (path.relative_to(self.folder) for path in links.walk(self.folder) if path.is_file())
-        kept = [path.as_posix() for path in paths if path.parts[0] not in (SCRATCH, RECIPE_FILE, manifest.NAME)]
+        files = [path.as_posix() for path in paths if path.parts[0] not in (SCRATCH, RECIPE_FILE, manifest.NAME)]
         body = {
             "kind": self.run.recipe.kind,
             "fingerprint": self.run.recipe.fingerprint,
@@ -390,6 +393,6 @@ class Builder:
         }
         # Before the manifest: once that is durable, the files it lists must be.
         durable.fsync_tree(self.folder)
-        manifest.write(self.folder, body, kept)
+        manifest.write(self.folder, body, files)
         self.run.swap_in(self.folder)
         return load(self.run.folder, self.run.recipe.kind, "the same command")

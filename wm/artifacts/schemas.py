@@ -65,8 +65,8 @@ def action_space(value: Any, key: str) -> None:
     _ACTIONS(value, key)
     count, low, high = value["count"], value["low"], value["high"]
     if len(low) != len(high) or bool(count) == bool(low):
-        found = f"of {count} actions with {len(low)} lower and {len(high)} upper bounds"
-        raise Mismatch(key, found, "a number of actions, or a box")
+        actual = f"of {count} actions with {len(low)} lower and {len(high)} upper bounds"
+        raise Mismatch(key, actual, "a number of actions, or a box")
     if len(low) > MOST_ACTIONS:
         raise Mismatch(key, f"a box of {len(low)} dimensions", f"at most {MOST_ACTIONS}")
     if any(abs(bound) > LARGEST_BOUND for bound in (*low, *high)):
@@ -77,8 +77,8 @@ def _labels(value: Any, key: str) -> None:
     list_of(TEXT)(value, key)
     longest = max(map(len, value), default=0)
     if len(value) > MOST_LABELS or longest > LONGEST_LABEL:
-        found = f"{len(value)} names of up to {longest} characters"
-        raise Mismatch(key, found, f"at most {MOST_LABELS} of {LONGEST_LABEL} characters")
+        actual = f"{len(value)} names of up to {longest} characters"
+        raise Mismatch(key, actual, f"at most {MOST_LABELS} of {LONGEST_LABEL} characters")
 
 
 # Of a dataset that no collecting made: the episodes that were taken, or a digest of them or of the imported files.

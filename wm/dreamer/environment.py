@@ -31,7 +31,7 @@ def playing_env(
     )
     config.require_channels()
     require_choice_of_frames(config)
-    found = None
+    comparison = None
     if data:
         collected = EnvConfig.of_recipe(read_root(data[0], name))
         frames = collected.frames if config.frames == "auto" else config.frames
@@ -42,11 +42,11 @@ def playing_env(
             envs_per_process=collected.envs_per_process,
         )
     else:
-        found = require_survival(config, runtime)
+        comparison = require_survival(config, runtime)
     with closing(config.make()) as env:
         if not config.spec().is_known:
             why = "as its dataset says" if config.envs_per_process else "they share state"
-            config = with_instances(config, env, found, runtime.log)  # also of one instance: scores have eight
+            config = with_instances(config, env, comparison, runtime.log)  # also of one instance: scores have eight
             instances = settings.num_envs * (1 if settings.target_return is None else 2)  # validations have their own
             _require_instances(config, instances, why)
         return config, ActionSpace.of(env.action_space)

@@ -214,7 +214,7 @@ class DreamEnv(gym.Env[Observation, Any]):
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._dreams is None:
             raise gym.error.ResetNeeded("call reset before step")
-        reward, ended = self._dreams.step(self._config.encode(self._config.space.one(action)[None]))
+        reward, ended = self._dreams.step(self._config.encode(self._config.space.validated(action)[None]))
         self._steps += 1
         terminated = bool(ended[0])
         truncated = not terminated and self._steps >= self._config.max_steps

@@ -43,7 +43,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
-        with process_state.kept(), process_state.torch_of_environments():
+        with process_state.preserved(), process_state.torch_of_environments():
             try:
                 # BaseException: an environment may call sys.exit(), and that must not end a collection without a word.
                 observation, info = self.env.reset(seed=seed, options=options)

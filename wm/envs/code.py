@@ -37,8 +37,8 @@ class EnvCode:
             if not file or top == "wm" or top in sys.stdlib_module_names:
                 continue
             installed = _INSTALLED & set(Path(file).parts)
-            if installed and (found := _distributions(top)):
-                packages |= found
+            if installed and (distributions := _distributions(top)):
+                packages |= distributions
             else:
                 sources[f"source of {name}"] = _digest(module, file)
         return cls(packages, sources)
@@ -63,21 +63,21 @@ def _modules(env: gym.Env[Any, Any], env_id: str) -> set[str]:
 
 def _layers(env: Any) -> Iterator[gym.Env[Any, Any]]:
     """The environment and what it wraps, from outside in."""
-    seen: list[Any] = []
-    while isinstance(env, gym.Env) and not any(env is other for other in seen):
+    visited: list[Any] = []
+    while isinstance(env, gym.Env) and not any(env is other for other in visited):
         yield env
-        seen.append(env)
+        visited.append(env)
         env = vars(env).get("env")
 
 
 def _distributions(module: str) -> dict[str, str]:
     """Name and version of the installed packages with this top-level module; usually there is one."""
     try:
-        found = [metadata.distribution(module)]
+        distributions = [metadata.distribution(module)]
     except metadata.PackageNotFoundError:
         names = metadata.packages_distributions().get(module, ())  # reads the file lists of all packages
-        found = [metadata.distribution(name) for name in set(names)]
-    return {one.name: one.version for one in found}
+        distributions = [metadata.distribution(name) for name in set(names)]
+    return {distribution.name: distribution.version for distribution in distributions}
 
 
 def _digest(module: Any, file: str) -> str:

@@ -34,7 +34,7 @@ _UNCHANGED = nullcontext()
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def preserved() -> Iterator[None]:
     """The working directory and the handlers of signals, around a call of an environment that may change them."""
     handlers = _handlers()
     try:

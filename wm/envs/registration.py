@@ -44,7 +44,7 @@ def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> 
     The process stays as it is (wm/envs/process_state.py). Raises MissingPackage, or UsageProblem with what importing or
     building raised.
     """
-    with process_state.kept(), process_state.learnt_torch():
+    with process_state.preserved(), process_state.learnt_torch():
         return _build(env_id, name, entry_point, options)
 
 
@@ -95,13 +95,13 @@ def _require_actions(env: gym.Env[Any, Any], name: str) -> None:
     try:
         space: Any = env.action_space
     except Exception as error:  # a property of somebody else may raise anything
-        found = f"{name} has no action space: reading it raised {one_line(error)}"
+        problem = f"{name} has no action space: reading it raised {one_line(error)}"
     else:
         if isinstance(space, gym.Space):
             return
         kind = "None" if space is None else f"of type {type(space).__module__}.{type(space).__qualname__}"
-        found = f"the action space of {name} is {kind}, no space of gymnasium"
-    raise UsageProblem(f"{found}; set action_space in its constructor, to a Discrete or a Box of gymnasium.spaces.")
+        problem = f"the action space of {name} is {kind}, no space of gymnasium"
+    raise UsageProblem(f"{problem}; set action_space in its constructor, to a Discrete or a Box of gymnasium.spaces.")
 
 
 def _import(module: str, name: str) -> None:

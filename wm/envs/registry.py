@@ -332,9 +332,10 @@ def require_choice_of_frames(config: EnvConfig) -> None:
         )
 
 
-def require_same_observation(trained: EnvConfig, asked: EnvConfig) -> None:
-    """Raise RecipeMismatch if `asked` has other frames or actions than V was trained with. The renderer may differ."""
-    if difference := trained.difference(asked):
+def require_same_observation(trained: EnvConfig, requested: EnvConfig) -> None:
+    """Raise RecipeMismatch if `requested` has other frames or actions than V was trained with. The renderer may
+    differ."""
+    if difference := trained.difference(requested):
         name, before, now = difference
         raise RecipeMismatch(
             f"{name} is {now} but the controller's V was trained with {before}; collect with "

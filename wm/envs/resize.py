@@ -32,10 +32,10 @@ class AreaResize:
     area average, rounded.
     """
 
-    def __init__(self, height: int, width: int, channels: int, size: int, kept: int = 0) -> None:
-        """`kept` is the number of channels in the result (0: all)."""
+    def __init__(self, height: int, width: int, channels: int, size: int, out_channels: int = 0) -> None:
+        """`out_channels` is the number of channels in the result (0: all)."""
         self.shape = (height, width, channels)
-        self.size, self.kept = size, kept or channels
+        self.size, self.out_channels = size, out_channels or channels
         self._tall, self._wide = area_weights(height, size), area_weights(width, size)
         # More bands multiply fewer of the weights' zeros; all usual sizes have a divisor up to 16.
         bands = max(divisor for divisor in range(1, 17) if size % divisor == 0)
@@ -53,14 +53,14 @@ class AreaResize:
 
         self._blocks = int(np.gcd(width, size))
         block = self._wide[: size // self._blocks, : width // self._blocks]
-        self._columns = np.ascontiguousarray(np.kron(block.T, np.eye(channels, self.kept, dtype=np.float32)))
+        self._columns = np.ascontiguousarray(np.kron(block.T, np.eye(channels, self.out_channels, dtype=np.float32)))
 
     def __call__(self, frame: Frame) -> Frame:
         height, width, channels = self.shape
         flat = frame.reshape(height, width * channels)
         for number, rows in enumerate(self.sources):
             self._buffer[number] = flat[rows[0] : rows[0] + len(rows)]
-        return self._resize(self._rows, self._buffer).reshape(self.size, self.size, self.kept)
+        return self._resize(self._rows, self._buffer).reshape(self.size, self.size, self.out_channels)
 
     def _resize(self, weights: NDArray[np.float32], source: NDArray[np.float32]) -> Frame:
         rows = np.matmul(weights, source)  # (bands, size / bands, width * channels)

@@ -42,11 +42,11 @@ def read_provenance(path: Path) -> list[dict[str, Any]]:
     lines = data.split(b"\n")[:-1]  # what follows the last line feed was torn by a kill
     records: list[dict[str, Any]] = []
     for k, line in enumerate(lines, 1):
-        one = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
+        record = json_reader.parse(line, f"{file}, line {k}", RECORD, way_out)
         # A session that goes on writes its line again with what it has taken by then, so the line before it is dropped.
-        if one.pop("continues", False):
+        if record.pop("continues", False):
             del records[-1:]
-        records.append(one)
+        records.append(record)
     return records
 
 

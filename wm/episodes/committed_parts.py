@@ -160,8 +160,8 @@ def _parse_table(folder: Path, data: bytes, recipe: dict[str, Any] | None) -> di
 def longer_part(part: Part, recipe: dict[str, Any]) -> Part | None:
     """The longest part here that begins with the episodes of `part`, which is here no more: a writer replaces a short
     one while others read. None if there is none."""
-    found = [(episodes, name) for name in _names(part.folder.parent) if (episodes := part_range(name)) is not None]
-    longer = max((each for each in found if each[0][0] == part.first), default=None)
+    parts = [(episodes, name) for name in _names(part.folder.parent) if (episodes := part_range(name)) is not None]
+    longer = max((each for each in parts if each[0][0] == part.first), default=None)
     if longer is None:
         return None
     folder = part.folder.parent / longer[1]

@@ -35,14 +35,14 @@ MOST_RANGES = 256
 
 
 @dataclass(frozen=True)
-class Taken:
+class Source:
     """Some episodes of a dataset: their rows in its table."""
 
     dataset: Dataset
     rows: NDArray[np.int64]
 
     @classmethod
-    def all_of(cls, dataset: Dataset) -> "Taken":
+    def all_of(cls, dataset: Dataset) -> "Source":
         """Every episode. Raises MissingInput if there is none."""
         return cls(dataset, selection.select(dataset, "all"))
 
@@ -62,35 +62,35 @@ class Edit:
     """A dataset to write: its recipe, and the episodes it takes, in order."""
 
     recipe: dict[str, Any]
-    taken: Sequence[Taken]
+    sources: Sequence[Source]
 
     @property
     def read(self) -> list[Path]:
         """The datasets it takes episodes from."""
-        return [taken.dataset.path for taken in self.taken]
+        return [source.dataset.path for source in self.sources]
 
     @property
     def episodes(self) -> int:
         """How many it takes."""
-        return sum(len(taken.rows) for taken in self.taken)
+        return sum(len(source.rows) for source in self.sources)
 
     @property
     def need(self) -> tuple[int, int]:
         """About how many bytes and files it takes."""
-        frames = sum(taken.frames for taken in self.taken)
+        frames = sum(source.frames for source in self.sources)
         # At most: a part ends at PART_ROWS rows or at a multiple of BLOCK_EPISODES, whichever comes first.
         parts = 1 + frames // schema.PART_ROWS + self.episodes // schema.BLOCK_EPISODES
         metadata = _METADATA + _INDENTED * len(durable.canonical_json(self.recipe))
-        return sum(taken.disk for taken in self.taken) + metadata * parts, _FILES * parts
+        return sum(source.disk for source in self.sources) + metadata * parts, _FILES * parts
 
     def write(self, writer: Writer, progress: Callable[[int], None]) -> None:
         """Add every episode. Raises UsageProblem where two datasets have the same one."""
-        watch = _Duplicates(self.taken)
-        for taken in self.taken:
-            for batch in selection.read(taken.dataset, taken.rows):
+        watch = _Duplicates(self.sources)
+        for source in self.sources:
+            for batch in selection.read(source.dataset, source.rows):
                 for episode in batch:
-                    watch.check(episode, taken.dataset.path)
-                    labels = _relabelled(episode, taken.dataset.label_names, self.recipe["labels"])
+                    watch.check(episode, source.dataset.path)
+                    labels = _relabelled(episode, source.dataset.label_names, self.recipe["labels"])
                     writer.add(replace(episode, index=writer.next, labels=labels).pack())
                     progress(writer.next)
 
@@ -106,7 +106,7 @@ def merge(datasets: Sequence[Dataset]) -> Edit:
     first = datasets[0]
     for other in datasets[1:]:
         _require_same(first, other)
-    taken = [Taken.all_of(dataset) for dataset in datasets]
+    sources = [Source.all_of(dataset) for dataset in datasets]
     labels = list(dict.fromkeys(name for dataset in datasets for name in dataset.label_names))
     policies = dict.fromkeys(str(dataset.recipe.get("policy", "unknown")) for dataset in datasets)
     origin = {"operation": "merge", "datasets": [dataset.fingerprint for dataset in datasets]}
@@ -115,12 +115,12 @@ def merge(datasets: Sequence[Dataset]) -> Edit:
     recipe = _without_own(first.recipe) | {"labels": labels, "policy": " and ".join(policies), "origin": origin}
     if len({dataset.recipe.get("seed") for dataset in datasets}) > 1:
         recipe.pop("seed", None)
-    return Edit(recipe, taken)
+    return Edit(recipe, sources)
 
 
 def split(dataset: Dataset, at: int) -> tuple[Edit, Edit]:
     """The first `at` episodes, and the others. Raises UsageProblem unless each side has one."""
-    rows = Taken.all_of(dataset).rows
+    rows = Source.all_of(dataset).rows
     if not 0 < at < len(rows):
         raise UsageProblem(
             f"--at is {at} but {dataset.path} has {len(rows)} episodes; expected 1 to {len(rows) - 1}, so that both "
@@ -131,13 +131,15 @@ def split(dataset: Dataset, at: int) -> tuple[Edit, Edit]:
     return _edit("split", dataset, rows[:at]), _edit("split", dataset, rows[at:])
 
 
-def drop(dataset: Dataset, asked: str) -> Edit:
+def drop(dataset: Dataset, episodes: str) -> Edit:
     """All episodes but those asked for, such as `3,5-7`. Raises MissingInput for one that does not exist, UsageProblem
     if none would be left."""
-    dropped = selection.select(dataset, asked)
+    dropped = selection.select(dataset, episodes)
     rows = np.setdiff1d(np.arange(dataset.episodes), dropped)
     if not len(rows):
-        raise UsageProblem(f"--episodes {asked} are all {dataset.episodes} of {dataset.path}; nothing would be left.")
+        raise UsageProblem(
+            f"--episodes {episodes} are all {dataset.episodes} of {dataset.path}; nothing would be left."
+        )
     return _edit("drop", dataset, rows)
 
 
@@ -147,7 +149,7 @@ def _edit(operation: str, dataset: Dataset, rows: NDArray[np.int64]) -> Edit:
     ranges = [[int(run[0]), int(run[-1])] for run in np.split(indices, starts[1:])]
     which = {"episodes": ranges} if len(ranges) <= MOST_RANGES else {"digest": manifest.sha256_json(ranges)}
     origin = {"operation": operation, "datasets": [dataset.fingerprint], **which}
-    return Edit(_without_own(dataset.recipe) | {"origin": origin}, [Taken(dataset, rows)])
+    return Edit(_without_own(dataset.recipe) | {"origin": origin}, [Source(dataset, rows)])
 
 
 def _without_own(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -185,24 +187,26 @@ def _mixed(recipes: Sequence[dict[str, Any]]) -> list[str]:
         {**_FREE, **recipe["env"], **recipe.get("packages", {}), "seed": recipe.get("seed")} for recipe in recipes
     ]
     names = [*_FREE, *dict.fromkeys(name for recipe in recipes for name in recipe.get("packages", {})), "seed"]
-    found = {name: dict.fromkeys(str(table[name]) for table in tables if table.get(name) is not None) for name in names}
-    return [f"{name} {' and '.join(values)}" for name, values in found.items() if len(values) > 1]
+    values_of = {
+        name: dict.fromkeys(str(table[name]) for table in tables if table.get(name) is not None) for name in names
+    }
+    return [f"{name} {' and '.join(values)}" for name, values in values_of.items() if len(values) > 1]
 
 
-def _relabelled(episode: Episode, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float32]:
+def _relabelled(episode: Episode, names: Sequence[str], new_names: Sequence[str]) -> NDArray[np.float32]:
     """The columns of labels of the new dataset; NaN for those that this episode's dataset does not know."""
     # NaN and not zero: a probe leaves out what has no label, and zero would be a position.
-    columns = np.full((episode.rows, len(wanted)), np.nan, np.float32)
+    columns = np.full((episode.rows, len(new_names)), np.nan, np.float32)
     for column, name in enumerate(names):
-        columns[:, wanted.index(name)] = episode.labels[:, column]
+        columns[:, new_names.index(name)] = episode.labels[:, column]
     return columns
 
 
 class _Duplicates:
     """Finds the same episode in two datasets. Only episodes of the same seed and length are compared."""
 
-    def __init__(self, sources: Sequence[Taken]) -> None:
-        keys = [key for taken in sources for key in self._keys(taken.dataset, taken.rows)]
+    def __init__(self, sources: Sequence[Source]) -> None:
+        keys = [key for source in sources for key in self._keys(source.dataset, source.rows)]
         self._suspects = {key for key, count in Counter(keys).items() if count > 1}
         self._seen: dict[bytes, Path] = {}
 

@@ -84,9 +84,9 @@ class FrameBatches:
             self._decode([(chunk, self._buffer[start:]) for chunk, start in zip(chunks, starts, strict=False)])
         self._order, self._group = order, number
 
-    def _decode(self, wanted: Sequence[tuple[_Chunk, NDArray[np.uint8]]]) -> None:
+    def _decode(self, targets: Sequence[tuple[_Chunk, NDArray[np.uint8]]]) -> None:
         """Decode each chunk into the first rows of its array. In the order of the files, so each is opened once."""
-        ordered = sorted(wanted, key=lambda pair: pair[0].first_row)
+        ordered = sorted(targets, key=lambda pair: pair[0].first_row)
         for shard, pairs in groupby(ordered, key=lambda pair: pair[0].shard):
             shard.decode_each([(chunk.number, frames[: chunk.rows]) for chunk, frames in pairs])
 
@@ -120,11 +120,11 @@ class FrameBatches:
             number = int(np.searchsorted(self._ends, start + filled, side="right"))
             self._begin_group(number)
             remaining = int(self._ends[number]) - start - filled
-            wanted = self._order[len(self._order) - remaining :][: len(batch) - filled]
+            indices = self._order[len(self._order) - remaining :][: len(batch) - filled]
             source = self._all if self.in_memory else self._buffer
             # Indices are in range; any mode but the default lets take write straight into the batch.
-            np.take(source, wanted, axis=0, out=batch[filled : filled + len(wanted)], mode="clip")
-            filled += len(wanted)
+            np.take(source, indices, axis=0, out=batch[filled : filled + len(indices)], mode="clip")
+            filled += len(indices)
         return batch
 
 

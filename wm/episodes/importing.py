@@ -115,24 +115,24 @@ class Import:
 
     def _actions(self, recording: Recording, steps: int) -> NDArray[Any]:
         """(T + 1,) or (T + 1, dimensions); the last one is zero."""
-        given, space = _of_steps(recording, "actions", recording.actions, steps), self._space
+        actions, space = _of_steps(recording, "actions", recording.actions, steps), self._space
         takes = f"{self._env} takes {space}"
         column = space.column(steps + 1)
-        if given.ndim == 2 and given.shape[1] == 1 and column.ndim == 1:
-            given = given[:, 0]
+        if actions.ndim == 2 and actions.shape[1] == 1 and column.ndim == 1:
+            actions = actions[:, 0]
         kinds = "iu" if space.discrete else "iuf"
-        if given.shape[1:] != column.shape[1:] or given.dtype.kind not in kinds:
+        if actions.shape[1:] != column.shape[1:] or actions.dtype.kind not in kinds:
             raise BadData(
-                f"{recording.name} has actions of shape {recording.actions.shape} and type {given.dtype} but {takes}; "
-                "import it with --env of the environment it was recorded in."
+                f"{recording.name} has actions of shape {recording.actions.shape} and type {actions.dtype} but "
+                f"{takes}; import it with --env of the environment it was recorded in."
             )
         low, high = (0, space.count - 1) if space.discrete else (np.array(space.low), np.array(space.high))
         slack = 0 if space.discrete else _ROUNDING * np.maximum(1, np.maximum(np.abs(low), np.abs(high)))
-        outside = ~((given >= low - slack) & (given <= high + slack))  # also for NaN
+        outside = ~((actions >= low - slack) & (actions <= high + slack))  # also for NaN
         if outside.any():
             step = int(np.argwhere(outside)[0, 0])
-            raise BadData(f"{recording.name} has the action {given[step]} at step {step} but {takes}; correct it.")
-        column[:-1] = given if space.discrete else np.clip(given, low, high)
+            raise BadData(f"{recording.name} has the action {actions[step]} at step {step} but {takes}; correct it.")
+        column[:-1] = actions if space.discrete else np.clip(actions, low, high)
         return column
 
 
@@ -160,19 +160,19 @@ def _of_steps(recording: Recording, name: str, values: NDArray[Any], steps: int)
 
 def _rewards(recording: Recording, steps: int) -> NDArray[np.float32]:
     """(T + 1,) float32; the last one is zero."""
-    given = _of_steps(recording, "rewards", recording.rewards, steps)
-    if given.ndim != 1 or given.dtype.kind not in "iufb":
-        kind = f"of shape {recording.rewards.shape} and type {given.dtype}"
+    values = _of_steps(recording, "rewards", recording.rewards, steps)
+    if values.ndim != 1 or values.dtype.kind not in "iufb":
+        kind = f"of shape {recording.rewards.shape} and type {values.dtype}"
         raise BadData(f"{recording.name} has rewards {kind}; expected a number for each step.")
     rewards = np.zeros(steps + 1, np.float32)
     # A reward beyond 32 bits becomes infinite without a warning, and is refused below.
     with np.errstate(over="ignore"):
-        rewards[:-1] = given
+        rewards[:-1] = values
     fits = np.abs(rewards) <= LARGEST_REWARD  # not where it is NaN
     if not fits.all():
         step = int(fits.argmin())
         raise BadData(
-            f"{recording.name} has the reward {given[step]} at step {step}; expected finite numbers of at most "
+            f"{recording.name} has the reward {values[step]} at step {step}; expected finite numbers of at most "
             f"{LARGEST_REWARD:g} in size."
         )
     return rewards

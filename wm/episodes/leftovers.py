@@ -48,7 +48,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover
     refused: list[Leftover] = []
     for leftover in leftovers:
         try:
-            with locks.held(leftover.owner):
+            with locks.locked(leftover.owner):
                 gone = _remove(leftover)
         except Locked:
             in_use.append(leftover)

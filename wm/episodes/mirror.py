@@ -227,9 +227,9 @@ class Mirror:
 
     def _require_put(self, name: str, data: bytes) -> None:
         """Raise BadData unless the store has all that a part's manifest, `data`, lists."""
-        source, there = f"{self.store.address}/{name}", self.store.entries(name)
+        source, entries = f"{self.store.address}/{name}", self.store.entries(name)
         for file, entry in manifest.parse_sealed(data, source, manifest.SCHEMA, _WAY_OUT)["files"].items():
-            if (found := there.get(f"{name}/{file}")) is None or found.size != entry["size"]:
+            if (stored := entries.get(f"{name}/{file}")) is None or stored.size != entry["size"]:
                 raise BadData(f"{source}/{file} is not what was put there; run the same command again.")
 
     def _commit(self, name: str, files: dict[str, bytes]) -> None:
@@ -305,9 +305,9 @@ class _MirroredShard(Shard):
         super().__init__(folder, spec)
         self._mirror = mirror
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """As of a Shard."""
-        self._read(lambda: Shard.decode_each(self, wanted))
+        self._read(lambda: Shard.decode_each(self, targets))
 
     def all(self) -> NDArray[Any]:
         """As of a Shard."""

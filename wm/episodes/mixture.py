@@ -98,13 +98,13 @@ def split_batch(batch: int, weights: Sequence[float]) -> list[int]:
 
 def _rows_of_each(piece: Piece, sizes: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
     """The sources, of which a batch has so many rows each, that a piece of the batch has rows of, and which."""
-    (first, stop), begin, found = piece.rows(sum(sizes)), 0, []
+    (first, stop), begin, rows_of_each = piece.rows(sum(sizes)), 0, []
     for number, size in enumerate(sizes):
         rows = max(first - begin, 0), min(stop - begin, size)
         if rows[0] < rows[1]:
-            found.append((number, rows))
+            rows_of_each.append((number, rows))
         begin += size
-    return found
+    return rows_of_each
 
 
 class FrameMixture:

@@ -174,8 +174,8 @@ class _Npz:
 
     def _of(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
         if name not in self._headers:
-            found = ", ".join(sorted(self._headers)[:8]) or "nothing"
-            raise BadData(f"{self.path} has no {name!r} but {found}; expected frames, {', '.join(COLUMNS)}.")
+            names = ", ".join(sorted(self._headers)[:8]) or "nothing"
+            raise BadData(f"{self.path} has no {name!r} but {names}; expected frames, {', '.join(COLUMNS)}.")
         return self._headers[name]
 
     def shape(self, name: str) -> tuple[int, ...]:

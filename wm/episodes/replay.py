@@ -229,10 +229,10 @@ class ReplayWriter:
         folders = [folder for folder, _, _ in self.parts[self._first_kept :]]
         return {folder.name: manifest.sha256_file(folder / manifest.NAME) for folder in folders}
 
-    def restore(self, next_piece: int, envs: Mapping[int, int], kept: Mapping[str, str] | None = None) -> None:
+    def restore(self, next_piece: int, envs: Mapping[int, int], digests: Mapping[str, str] | None = None) -> None:
         """Fill the buffer from the pieces before `next_piece`, and remove later ones. Every step is read once. Without
-        a replay on disk the buffer stays empty. Raises BadData if one of the parts `kept` at the checkpoint was changed
-        or is missing."""
+        a replay on disk the buffer stays empty. Raises BadData if one of the parts with the checkpoint's `digests` was
+        changed or is missing."""
         self.next_piece = next_piece
         if not self.path.exists():
             return
@@ -242,22 +242,22 @@ class ReplayWriter:
             if part.first >= next_piece:
                 durable.remove(part.folder)
         dataset = Dataset.open(self.path)
-        if kept and dataset.parts:
-            self._check_parts({part.folder.name for part in dataset.parts}, kept)
+        if digests and dataset.parts:
+            self._check_parts({part.folder.name for part in dataset.parts}, digests)
             dataset = Dataset.open(self.path)
         self.envs, self.parts = dict(envs), []
         for part in dataset.parts:
             self.parts.append((part.folder, load_part(self.buffer, dataset, part, self.envs), part.last))
 
-    def _check_parts(self, present: set[str], kept: Mapping[str, str]) -> None:
-        """Raise BadData unless every part of `kept` is whole, and remove those that a kill kept from eviction."""
+    def _check_parts(self, present: set[str], digests: Mapping[str, str]) -> None:
+        """Raise BadData unless every part with a digest is whole, and remove those that a kill kept from eviction."""
         way_out = f"restore it, or remove {self.path} to fill the replay again"
-        for name, digest in kept.items():
+        for name, digest in digests.items():
             folder = self.path / name
             if name not in present or manifest.sha256_file(folder / manifest.NAME) != digest:
                 raise BadData(f"{folder} is missing or not the part that the checkpoint names; {way_out}.")
             manifest.verify(folder, PART)
-        for name in present - kept.keys():
+        for name in present - digests.keys():
             durable.remove(self.path / name)
 
 

@@ -22,26 +22,26 @@ def parse_episodes(text: str) -> list[int]:
             raise UsageProblem(f"--episodes is {text!r}; expected numbers and ranges, such as 0,7,20-25.")
         start, stop = int(first), int(last or first) + 1
         if not start < stop <= start + MOST_ASKED:
-            asked = f"--episodes has {piece.strip()!r}"
-            raise UsageProblem(f"{asked}; expected up to {MOST_ASKED:,} episodes, smaller first.")
+            problem = f"--episodes has {piece.strip()!r}"
+            raise UsageProblem(f"{problem}; expected up to {MOST_ASKED:,} episodes, smaller first.")
         indices |= set(range(start, stop))
     return sorted(indices)
 
 
-def select(dataset: Dataset, asked: str | None) -> NDArray[np.int64]:
+def select(dataset: Dataset, episodes: str | None) -> NDArray[np.int64]:
     """Rows, in the dataset's table, of the episodes asked for: a list, `all`, or by default SAMPLE of them at even
     ranks of their returns."""
     if not dataset.episodes:
         way_out = way_to_collect(dataset.path, dataset.recipe["env"]["name"])
         raise MissingInput(f"{dataset.path} holds no episodes yet; {way_out}.")
-    if asked is None:
+    if episodes is None:
         # Stable, so that of equal returns the same episodes are shown on every machine.
         order = np.argsort(dataset.table["return"], kind="stable")
         ranks = np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).round().astype(int)
         return np.sort(order[np.unique(ranks)])
-    if asked == "all":
+    if episodes == "all":
         return np.arange(dataset.episodes)
-    indices = parse_episodes(asked)
+    indices = parse_episodes(episodes)
     rows = {int(index): row for row, index in enumerate(dataset.table["index"])}
     absent = [index for index in indices if index not in rows]
     if absent:
@@ -53,7 +53,7 @@ def select(dataset: Dataset, asked: str | None) -> NDArray[np.int64]:
 
 def read(dataset: Dataset, rows: NDArray[np.int64]) -> Iterator[list[Episode]]:
     """The episodes in these rows of the dataset's table, one part's at a time; the next part replaces their arrays."""
-    wanted = set(dataset.table["index"][rows].tolist())
+    indices = set(dataset.table["index"][rows].tolist())
     for part in dataset.parts:
-        if not wanted.isdisjoint(range(part.first, part.last)):
-            yield [episode for episode in dataset.episodes_of(part) if episode.index in wanted]
+        if not indices.isdisjoint(range(part.first, part.last)):
+            yield [episode for episode in dataset.episodes_of(part) if episode.index in indices]

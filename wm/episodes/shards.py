@@ -192,10 +192,10 @@ class Shard:
         """The first rows of chunk `number`, as many as `values` (at most a chunk) has; a whole chunk without a copy."""
         self.decode_each([(number, values)])
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """`decode_into` for several chunks; the file is opened once."""
-        places = [self._index[number] for number, _ in wanted]
-        for (number, values), (_, size), raw in zip(wanted, places, _read_each(self.path, places), strict=True):
+        places = [self._index[number] for number, _ in targets]
+        for (number, values), (_, size), raw in zip(targets, places, _read_each(self.path, places), strict=True):
             if len(values) == self.spec.chunk_rows:
                 self._decode(number, raw, size, values)
             else:
@@ -236,9 +236,9 @@ class ReplacedShard(Shard):
         super().__init__(source.folder, source.spec)
         self._source, self._find = source, find
 
-    def decode_each(self, wanted: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def decode_each(self, targets: Sequence[tuple[int, NDArray[Any]]]) -> None:
         """As of a Shard."""
-        self._read(lambda shard: shard.decode_each(wanted))
+        self._read(lambda shard: shard.decode_each(targets))
 
     def all(self) -> NDArray[Any]:
         """As of a Shard."""
@@ -249,10 +249,10 @@ class ReplacedShard(Shard):
             return read(self._source)
         except (BadData, FileNotFoundError):
             # Only where the whole part is gone is another looked for; a damaged file in a part that is there is told.
-            if self._source.folder.parent.exists() or (found := self._find()) is None:
+            if self._source.folder.parent.exists() or (replacement := self._find()) is None:
                 raise
-            self._source = found
-            return read(found)
+            self._source = replacement
+            return read(replacement)
 
 
 @lru_cache(maxsize=1)

@@ -50,10 +50,10 @@ def check(mirrored: Mirror) -> list[CheckResult]:
 
 def _by_folder(entries: dict[str, Entry]) -> dict[str, dict[str, Entry]]:
     """The entries in each folder of the dataset, and a file of the root by its own name."""
-    found = dict[str, dict[str, Entry]]()
+    folders = dict[str, dict[str, Entry]]()
     for name, entry in entries.items():
-        found.setdefault(name.partition("/")[0], {})[name] = entry
-    return found
+        folders.setdefault(name.partition("/")[0], {})[name] = entry
+    return folders
 
 
 def _as_of(folder: Path, copied: Path, result: CheckResult) -> CheckResult:
@@ -105,33 +105,33 @@ def _check_whole(mirrored: Mirror) -> list[CheckResult]:
 
 def find_leftovers(mirrored: Mirror, now: float) -> list[Leftover]:
     """What has no manifest: left by a killed process or, where it is younger than a day, perhaps being written."""
-    folders, found = _by_folder(mirrored.store.entries()), []
+    folders, all_leftovers = _by_folder(mirrored.store.entries()), []
     for name, below in folders.items():
         unlisted = part_range(name) is not None and f"{name}/{manifest.NAME}" not in below
         if unlisted or (name == METADATA and manifest.NAME not in folders):
             old = max(entry.modified for entry in below.values()) < now - AGE
             path, size = mirrored.folder / name, sum(entry.size for entry in below.values())
-            found.append(Leftover(path, "orphans" if old else "unfinished", size, mirrored.folder))
-    return found
+            all_leftovers.append(Leftover(path, "orphans" if old else "unfinished", size, mirrored.folder))
+    return all_leftovers
 
 
-def remove(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
+def remove(removable: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover], list[Leftover]]:
     """Remove leftovers, in object stores and here. Returns what `leftovers.remove` does."""
     here, written = [], []
-    for leftover in found:
+    for leftover in removable:
         mirrored = mirror.of(leftover.owner)
         if mirrored is None or leftover.path.name.startswith("."):  # hidden names are only used here
             here.append(leftover)
             continue
         try:
-            with locks.held(mirrored.folder):
+            with locks.locked(mirrored.folder):
                 _remove_stored(mirrored.store, leftover.path.name)
         except Locked:
             # A writer of this machine is at work there; its part is not left over.
             written.append(leftover)
     _, in_use, refused = leftovers.remove(here)
     in_use += written
-    return [leftover for leftover in found if leftover not in (*in_use, *refused)], in_use, refused
+    return [leftover for leftover in removable if leftover not in (*in_use, *refused)], in_use, refused
 
 
 def _remove_stored(store: ObjectStore, name: str) -> None:

@@ -134,7 +134,7 @@ class Windows:
         """The rows (N, L + 1) of the windows at these addresses, and their mask (N, L)."""
         first = self.latents.starts[addresses[:, 0], None]
         last = self.latents.ends[addresses[:, 0], None] - 1  # the row of the final frame
-        wanted = first + addresses[:, 1:] + np.arange(self.length + 1)
-        mask = ((wanted[:, :-1] >= first) & (wanted[:, :-1] < last)).astype(np.float32)
+        rows = first + addresses[:, 1:] + np.arange(self.length + 1)
+        mask = ((rows[:, :-1] >= first) & (rows[:, :-1] < last)).astype(np.float32)
         # Rows outside the episode repeat its edge; the mask takes them out of the loss.
-        return np.clip(wanted, first, last), mask
+        return np.clip(rows, first, last), mask

@@ -43,9 +43,13 @@ def mean_error(
 ) -> dict[str, float | None]:
     """Root mean squared error by name, of (N, names) each, over the rows with a position; None for fewer than ten."""
     errors: dict[str, float | None] = {}
-    for name, one, two in zip(names, predicted.T, positions.T, strict=True):
-        seen = np.isfinite(two)
-        errors[name] = float(np.sqrt(np.square(one[seen] - two[seen]).mean())) if seen.sum() >= MIN_EVENTS else None
+    for name, estimate, position in zip(names, predicted.T, positions.T, strict=True):
+        finite = np.isfinite(position)
+        errors[name] = (
+            float(np.sqrt(np.square(estimate[finite] - position[finite]).mean()))
+            if finite.sum() >= MIN_EVENTS
+            else None
+        )
     return errors
 
 
@@ -73,13 +77,13 @@ def fit_position_probe(
     if not names:
         return None
     target = torch.from_numpy(np.stack([positions[name] for name in names], 1).astype(np.float32))
-    seen = torch.isfinite(target)
-    count = seen.sum(0)
-    mean = torch.where(seen, target, 0).sum(0) / count
-    std = (torch.where(seen, target - mean, 0).square().sum(0) / count).sqrt()
+    finite = torch.isfinite(target)
+    count = finite.sum(0)
+    mean = torch.where(finite, target, 0).sum(0) / count
+    std = (torch.where(finite, target - mean, 0).square().sum(0) / count).sqrt()
     inputs = torch.from_numpy(z)
     z_mean, z_std = inputs.mean(0), inputs.std(0).clamp(min=MIN_STD)
-    inputs, target = (inputs - z_mean) / z_std, torch.where(seen, (target - mean) / std, 0)
+    inputs, target = (inputs - z_mean) / z_std, torch.where(finite, (target - mean) / std, 0)
     with seeded_initialization(seed, "position probe"):
         network = nn.Sequential(
             nn.Linear(inputs.shape[1], UNITS), nn.SiLU(), nn.Linear(UNITS, UNITS), nn.SiLU(),
@@ -94,7 +98,7 @@ def fit_position_probe(
             rows = torch.randint(len(inputs), (BATCH,), generator=random)
             error = functional.smooth_l1_loss(network(inputs[rows]), target[rows], reduction="none")
             optimizer.zero_grad(set_to_none=True)
-            (error * seen[rows]).mean().backward()
+            (error * finite[rows]).mean().backward()
             optimizer.step()
             schedule.step()
     return PositionProbe(names, network, (z_mean, z_std, mean, std))

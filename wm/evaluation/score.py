@@ -193,8 +193,8 @@ def protocol_of(env: EnvConfig) -> str:
         notes.append("our agent presses FIRE after a reset and a lost life")
     if OBSERVATIONS[env.observation]:
         notes.append(f"our agent sees {OBSERVATIONS[env.observation]}")
-    if seen := describe_mask(env.mask):
-        notes.append(f"our agent sees {seen}")
+    if view := describe_mask(env.mask):
+        notes.append(f"our agent sees {view}")
     if env.action_repeat > 1:
         notes.append(f"our agent repeats each action for {env.action_repeat} steps")
     if env.max_steps:

@@ -102,9 +102,9 @@ class SessionRecord:
         before = self._claimed.dataset.collected if self._claimed.dataset else 0
         # The disk that was full may take no record, either.
         with suppress(OSError, WmError):
-            kept = find_dataset(self._claimed.path, self._claimed.recipe)
-            if kept is not None and kept.collected > before:
-                self.write(kept.collected)
+            dataset = find_dataset(self._claimed.path, self._claimed.recipe)
+            if dataset is not None and dataset.collected > before:
+                self.write(dataset.collected)
 
 
 def _result(session: Session, dataset: Dataset, episodes: int, status: str) -> Result:

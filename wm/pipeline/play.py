@@ -65,8 +65,8 @@ def play_real(session: Session, episodes: int) -> Path:
         except BaseException:
             record.interrupted()
             raise
-        if done and (kept := find_dataset(path, recipe)):
-            record.write(kept.collected)
+        if done and (dataset := find_dataset(path, recipe)):
+            record.write(dataset.collected)
     if not done:
         raise UsageProblem("no episode was played to its end, so nothing was written; play on until one ends.")
     return path

@@ -11,7 +11,7 @@ from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.artifacts.workspace import Workspace, env_slug, is_reserved, usual_run
 from wm.errors import UsageProblem
-from wm.runtime import LOCAL, Runtime, given
+from wm.runtime import LOCAL, Runtime, or_default
 
 if TYPE_CHECKING:
     from wm.envs.registry import EnvConfig
@@ -82,7 +82,7 @@ class Session:
     @property
     def runtime(self) -> Runtime:
         """What the library uses of the program it runs in."""
-        return given(self.caller)
+        return or_default(self.caller)
 
     @property
     def leads(self) -> bool:

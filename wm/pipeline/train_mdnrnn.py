@@ -105,10 +105,10 @@ def _require_names(paths: Sequence[Path]) -> None:
             )
 
 
-def require_used(session: Session, settings: MdnRnnSettings, given: Collection[str]) -> None:
-    """Raise UsageProblem for a weight of later datasets where there are none. `given` are the settings of this call:
+def require_used(session: Session, settings: MdnRnnSettings, chosen: Collection[str]) -> None:
+    """Raise UsageProblem for a weight of later datasets where there are none. `chosen` are the settings of this call:
     those of presets and files hold for curricula of several rounds, too."""
-    if "later_weight" in given and len(distinct(session.data_paths)) == 1:
+    if "later_weight" in chosen and len(distinct(session.data_paths)) == 1:
         raise UsageProblem(
             f"--set later_weight is {settings.later_weight:g} but there is one dataset; give later ones with --data, "
             "or leave it out."
@@ -135,7 +135,9 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     folders = [result.path for result in encoded]
     of_vae = {datasets[0].fingerprint, *vae.artifact.inputs.values()}  # V has the time of these
     times = {
-        "collecting_seconds": sum(collecting_seconds(one.path) for one in datasets if one.fingerprint not in of_vae),
+        "collecting_seconds": sum(
+            collecting_seconds(dataset.path) for dataset in datasets if dataset.fingerprint not in of_vae
+        ),
         "encoding_seconds": sum(each.seconds for each in encoded),
     }
     config = mdnrnn_config(settings, vae.model.latent, datasets[0].actions)

@@ -39,12 +39,12 @@ def _recorded(
     """C's inputs (N, F) in recorded episodes, and for training in dreams their initial states. The latents themselves
     do not stay in memory."""
     parts, memory = load_latent_parts(workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
-    seen = inputs_seen(controller, memory, join(parts))
+    inputs = inputs_seen(controller, memory, join(parts))
     if settings.in_ != "dream":
-        return seen, None
+        return inputs, None
     settings_of_m = mdnrnn.artifact.settings
     lives, later_weight = cut_at_lost_lives(settings_of_m["network"], parts), settings_of_m.get("later_weight", 1.0)
-    return seen, initial_states_anywhere(lives, mdnrnn, seed, INITIAL_STATES, later_weight)
+    return inputs, initial_states_anywhere(lives, mdnrnn, seed, INITIAL_STATES, later_weight)
 
 
 def train_by_gradient(
@@ -59,7 +59,7 @@ def train_by_gradient(
     """Train C, save it in the builder's folder, and return the history and the metrics. After a kill it resumes."""
     began = runtime.clock()
     controller = build_controller(mdnrnn, policy.controller, policy.env)
-    seen, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
+    inputs, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from, workspace.env)
@@ -71,7 +71,7 @@ def train_by_gradient(
             earlier = earlier_policy(source, mdnrnn, policy.controller, controller, seed, settings.validation_episodes)
         cost = source.cost(mdnrnn)
     folder, label = builder.folder, f"train-controller {workspace.env}"
-    trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, seen, earlier, folder, label, began)
+    trained = train_policy(runtime, settings, seed, mdnrnn, policy, initial, inputs, earlier, folder, label, began)
     config = replace(policy.controller, sampled=trained.sampled)
     save_controller(folder, config, controller, trained.parameters, trained.snapshots, trained.networks, trained.latest)
     return trained.history, {

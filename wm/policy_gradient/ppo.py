@@ -85,15 +85,15 @@ class RewardScale:
 
     def update(self, rewards: Tensor, ends: Tensor, gamma: float) -> float:
         """Add rewards (T, N), where episodes end as in `ends` (T, N). Returns the deviation."""
-        running, seen = np.array(self.running), np.empty(rewards.shape)
+        running, returns = np.array(self.running), np.empty(rewards.shape)
         for step, (reward, end) in enumerate(zip(rewards.numpy(), ends.numpy(), strict=True)):
             running = running * gamma + reward
-            seen[step] = running
+            returns[step] = running
             running = np.where(end, 0.0, running)
         self.running = running.tolist()
-        total, shift = self.count + seen.size, seen.mean() - self.mean
-        self.squares += float(seen.var() * seen.size + shift**2 * self.count * seen.size / total)
-        self.mean += float(shift * seen.size / total)
+        total, shift = self.count + returns.size, returns.mean() - self.mean
+        self.squares += float(returns.var() * returns.size + shift**2 * self.count * returns.size / total)
+        self.mean += float(shift * returns.size / total)
         self.count = float(total)
         # A running variance of returns, as in OpenAI's VecNormalize.
         return max((self.squares / self.count) ** 0.5, LEAST_SCALE)

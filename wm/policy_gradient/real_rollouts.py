@@ -218,9 +218,9 @@ def _play_group(
     agent = make_agent(spec, NUM_ENVS, parameters[None])
     assert isinstance(agent, VmcAgent)
     for row, (slot, place) in enumerate(zip(slots, places, strict=True)):
-        there = place.bring_to(slot)
+        restored = place.bring_to(slot)
         agent.begin(row, place.job)
-        if there and slot.agent is not None:
+        if restored and slot.agent is not None:
             agent.restore_episode(row, slot.agent)
     recorder = Recorder(agent, places, [generator(seed, "ppo", iteration, slot.number) for slot in slots])
     for _ in range(steps):

@@ -83,14 +83,14 @@ def train_policy(
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
     initial: InitialStates | None,
-    seen: Tensor,
+    inputs: Tensor,
     earlier: Earlier | None,
     folder: Path,
     label: str,
     began: float,
 ) -> TrainedPolicy:
     """Train C in dreams from the `initial` states, or without them in the real environment, from the start or an
-    `earlier` training's best policy. C's inputs are standardised by those `seen` (N, F) in recorded episodes. Log and
+    `earlier` training's best policy. C's inputs are standardised by its `inputs` (N, F) in recorded episodes. Log and
     checkpoints are in `folder`; after a kill it continues from there. `began` is when this session began, by the
     Runtime's clock."""
     # Two threads of torch took up to twice as long for the small steps of dreams (docs/research/LOG.md, 2026-11-27).
@@ -103,7 +103,7 @@ def train_policy(
             controller = build_controller(mdnrnn, policy.controller, policy.env)
             source = DreamSource(settings, seed, mdnrnn, controller, initial)
         training = PolicyTraining(
-            runtime, settings, seed, mdnrnn, policy, source, workers, seen, earlier, folder, label
+            runtime, settings, seed, mdnrnn, policy, source, workers, inputs, earlier, folder, label
         )
         training.run(began)
         return training.result()
@@ -121,7 +121,7 @@ class PolicyTraining:
         policy: PolicySpec,
         source: Source,
         workers: Workers,
-        seen: Tensor,
+        inputs: Tensor,
         earlier: Earlier | None,
         folder: Path,
         label: str,
@@ -136,7 +136,7 @@ class PolicyTraining:
         }
         self._controller: Controller = build_controller(mdnrnn, policy.controller, policy.env)
         self._network = ActorCritic(self._controller, seed)
-        self._network.standardise(seen)
+        self._network.standardise(inputs)
         if earlier is not None:
             self._network.load_state_dict(earlier.network.state_dict())
         self._weights = _Weights(self._network, self._controller.parameters)
@@ -210,13 +210,13 @@ class PolicyTraining:
                     self._save()
                 if alarm:
                     raise MemoryProblem(f"{self._label}: {alarm}")
-                progress.update(min(self._played(), limit), **self._shown())
+                progress.update(min(self._played(), limit), **self._progress_figures())
         if self._stop_reason() == "exploited":
             best = self.history.best_generation
-            since, kept = (f"iteration {best}", "that iteration") if best else ("its start", "the earlier run")
+            since, source = (f"iteration {best}", "that iteration") if best else ("its start", "the earlier run")
             self._runtime.log(
                 f"warning: C exploits the dream: returns there have risen since {since}, but real returns have fallen. "
-                f"The training ends, and keeps the policy of {kept}."
+                f"The training ends, and keeps the policy of {source}."
             )
 
     def _played(self) -> int:
@@ -224,17 +224,17 @@ class PolicyTraining:
 
     def _resume(self) -> None:
         """Load the checkpoint, and cut off the log what was played after it."""
-        lines, kept = logged(self._folder), list[chained_log.Line]()
+        lines, earlier = logged(self._folder), list[chained_log.Line]()
         if self._checkpoints.all():
             step = self._checkpoints.resume()
-            kept = [line for line in lines if line.value["generation"] <= step]
-            if not kept or kept[-1].digest != self._digest:
+            earlier = [line for line in lines if line.value["generation"] <= step]
+            if not earlier or earlier[-1].digest != self._digest:
                 path = self._folder / LOG
                 raise BadData(f"{path} lacks lines that were there at iteration {step}; {way_out(self._folder)}.")
             self._runtime.log(f"{self._label}: resumes at iteration {step}")
-        if len(kept) < len(lines):
-            durable.write_bytes(self._folder / LOG, b"".join(line.data for line in kept))
-        for line in kept:
+        if len(earlier) < len(lines):
+            durable.write_bytes(self._folder / LOG, b"".join(line.data for line in earlier))
+        for line in earlier:
             self._record(line.value)
 
     def _save(self) -> None:
@@ -302,7 +302,7 @@ class PolicyTraining:
                 values |= {f"{name}_mean": float(np.mean(line[name])), f"{name}_best": float(np.max(line[name]))}
         return values
 
-    def _shown(self) -> dict[str, str]:
+    def _progress_figures(self) -> dict[str, str]:
         # The last twenty episodes, which are in the last fifty iterations unless episodes are long.
         returns = [value for line in self.history.lines[-50:] for value in line["returns"]][-20:]
         best = "none yet" if np.isinf(self.history.best_score) else f"{self.history.best_score:.1f}"
@@ -312,19 +312,19 @@ class PolicyTraining:
         """The best policy, as it acts better: likeliest, as in every validation, or by samples on the same episodes. An
         earlier one stays the best unless it is surpassed in that, too."""
         best, history, earlier = self._weights.best, self.history, self._earlier
-        found, steps, kept = (-np.inf, -np.inf), 0, None if earlier is None else earlier.validations
+        means, steps, earlier_means = (-np.inf, -np.inf), 0, None if earlier is None else earlier.validations
         if history.best is not None:
             returns, steps = self._fitness[True].validation_returns(best.parameter_vector())
-            found = float(np.mean(returns)), history.best_score
-        if earlier is not None and kept is not None and max(kept) >= max(found):
-            best, found = earlier.network, kept
-        earlier_is_best, (by_samples, likeliest) = best is not self._weights.best, found
+            means = float(np.mean(returns)), history.best_score
+        if earlier is not None and earlier_means is not None and max(earlier_means) >= max(means):
+            best, means = earlier.network, earlier_means
+        earlier_is_best, (by_samples, likeliest) = best is not self._weights.best, means
         figures = {
             "in": self._settings.in_,
             "generations": history.generation,
             "best_generation": 0 if earlier_is_best else history.best_generation,
             "earlier_is_best": earlier_is_best,
-            "validation_return": max(found),
+            "validation_return": max(means),
             "validation_return_sampled": by_samples,
             "validation_return_likeliest": likeliest,
             "validation_episodes": self._settings.validation_episodes,

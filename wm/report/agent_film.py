@@ -70,7 +70,7 @@ class Film:
     beside: bytes
 
     @property
-    def shown(self) -> int:
+    def last_step(self) -> int:
         """The step of the last frame."""
         return self.every * (len(self.sizes) - 1)
 
@@ -79,15 +79,15 @@ class Film:
         count = max(int(np.searchsorted(np.cumsum(self.sizes), size, side="right")), 1)
         if count >= len(self.sizes):
             return self
-        shown = self.every * (count - 1)
-        actions, rewards = self.actions[:shown], self.rewards[:shown]
+        last_step = self.every * (count - 1)
+        actions, rewards = self.actions[:last_step], self.rewards[:last_step]
         sizes = self.sizes[:count]
         return replace(self, sizes=sizes, screen=self.screen[: sum(sizes)], actions=actions, rewards=rewards)
 
     def describe(self) -> str:
         """What it shows, in a sentence."""
         ending = "terminated" if self.terminated else "truncated"
-        part = "all" if self.shown + self.every > self.length else f"the first {self.shown:,}"
+        part = "all" if self.last_step + self.every > self.length else f"the first {self.last_step:,}"
         every = "" if self.every == 1 else ", every second frame"
         return (
             f"Test episode {self.episode} (seed {self.seed}): return {self.episode_return:.1f} in {self.length:,} "
@@ -173,10 +173,10 @@ def _film(film: Mapping[str, Any], key: str) -> None:
     frames = len(film["sizes"])
     if not 0 < frames <= _MOST:
         raise Mismatch(f"{key}.sizes", f"of {frames} frames", f"1 to {_MOST}")
-    shown = film["every"] * (frames - 1)
+    last_step = film["every"] * (frames - 1)
     for name in ("actions", "rewards"):
-        if len(film[name]) != shown:
-            raise Mismatch(f"{key}.{name}", f"of {len(film[name])} steps", f"{shown}, up to the last frame")
+        if len(film[name]) != last_step:
+            raise Mismatch(f"{key}.{name}", f"of {len(film[name])} steps", f"{last_step}, up to the last frame")
     space = film["space"]
     action = between(0, max(space["count"] - 1, 0)) if space["count"] else list_of(NUMBER, len(space["low"]))
     list_of(action)(film["actions"], f"{key}.actions")

@@ -106,10 +106,10 @@ class DatasetPage:
 
     def _player(self, card: EpisodeCard, title: str, count: int) -> Played:
         """The first `count` frames; the last row's action and reward are none."""
-        taken = min(count, len(card.frames) - 1)
+        steps = min(count, len(card.frames) - 1)
         tracks = [
-            reward_track(card.rewards[:taken]),
-            action_track(card.actions[:taken], self.space, action_names(self.env, self.space)),
+            reward_track(card.rewards[:steps]),
+            action_track(card.actions[:steps], self.space, action_names(self.env, self.space)),
         ]
         if self.labels:
             columns = card.labels[:count].T

@@ -98,11 +98,11 @@ def compare(data: bytes, graph: Graph) -> list[tuple[str, NDArray[np.float64], N
     # Any seed would do, as long as it is the same.
     random = generator(0, "onnx")
     inputs = {name: _random_like(example, random) for name, example in graph.inputs.items()}
-    found = session.run(list(graph.outputs), {name: value.numpy() for name, value in inputs.items()})
+    outputs = session.run(list(graph.outputs), {name: value.numpy() for name, value in inputs.items()})
     expected = graph.run(*inputs.values())
     return [
         (name, ours.double().numpy(), np.asarray(theirs, np.float64))
-        for name, ours, theirs in zip(graph.outputs, expected, found, strict=True)
+        for name, ours, theirs in zip(graph.outputs, expected, outputs, strict=True)
     ]
 
 

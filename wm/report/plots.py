@@ -253,9 +253,9 @@ def _clip(axes: Any, plot: Plot, size: float) -> bool:
     out = [value for value in values if not low - room <= value <= high + room]
     if not out or high == low:
         return False
-    kept = [value for value in values if low - room <= value <= high + room]
-    margin = 0.05 * (kept[-1] - kept[0])
-    axes.set_ylim(kept[0] - margin, kept[-1] + margin)
+    inside = [value for value in values if low - room <= value <= high + room]
+    margin = 0.05 * (inside[-1] - inside[0])
+    axes.set_ylim(inside[0] - margin, inside[-1] + margin)
     text = f"clipped: {short(out[0])}" + (f" to {short(out[-1])}" if len(out) > 1 else "")
     place = {"transform": axes.transAxes, "ha": "right", "va": "bottom" if out[-1] < low else "top"}
     text = text.replace("-", "\N{MINUS SIGN}")

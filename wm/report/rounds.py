@@ -95,9 +95,9 @@ def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
     """The rounds up to this run. One that is damaged or unfinished is left out; what is wrong with one before this run
     is added to `damaged`."""
     base, last = _split(run)
-    there = {_split(folder)[1] for folder in base.parent.glob(f"{glob.escape(base.name)}{MARK}*")}
+    numbers = {_split(folder)[1] for folder in base.parent.glob(f"{glob.escape(base.name)}{MARK}*")}
     rounds = []
-    for number in sorted(number for number in {1, *there} if 1 <= number <= last):
+    for number in sorted(number for number in {1, *numbers} if 1 <= number <= last):
         folder = base if number == 1 else base.with_name(f"{base.name}{MARK}{number}")
         try:
             controller, mdnrnn, vae = (runs.load(folder / name, name, "") for name in ("controller", "mdnrnn", "vae"))

@@ -67,8 +67,8 @@ def _verdicts(summary: RunSummary) -> Iterator[Block]:
 def _target(summary: RunSummary) -> float | None:
     """The return that C was trained for, else gymnasium's own threshold; None if there is none."""
     controller, vae = summary.artifacts.get("controller"), summary.artifacts.get("vae")
-    asked = controller.settings.get("target_return") if controller else None
-    return read_env(vae).reward_threshold if asked is None and vae else asked
+    target = controller.settings.get("target_return") if controller else None
+    return read_env(vae).reward_threshold if target is None and vae else target
 
 
 def _scores(summary: RunSummary) -> Iterator[Block]:

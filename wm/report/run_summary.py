@@ -130,14 +130,14 @@ class RunSummary:
     @property
     def older(self) -> list[str]:
         """The artifacts made from others than stand beside them now, such as `dream of another controller`."""
-        found = []
+        older = []
         for name, artifact in self.artifacts.items():
             scored = artifact.folder.name.removesuffix(NO_STICKY) if name.startswith("evaluation/") else ""
             for source, fingerprint in artifact.inputs.items():
                 beside = self.artifacts.get(scored if scored and source in ("controller", "dreamer") else source)
                 if beside is not None and beside.fingerprint != fingerprint:
-                    found.append(f"{name} of another {source}")
-        return found
+                    older.append(f"{name} of another {source}")
+        return older
 
     @property
     def score(self) -> dict[str, Any] | None:

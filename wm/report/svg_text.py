@@ -29,13 +29,13 @@ def for_page(svg: str, colours: Mapping[str, str], size: tuple[int, int], descri
 
 def _without_bare_groups(svg: str) -> str:
     """Groups without attributes do nothing."""
-    kept = list[bool]()
+    has_attributes = list[bool]()
 
     def tag(match: re.Match[str]) -> str:
         if match[0] == "</g>":
-            return match[0] if kept.pop() else ""
-        kept.append(match[0] != "<g>")
-        return match[0] if kept[-1] else ""
+            return match[0] if has_attributes.pop() else ""
+        has_attributes.append(match[0] != "<g>")
+        return match[0] if has_attributes[-1] else ""
 
     return re.sub("</?g(?: [^>]*)?>", tag, svg)
 

@@ -59,7 +59,7 @@ def _show_frames(pipe: Connection, title: str) -> None:
     """Show the frames that come, and send the keys that are held whenever they change, until the window is closed."""
     import pygame
 
-    screen, held = None, list[str]()
+    screen, pressed = None, list[str]()
     while True:
         if pipe.poll(0.05):
             frame = pipe.recv()
@@ -74,9 +74,9 @@ def _show_frames(pipe: Connection, title: str) -> None:
                 return
             if event.type in (pygame.KEYDOWN, pygame.KEYUP):
                 name = pygame.key.name(event.key)
-                held = [key for key in held if key != KEYS.get(name, name)]
-                held += [KEYS.get(name, name)] if event.type == pygame.KEYDOWN else []
-                pipe.send(held)
+                pressed = [key for key in pressed if key != KEYS.get(name, name)]
+                pressed += [KEYS.get(name, name)] if event.type == pygame.KEYDOWN else []
+                pipe.send(pressed)
 
 
 class Window:
@@ -88,7 +88,7 @@ class Window:
         self._process = context.Process(target=_serve, args=(other_end, title), daemon=True)
         self._process.start()
         other_end.close()
-        self._held = list[str]()
+        self._pressed = list[str]()
         try:
             reason = self._pipe.recv()
         except EOFError:
@@ -112,10 +112,10 @@ class Window:
         """The keys that are held, in the order in which they were pressed, with the names that browsers give them."""
         try:
             while self._pipe.poll():
-                self._held = self._pipe.recv()
+                self._pressed = self._pipe.recv()
         except (OSError, EOFError):
-            self._held = []
-        return self._held
+            self._pressed = []
+        return self._pressed
 
     def wait(self, seconds: float) -> None:
         """Return after this time, or when the window is closed."""

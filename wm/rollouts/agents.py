@@ -73,26 +73,26 @@ class RandomHolds:
     def __init__(self, controller: Controller, share: float, num_envs: int) -> None:
         length = (HOLD[0] + HOLD[1]) / 2
         self._begins = share / (share + (1 - share) * length)  # the probability to begin one where none is held
-        self._space, self._among, self._left = controller.space, controller.ordered, [0] * num_envs
-        self._held: list[Any] = [None] * num_envs
+        self._space, self._among, self._steps_left = controller.space, controller.ordered, [0] * num_envs
+        self._actions: list[Any] = [None] * num_envs
         # Replaced at each episode's start; these only fill the rows of the batch.
         self._random = [generator(0, "holds") for _ in range(num_envs)]
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
         """A new episode."""
-        self._left[env_index] = 0
+        self._steps_left[env_index] = 0
         self._random[env_index] = generator(job.seed, "holds")
 
     def replace(self, actions: NDArray[Any]) -> None:
         """Put the held actions in the place of an agent's (num_envs, ...)."""
         for env_index, random in enumerate(self._random):
-            if not self._left[env_index]:
+            if not self._steps_left[env_index]:
                 if random.random() >= self._begins:
                     continue
-                self._left[env_index] = int(random.integers(HOLD[0], HOLD[1] + 1))
-                self._held[env_index] = random_action(self._space, random, self._among)
-            self._left[env_index] -= 1
-            actions[env_index] = self._held[env_index]
+                self._steps_left[env_index] = int(random.integers(HOLD[0], HOLD[1] + 1))
+                self._actions[env_index] = random_action(self._space, random, self._among)
+            self._steps_left[env_index] -= 1
+            actions[env_index] = self._actions[env_index]
 
 
 def _require_finite(*values: Tensor) -> None:

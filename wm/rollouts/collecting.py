@@ -126,8 +126,8 @@ class _Collecting:
 
     def _problem(self, place: Place) -> str:
         """Why not all workers can write at `place`; empty if they can."""
-        asked = self._workers.map(Place.problem, [(place,)] * self._workers.count)
-        problems = Counter(problem for _, problem in asked if problem)
+        answers = self._workers.map(Place.problem, [(place,)] * self._workers.count)
+        problems = Counter(problem for _, problem in answers if problem)
         if not problems:
             return ""
         return f"{problems.total()} of {self._workers.count} workers cannot write: {problems.most_common(1)[0][0]}"

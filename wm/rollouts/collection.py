@@ -107,18 +107,20 @@ def as_begun(path: Path, collection: Collection, recipe: dict[str, Any]) -> tupl
     return collection, recipe
 
 
-def with_instances(env: EnvConfig, built: PixelEnv, found: Instances | None, log: Callable[[str], None]) -> EnvConfig:
+def with_instances(
+    env: EnvConfig, built: PixelEnv, instances: Instances | None, log: Callable[[str], None]
+) -> EnvConfig:
     """With the number of instances that a process may play in turn, if it is fewer than usual. `built` is one of them,
-    of an environment that is not ours; `found` is what `require_survival` found. `log` is told what disturbs."""
+    of an environment that is not ours; `instances` is what `require_survival` returned. `log` is told what disturbs."""
     if env.envs_per_process:
         return replace(env, envs_per_process=env.envs_per_process % NUM_ENVS)
-    found = found or compare_instances(built, env.make)
-    if not found.repeats:
+    instances = instances or compare_instances(built, env.make)
+    if not instances.repeats:
         log(f"{env.name} does not repeat an episode with the same seed, so its results cannot be repeated either")
-    if not found.entangled:
+    if not instances.entangled:
         return env
     log(
-        f"instances of {env.name} share state ({found.entangled}); each process plays one at a time, which `wm "
+        f"instances of {env.name} share state ({instances.entangled}); each process plays one at a time, which `wm "
         "collect --set envs_per_process=N` changes"
     )
     return replace(env, envs_per_process=1)
@@ -130,9 +132,9 @@ def compared(env: EnvConfig, runtime: Runtime) -> EnvConfig:
     if env.spec().is_known:
         return env
     try:
-        found = require_survival(env, runtime)
+        instances = require_survival(env, runtime)
         with closing(env.make(labelled=True)) as built:
-            return with_instances(env, built, found, runtime.log)
+            return with_instances(env, built, instances, runtime.log)
     except (EnvironmentFault, UsageProblem) as error:
         # Not here but in workers it may play; then whether instances disturb each other stays unknown.
         runtime.log(f"whether instances of {env.name} share state is not known, as it cannot be played here: {error}")
@@ -167,9 +169,9 @@ def _build_and_try(env: EnvConfig) -> Instances:
         ) from None
     built = env.make(labelled=True)
     _try_once(built, env.name)
-    found = compare_instances(built, env.make, heartbeat)
+    instances = compare_instances(built, env.make, heartbeat)
     built.close()
-    return found
+    return instances
 
 
 def require_survival(env: EnvConfig, runtime: Runtime) -> Instances | None:
@@ -184,8 +186,8 @@ def require_survival(env: EnvConfig, runtime: Runtime) -> Instances | None:
         raise value
     if kind != "done":
         raise EnvironmentFault(f"{env.name} cannot take its first steps ({value}); fix the environment.")
-    found: Instances = value
-    return found
+    instances: Instances = value
+    return instances
 
 
 def _policy_recipe(policy: str, space: ActionSpace, spec: EnvSpec, controller: PolicySpec | None) -> str:

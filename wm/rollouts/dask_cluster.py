@@ -32,10 +32,10 @@ ASK_ALL_EVERY = 0.05
 
 def parse_executor(spec: str) -> str:
     """The scheduler's address in an executor `dask:...`. Raises UsageProblem for another form."""
-    found = _SPEC.fullmatch(spec)
-    if found is None:
+    match = _SPEC.fullmatch(spec)
+    if match is None:
         raise UsageProblem(f"--executor is {spec!r}; expected local, {FORM}.")
-    return found[1]
+    return match[1]
 
 
 class _Ended(Exception):
@@ -117,31 +117,31 @@ class Cluster:
         self.attachments = {name: expected}
         self.threads = 0  # of all workers
         self._homes: list[str] = []
-        self._told, self._logged = queue.SimpleQueue[str](), set[str]()
-        self._client.subscribe_topic(token, lambda event: self._told.put(str(event[1])))
+        self._messages, self._logged = queue.SimpleQueue[str](), set[str]()
+        self._client.subscribe_topic(token, lambda event: self._messages.put(str(event[1])))
         self._question: futures.Future[Any] | None = None
-        self._asked = self._asked_all = self._alive = self._checked = runtime.clock()
+        self._asked_at = self._asked_all_at = self._alive = self._checked = runtime.clock()
         self._last_sign = 0.0  # by the scheduler's clock
 
     def check(self) -> None:
         """Raise Stopped, and Unreachable if the scheduler or all of its workers have gone."""
         self._runtime.raise_if_stopped()
-        while not self._told.empty():
-            if (text := self._told.get()) not in self._logged:
+        while not self._messages.empty():
+            if (text := self._messages.get()) not in self._logged:
                 self._logged.add(text)
                 self._runtime.log(text)
         now, timeout = self._runtime.clock(), self._runtime.worker_timeout
         # A second is the usual time between two checks; what is beyond was spent elsewhere and is no silence.
         elsewhere = max(now - self._checked - 1.0, 0.0)  # this process trained between two maps, or was stopped
-        self._checked, self._alive, self._asked = now, self._alive + elsewhere, self._asked + elsewhere
+        self._checked, self._alive, self._asked_at = now, self._alive + elsewhere, self._asked_at + elsewhere
         if self._client.status not in ("running", "connecting"):
             raise Unreachable(self._gone("the connection was lost"))
         if self._question is not None and self._question.done():
             self._hear(self._question, now)
             self._question = None
-        if self._question is None and now - self._asked >= ASK_EVERY:
+        if self._question is None and now - self._asked_at >= ASK_EVERY:
             self._ask(now)
-        if self._question is not None and now - self._asked > timeout:
+        if self._question is not None and now - self._asked_at > timeout:
             raise Unreachable(self._gone(f"it has not answered for {timeout:.0f} s"))
         # Three questions in a row without a sign of life.
         if now - self._alive > max(timeout, 3 * self._all_every):
@@ -157,8 +157,8 @@ class Cluster:
 
     def _ask(self, now: float) -> None:
         """Ask for the number of threads, and now and then when each worker was last heard of."""
-        every = now - self._asked_all >= self._all_every
-        self._asked, self._asked_all = now, now if every else self._asked_all
+        every = now - self._asked_all_at >= self._all_every
+        self._asked_at, self._asked_all_at = now, now if every else self._asked_all_at
         identity = self._client.scheduler.identity(n_workers=-1 if every else 0)
         self._question = asyncio.run_coroutine_threadsafe(identity, self._client.loop.asyncio_loop)
 
@@ -173,14 +173,14 @@ class Cluster:
 
     def wait_for_a_worker(self) -> None:
         """Return when there is a worker, and learn of all of them."""
-        began, told = self._runtime.clock(), False
+        began, announced = self._runtime.clock(), False
         while True:
             workers = self._client.scheduler_info()["workers"]
             if workers:
                 break
             self._runtime.raise_if_stopped()
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 self._runtime.log(f"waiting for a worker of the cluster at {self._address}")
             if self._runtime.clock() - began > self._runtime.worker_timeout:
                 command = f"`dask worker {self._address} --nthreads 1`"
@@ -194,17 +194,17 @@ class Cluster:
     def compare_workers(self) -> None:
         """Have every worker compare its machine with this one. Those that do not answer now are compared before their
         first task."""
-        asked = {
+        addresses = {
             self.executor.submit(self.answer, b"", self.attachments, workers=[address]): address
             for address in dict.fromkeys(self._homes)
         }
-        until, open_ = self._runtime.clock() + CONNECT_SECONDS, set(asked)
+        until, open_ = self._runtime.clock() + CONNECT_SECONDS, set(addresses)
         while open_ and self._runtime.clock() < until:
             self._runtime.raise_if_stopped()
             # Short, so that a stop is noticed soon; the limit is `until`.
             open_ = futures.wait(open_, timeout=0.25).not_done
         ours, others = expected_machine(any_cpu=False)[1][CPU], 0
-        for future, address in asked.items():
+        for future, address in addresses.items():
             if future in open_:
                 future.cancel()
                 self._runtime.log(f"the worker {address} has not answered for {CONNECT_SECONDS:.0f} s; others work on")
@@ -212,8 +212,8 @@ class Cluster:
             others += self._description(future, address)[CPU] != ours
         if others:
             self._runtime.log(
-                f"warning: {others} of {len(asked)} workers have another kind of CPU, so the last digits of returns "
-                "may differ from run to run"
+                f"warning: {others} of {len(addresses)} workers have another kind of CPU, so the last digits of "
+                "returns may differ from run to run"
             )
 
     def _description(self, future: "futures.Future[bytes]", address: str) -> dict[str, str]:

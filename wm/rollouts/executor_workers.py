@@ -70,25 +70,25 @@ class ExecutorWorkers:
     ) -> Iterator[tuple[int, Result]]:
         """As Workers; `ahead` is by default eight a worker, or one and 512 more."""
         order = TaskOrder(len(tasks), ahead or min(8 * self.count, self.count + AHEAD))
-        asked = _AskedTasks(self, function, tasks, self.timeout * episodes)
+        sent = _AskedTasks(self, function, tasks, self.timeout * episodes)
         try:
             while True:
                 self._check()
-                asked.begin(order)
+                sent.begin(order)
                 if not order.open:
                     break
-                for number, kind, value in asked.replies():
+                for number, kind, value in sent.replies():
                     if kind == "lost":
                         order.repeat(number)
                     elif kind == "failed":
-                        order.fail(number, value, asked.running(number))
+                        order.fail(number, value, sent.running(number))
                     elif kind == "refused":
                         raise value
                     else:
                         order.finish(number)
                         yield number, value
         finally:
-            asked.cancel()
+            sent.cancel()
         order.raise_failed()
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class _AskedTasks:
     def _free(self) -> int:
         """A task that has not answered for the whole timeout is thought to occupy no worker any more."""
         oldest = self._workers.clock() - self._timeout
-        return self._workers.count - sum(asked.began > oldest for asked in self._sent.values())
+        return self._workers.count - sum(task.began > oldest for task in self._sent.values())
 
     def _late(self, times: float, typical: Callable[[list[float]], float]) -> int | None:
         """The task that is asked again: the oldest that takes `times` as long as is typical, and was asked less than
@@ -147,8 +147,8 @@ class _AskedTasks:
         if not self._sent or now - next(iter(self._sent.values())).began <= SOONEST:
             return None
         limit = max(times * typical(self._durations), SOONEST) if self._durations else self._timeout
-        numbers = [asked.number for asked in self._sent.values()]
-        newest = {asked.number: asked.began for asked in self._sent.values()}
+        numbers = [task.number for task in self._sent.values()]
+        newest = {task.number: task.began for task in self._sent.values()}
         for number, began in newest.items():
             if now - began > limit and numbers.count(number) < TRIES:
                 return number
@@ -175,27 +175,27 @@ class _AskedTasks:
                 # Nothing more has been answered.
                 return
             wait = 0.0
-            asked = self._sent.pop(future, None)
-            if asked is None:
+            task = self._sent.pop(future, None)
+            if task is None:
                 continue  # another answer came first
             kind, value = _reply(future)
-            if kind == "lacks" and not asked.attached.issuperset(value):
-                self._send(asked.number, asked.attached.union(value))
+            if kind == "lacks" and not task.attached.issuperset(value):
+                self._send(task.number, task.attached.union(value))
             elif kind in ("done", "refused"):
-                self._durations.append(self._workers.clock() - asked.began)
-                self._forget(asked.number)
-                yield asked.number, kind, value
+                self._durations.append(self._workers.clock() - task.began)
+                self._forget(task.number)
+                yield task.number, kind, value
             elif kind != "lost":
-                yield asked.number, "failed", value
-            elif not self.running(asked.number):
-                yield asked.number, "lost", value
+                yield task.number, "failed", value
+            elif not self.running(task.number):
+                yield task.number, "lost", value
 
     def running(self, number: int) -> bool:
         """Whether an answer to this task may still come."""
-        return any(asked.number == number for asked in self._sent.values())
+        return any(task.number == number for task in self._sent.values())
 
     def _forget(self, number: int) -> None:
-        for future in [future for future, asked in self._sent.items() if asked.number == number]:
+        for future in [future for future, task in self._sent.items() if task.number == number]:
             del self._sent[future]
             future.cancel()
 

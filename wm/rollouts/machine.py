@@ -28,11 +28,11 @@ def describe_machine() -> dict[str, str]:
     return {"python": python, **versions, "wm": f"{wm.__version__} ({sources_digest()})", CPU: _cpu()}
 
 
-def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
+def differences(expected: dict[str, str], actual: dict[str, str]) -> list[str]:
     """What differs, such as `torch is 2.10.0 and not 2.13.0`. Of CPUs only what one of both has is named."""
-    pairs = {name: (found.get(name, "unknown"), value) for name, value in expected.items()}
-    told = [f"{name} is {theirs} and not {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours != ""]
-    return [text if not text.startswith(f"{CPU} ") else f"{CPU} {_cpu_difference(*pairs[CPU])}" for text in told]
+    pairs = {name: (actual.get(name, "unknown"), value) for name, value in expected.items()}
+    texts = [f"{name} is {theirs} and not {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours != ""]
+    return [text if not text.startswith(f"{CPU} ") else f"{CPU} {_cpu_difference(*pairs[CPU])}" for text in texts]
 
 
 def _cpu_difference(theirs: str, ours: str) -> str:

@@ -74,18 +74,18 @@ class StickyPolicy(_ObservationFree):
     def __init__(self, space: ActionSpace, num_envs: int = 1, among: Sequence[int] | None = None) -> None:
         super().__init__(space, num_envs)
         self._among = among
-        self._left = [0] * num_envs
+        self._steps_left = [0] * num_envs
         self._action: list[Any] = [None] * num_envs
 
     def begin(self, env_index: int, job: EpisodeJob) -> None:
         super().begin(env_index, job)
-        self._left[env_index] = 0
+        self._steps_left[env_index] = 0
 
     def _sample(self, env_index: int) -> Any:
-        if self._left[env_index] == 0:
-            self._left[env_index] = int(self._random[env_index].integers(HOLD[0], HOLD[1] + 1))
+        if self._steps_left[env_index] == 0:
+            self._steps_left[env_index] = int(self._random[env_index].integers(HOLD[0], HOLD[1] + 1))
             self._action[env_index] = random_action(self.space, self._random[env_index], self._among)
-        self._left[env_index] -= 1
+        self._steps_left[env_index] -= 1
         return self._action[env_index]
 
 

@@ -24,13 +24,13 @@ class TaskOrder:
         if not self._waiting:
             return None
         number = self._waiting[0]
-        if number >= min(self._unfinished, default=number) + self._ahead or not self._wanted(number):
+        if number >= min(self._unfinished, default=number) + self._ahead or not self._is_needed(number):
             return None
         del self._waiting[0]
         self._unfinished.add(number)
         return number
 
-    def _wanted(self, number: int) -> bool:
+    def _is_needed(self, number: int) -> bool:
         return self._failed is None or number < self._failed[0]
 
     @property
@@ -41,7 +41,7 @@ class TaskOrder:
     @property
     def open(self) -> bool:
         """Whether a task whose result is wanted has begun and not finished."""
-        return any(map(self._wanted, self._unfinished))
+        return any(map(self._is_needed, self._unfinished))
 
     def finish(self, number: int) -> None:
         """The task has a result."""
@@ -61,7 +61,7 @@ class TaskOrder:
                 self.repeat(number)
             return
         self._unfinished.discard(number)
-        if self._wanted(number):
+        if self._is_needed(number):
             self._failed = number, why
 
     def raise_failed(self) -> None:

@@ -144,9 +144,9 @@ def check(item: Field, value: Any) -> None:
     if choices is not None and value not in choices:
         raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:
-        raise UsageProblem(f"{name} is {_shown(value)}; expected at least {_bound(low)}.")
+        raise UsageProblem(f"{name} is {_number_text(value)}; expected at least {_bound(low)}.")
     if high is not None and not value <= high:
-        raise UsageProblem(f"{name} is {_shown(value)}; expected at most {_bound(high)}.")
+        raise UsageProblem(f"{name} is {_number_text(value)}; expected at most {_bound(high)}.")
 
 
 def check_mask(mask: str) -> None:
@@ -159,7 +159,7 @@ def check_mask(mask: str) -> None:
         ) from None
 
 
-def _shown(value: Any) -> str:
+def _number_text(value: Any) -> str:
     """A value in a sentence; a number of very many digits is not written out."""
     too_long = isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS
     return f"a number of more than {_MOST_DIGITS} digits" if too_long else str(value)
@@ -195,10 +195,10 @@ def _likeness(name: str, other: str) -> float:
 def find_setting(group: type[Settings], name: str, command: str) -> Field:
     """The setting that people call `name`. Raises UsageProblem with the nearest name."""
     items = {public_name(item): item for item in dataclasses.fields(group)}
-    wanted = name.replace("-", "_").rstrip("_")
-    if wanted not in items:
-        raise UsageProblem(f"{command} has no setting {name!r}; {suggestion(wanted, items)}")
-    return items[wanted]
+    key = name.replace("-", "_").rstrip("_")
+    if key not in items:
+        raise UsageProblem(f"{command} has no setting {name!r}; {suggestion(key, items)}")
+    return items[key]
 
 
 def convert(item: Field, value: Any, source: str) -> Any:

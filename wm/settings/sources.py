@@ -58,10 +58,10 @@ def parse_assignment(text: str, command: str) -> Assignment:
 
 def _require_own(name: str) -> None:
     """Raise UsageProblem if `wm curriculum` is given a stage's setting without the stage."""
-    wanted = name.replace("-", "_")
-    owners = [stage for stage in STAGES if wanted in map(public_name, dataclasses.fields(COMMANDS[stage]))]
-    if owners and wanted not in map(public_name, dataclasses.fields(COMMANDS["curriculum"])):
-        names = " or ".join(f"{stage}.{wanted}" for stage in owners)
+    key = name.replace("-", "_")
+    owners = [stage for stage in STAGES if key in map(public_name, dataclasses.fields(COMMANDS[stage]))]
+    if owners and key not in map(public_name, dataclasses.fields(COMMANDS["curriculum"])):
+        names = " or ".join(f"{stage}.{key}" for stage in owners)
         raise UsageProblem(f"curriculum has no setting {name!r}; did you mean {names}?")
 
 
@@ -117,8 +117,10 @@ class Sources:
         for item in dataclasses.fields(group):
             if (variable := variable_name(command, item)) in self.variables:
                 take({item.name: self.variables[variable]}, variable)
-        given = sorted((each for each in self.assignments if each.command == command), key=lambda each: each.later)
-        take({each.name: each.text for each in given if later or not each.later}, ASSIGNED)
+        assignments = sorted(
+            (each for each in self.assignments if each.command == command), key=lambda each: each.later
+        )
+        take({each.name: each.text for each in assignments if later or not each.later}, ASSIGNED)
         take({name: value for name, value in (flags or {}).items() if value is not None}, FLAG)
         for name in group.of_other_algorithms(values):  # a preset has values for every algorithm
             if origin[name].startswith(PRESET):
@@ -136,8 +138,8 @@ def typed_settings(origin: Mapping[str, str]) -> frozenset[str]:
 def chosen_settings(origin: Mapping[str, str]) -> frozenset[str]:
     """The names of the settings that the user gave, on the command line, in a file or in the surroundings: all but
     defaults and presets."""
-    given = (name for name, source in origin.items() if source != DEFAULT and not source.startswith(PRESET))
-    return frozenset(given)
+    chosen = (name for name, source in origin.items() if source != DEFAULT and not source.startswith(PRESET))
+    return frozenset(chosen)
 
 
 def preset_names(family: str = "") -> list[str]:
@@ -214,14 +216,14 @@ def _require_tables_of_environments(table: Mapping[str, Any], path: Path, comman
                     "so leave it out."
                 )
     for name in (name for name, value in table.items() if isinstance(value, dict) and name != LATER):
-        found = f"{path} has a table [{command}.{name}"
+        problem = f"{path} has a table [{command}.{name}"
         if name.replace("-", "_") in settings:
-            raise UsageProblem(f"{found}], and {name} is a setting; expected `{name} = VALUE` within [{command}].")
+            raise UsageProblem(f"{problem}], and {name} is a setting; expected `{name} = VALUE` within [{command}].")
         if name != env and name.casefold() == env.casefold():
-            raise UsageProblem(f"{found}]; did you mean {env}?")
+            raise UsageProblem(f"{problem}]; did you mean {env}?")
         if stray := [inner for inner in table[name] if isinstance(table[name][inner], dict) and inner != LATER]:
             raise UsageProblem(
-                f"{found}.{stray[0]}]; the only one within is {LATER}, and a name with a dot has quotes."
+                f"{problem}.{stray[0]}]; the only one within is {LATER}, and a name with a dot has quotes."
             )
 
 
@@ -302,10 +304,10 @@ def _key(name: str) -> str:
 
 def to_json(tables: Tables) -> dict[str, Any]:
     """The same as plain values: `{"seed": {"value": 0, "source": "default"}, "train-vae": {"latent": ...}}`."""
-    shown: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for path, values in tables.items():
-        table = shown
+        table = tree
         for part in path:
             table = table.setdefault(part, {})
         table |= {name: value._asdict() for name, value in values.items()}
-    return shown
+    return tree

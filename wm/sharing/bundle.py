@@ -45,30 +45,30 @@ def choose(run: Path, agent: str, without: Collection[str]) -> dict[str, Artifac
     links.refuse_below(run)
     dreamer = is_dreamer(run / agent)
     needed = {agent: "dreamer"} if dreamer else {"vae": "vae", "mdnrnn": "mdnrnn", agent: "controller"}
-    found = dict[str, Artifact]()
+    artifacts = dict[str, Artifact]()
     for name, kind in needed.items():
-        found[name] = runs.load(run / name, kind, _command(run, name, kind, found))
-    latents = [name for name in found["mdnrnn"].inputs if name.startswith("latents")] if not dreamer else []
+        artifacts[name] = runs.load(run / name, kind, _command(run, name, kind, artifacts))
+    latents = [name for name in artifacts["mdnrnn"].inputs if name.startswith("latents")] if not dreamer else []
     kinds = dict.fromkeys(latents, "latents") | {f"evaluation/{agent}": "evaluation", "evaluation/random": "evaluation"}
     kinds["dream" if agent == "controller" else f"dream-{agent}"] = "dream"
     if unknown := set(without) - kinds.keys():
         raise UsageProblem(f"--without is {min(unknown)!r}; expected one of {', '.join(kinds)}.")
     for name, kind in kinds.items():
         if name not in without and (run / name / manifest.NAME).is_file():
-            found[name] = runs.read(run / name, kind)
-    for name, artifact in found.items():
+            artifacts[name] = runs.read(run / name, kind)
+    for name, artifact in artifacts.items():
         if not has_its_name(name, artifact.manifest["kind"]):
             raise UsageProblem(f"{artifact.folder}: {name!r} is not a name on every system; train it under another.")
-    require_related(found, agent)
-    return found
+    require_related(artifacts, agent)
+    return artifacts
 
 
-def _command(run: Path, name: str, kind: str, found: dict[str, Artifact]) -> str:
+def _command(run: Path, name: str, kind: str, artifacts: dict[str, Artifact]) -> str:
     """What trains an artifact of the run, for error messages; V, which is the first, tells the environment.
     Empty for V itself."""
-    if not found:
+    if not artifacts:
         return ""
-    command = Workspace(env_of(found, name).name, run, ()).command(f"train-{kind}")
+    command = Workspace(env_of(artifacts, name).name, run, ()).command(f"train-{kind}")
     return command if name == kind else f"{command} --name {name}"
 
 
@@ -129,15 +129,17 @@ def _last_name(word: str) -> str:
     return f"{option}{name if name and not name.startswith('~') else '.'}"  # ~name is a user
 
 
-def open_episodes(path: Path, artifacts: dict[str, Artifact], env: EnvConfig, asked: str) -> tuple[Dataset | None, int]:
+def open_episodes(
+    path: Path, artifacts: dict[str, Artifact], env: EnvConfig, episodes: str
+) -> tuple[Dataset | None, int]:
     """The dataset that V was trained on, limited to the episodes asked for: a number or `all`; None for no episodes.
     Also how many V was trained on.
 
     Raises RecipeMismatch for a dataset of another environment, MissingInput where episodes are missing."""
     trained_on = int(artifacts["vae"].metrics["episodes"]) if "vae" in artifacts else 0
-    if asked != "all" and not (asked.isascii() and asked.isdecimal()):
-        raise UsageProblem(f"--episodes is {asked!r}; expected a number or all.")
-    count = trained_on if asked == "all" else min(int(asked), trained_on)
+    if episodes != "all" and not (episodes.isascii() and episodes.isdecimal()):
+        raise UsageProblem(f"--episodes is {episodes!r}; expected a number or all.")
+    count = trained_on if episodes == "all" else min(int(episodes), trained_on)
     if count == 0:
         return None, trained_on
     if not (path / manifest.NAME).is_file():

@@ -23,7 +23,7 @@ class FolderPlace:
 
     def files(self) -> dict[str, int]:
         """Every file with its size. Raises BadData for a link, a pipe or a device, and for too many files."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         folders = [""]
         while folders:
             below = folders.pop()
@@ -34,13 +34,13 @@ class FolderPlace:
                         raise BadData(f"{self.folder} has {path} deeper than a run's folders; that is no shared run.")
                     folders.append(f"{path}/")
                 elif stat.S_ISREG(status.st_mode):
-                    found[path] = status.st_size
+                    sizes[path] = status.st_size
                 else:
                     links.refuse(self.folder / path)
                     raise BadData(f"{self.folder / path} is a pipe or a device; expected a file, so remove it.")
-                if len(found) + len(folders) > MAX_FILES + 100:
+                if len(sizes) + len(folders) > MAX_FILES + 100:
                     raise BadData(f"{self.folder} has more than {MAX_FILES} files; that is no shared run.")
-        return found
+        return sizes
 
     def read(self, file: str) -> Iterator[bytes]:
         """The bytes of a file in pieces."""

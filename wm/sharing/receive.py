@@ -59,8 +59,8 @@ def read_contents(place: Place) -> Contents:
         raise BadData(f"{place.name} has {foreign[0][:80]!r}, which {NAME} does not list; {WAY_OUT}.")
     for name, file in contents.files.items():
         if present.get(name) != file.size:
-            found = "missing" if name not in present else f"of {present[name]} bytes"
-            raise BadData(f"{place.name}/{name} is {found}; {NAME} says {file.size} bytes, so {WAY_OUT}.")
+            actual = "missing" if name not in present else f"of {present[name]} bytes"
+            raise BadData(f"{place.name}/{name} is {actual}; {NAME} says {file.size} bytes, so {WAY_OUT}.")
     return contents
 
 
@@ -108,8 +108,8 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
                     _copy(place, name, file, staged[folder] / name)
                 runtime.raise_if_stopped()
                 progress.update(done := done + file.size)
-        kept = _check(place, contents, staged[folder], staged[data] if data else None, data)
-        if data and not kept:
+        kept_data = _check(place, contents, staged[folder], staged[data] if data else None, data)
+        if data and not kept_data:
             durable.commit_folder(staged[data], data)
         if not here:
             durable.commit_folder(staged[folder], folder)
@@ -117,7 +117,7 @@ def _pull(place: Place, contents: Contents, folder: Path, data: Path | None, her
     finally:
         for leftover in staged.values():
             durable.remove(leftover)
-    return Received(RECEIVED, contents, folder, data, kept)
+    return Received(RECEIVED, contents, folder, data, kept_data)
 
 
 def _require_apart(source: Path, folder: Path, dataset: Path | None) -> None:

@@ -79,12 +79,12 @@ class StorePlace:
             ) from None
         entries = self._store.entries()
         # By the store's own clock, for those of machines differ.
-        kept, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
-        versions = {name: name.partition("/")[0] for name in entries.keys() - kept}
+        current, old = {f"{version}/{name}" for name in others}, max(item.modified for item in entries.values()) - AGE
+        versions = {name: name.partition("/")[0] for name in entries.keys() - current}
         self._store.remove(
             name
-            for name, found in versions.items()
-            if _VERSION.fullmatch(found) and (found in (version, self._version) or entries[name].modified < old)
+            for name, folder in versions.items()
+            if _VERSION.fullmatch(folder) and (folder in (version, self._version) or entries[name].modified < old)
         )
 
 

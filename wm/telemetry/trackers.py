@@ -76,13 +76,13 @@ class Trackers:
 class _Member:
     """A service that is told no step twice. Once it has failed it is left out."""
 
-    def __init__(self, name: str, service: "Service", told: int, log: Callable[[str], None]) -> None:
-        self._name, self._told, self._log = name, told, log
+    def __init__(self, name: str, service: "Service", last_step: int, log: Callable[[str], None]) -> None:
+        self._name, self._last_step, self._log = name, last_step, log
         self._service: Service | None = service
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Metrics of a step."""
-        if step > self._told:
+        if step > self._last_step:
             self.tell(step, values)
 
     def tell(self, step: int, values: Mapping[str, Any]) -> None:

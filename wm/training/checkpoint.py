@@ -247,8 +247,8 @@ def load_tensors_into(trainer: Resumable, tensors: dict[str, Tensor], source: st
 
 def _load_model(model: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
     prefix = "model."
-    found = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    weights.load_into(model, found, source)
+    state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    weights.load_into(model, state, source)
 
 
 def _in_memory_format_of(parameter: Tensor, moment: Tensor) -> Tensor:

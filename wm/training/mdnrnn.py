@@ -208,9 +208,9 @@ def input_noise(step: int, settings: MdnRnnSettings) -> float:
     the rollout network does not fall."""
     if settings.network == "rollout":
         return INPUT_NOISE
-    left = 1 - step / settings.steps
+    remaining = 1 - step / settings.steps
     # None of the deviation at the end, which C and dreams give M.
-    return min(1.0, left / settings.noise_anneal) if settings.noise_anneal else 1.0
+    return min(1.0, remaining / settings.noise_anneal) if settings.noise_anneal else 1.0
 
 
 def loss_arguments(

@@ -24,9 +24,9 @@ TYPES = (torch.float32, torch.int64)  # of all that is written: weights, and cou
 def save(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors durably (serialised in memory first: a full disk leaves no partial file). Raises WmError for values
     that `load_tensors` refuses."""
-    if found := _too_large(tensors):
+    if problem := _too_large(tensors):
         raise WmError(
-            f"{path.name} was to be written but {found}; expected finite numbers of at most {LARGEST:g}, so nothing "
+            f"{path.name} was to be written but {problem}; expected finite numbers of at most {LARGEST:g}, so nothing "
             "was written: train with a smaller step size."
         )
     durable.write_bytes(path, to_bytes(tensors))
@@ -52,8 +52,8 @@ def load_tensors(data: bytes, source: str) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if tensor.dtype not in TYPES:
             raise BadData(f"{source}: {name} has numbers of type {tensor.dtype}; {_expected(TYPES)}.")
-    if found := _too_large(tensors):
-        raise BadData(f"{source}: {found}; expected finite numbers of at most {LARGEST:g}, so restore it or retrain.")
+    if problem := _too_large(tensors):
+        raise BadData(f"{source}: {problem}; expected finite numbers of at most {LARGEST:g}, so restore it or retrain.")
     return tensors
 
 

@@ -38,7 +38,7 @@ class Actor:
         self._lock = Lock()
 
     def act(
-        self, seen: NDArray[Any], memory: Memory | None, info: dict[str, Any] | None, seed: int
+        self, frame_or_z: NDArray[Any], memory: Memory | None, info: dict[str, Any] | None, seed: int
     ) -> tuple[Any, Memory]:
         """The action after a frame (S, S, C) uint8 or latents (Z,) float32, and the memory for the step that follows.
         None begins an episode, whose samples are drawn from `seed`. Raises UsageProblem for another C's memory."""
@@ -49,12 +49,12 @@ class Actor:
         if not isinstance(info, dict | None):
             raise UsageProblem(f"info is a {type(info).__name__}; expected the environment's dict, or None.")
         with self._lock:
-            return self._act(self._latents(seen), memory, info or {}, seed)
+            return self._act(self._latents(frame_or_z), memory, info or {}, seed)
 
-    def _latents(self, seen: NDArray[Any]) -> NDArray[np.float32]:
-        if seen.dtype != np.uint8:
-            return seen
-        return self._encoder.encode(torch.from_numpy(np.ascontiguousarray(seen))[None]).numpy()[0]
+    def _latents(self, frame_or_z: NDArray[Any]) -> NDArray[np.float32]:
+        if frame_or_z.dtype != np.uint8:
+            return frame_or_z
+        return self._encoder.encode(torch.from_numpy(np.ascontiguousarray(frame_or_z))[None]).numpy()[0]
 
     def _act(
         self, z: NDArray[np.float32], memory: Memory | None, info: dict[str, Any], seed: int

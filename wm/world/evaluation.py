@@ -12,7 +12,7 @@ from wm.artifacts.workspace import Workspace
 from wm.errors import UsageProblem
 from wm.evaluation.score import MIN_EPISODES, open_agent, score_agent
 from wm.rollouts.players import evaluation_jobs
-from wm.runtime import Runtime, given
+from wm.runtime import Runtime, or_default
 from wm.stats import Score
 from wm.world.real_env import RealEnv
 
@@ -45,7 +45,7 @@ def evaluate_agent(
     limit in training, which for the random policy the dataset has)."""
     episodes = _require_episodes(episodes)
     opened = open_agent(workspace, agent, max_steps)
-    metrics = score_agent(given(runtime), opened, workspace.env, episodes, f"evaluate {workspace.env}")
+    metrics = score_agent(or_default(runtime), opened, workspace.env, episodes, f"evaluate {workspace.env}")
     returns = np.array(metrics["returns"])
     return Evaluation(Score.of(returns), returns, metrics["protocol"])
 
@@ -53,7 +53,7 @@ def evaluate_agent(
 def evaluate_policy(env: RealEnv, policy: Any, episodes: int, protocol: str, runtime: Runtime | None) -> Evaluation:
     """The same for a function of observations, or for an object whose `predict` returns an action first."""
     episodes = _require_episodes(episodes)
-    act, runtime = _function_of(policy), given(runtime)
+    act, runtime = _function_of(policy), or_default(runtime)
     returns = []
     with runtime.progress(f"evaluate {protocol.split(',')[0]}", episodes, "episodes") as progress:
         for job in evaluation_jobs(episodes):

@@ -75,15 +75,15 @@ class RealEnv(gym.Env[Observation, Any]):
         if self._frame is None:
             raise gym.error.ResetNeeded("call reset before step")
         # A copy, as the caller's array must stay what it was.
-        actions = self._space.one(action)[None].copy()  # a serve replaces it
+        actions = self._space.validated(action)[None].copy()  # a serve replaces it
         served = False
         if self._auto_fire is not None:
             served = bool(self._auto_fire.serve(actions, [self._info])[0])
         encoded = torch.from_numpy(self._space.encode(actions))
         self._state = self._cell.step(self._z, encoded, self._state)
         frame, reward, terminated, truncated, self._info = self.env.step(actions[0])
-        shown = dict(self._info) if self._auto_fire is None else {**self._info, "served": served}
-        return self._observe(frame), reward, terminated, truncated, shown
+        info = dict(self._info) if self._auto_fire is None else {**self._info, "served": served}
+        return self._observe(frame), reward, terminated, truncated, info
 
     def render(self) -> Frames | None:
         if self.render_mode is None:

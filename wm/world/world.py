@@ -141,15 +141,15 @@ class World:
         UsageProblem for other observations.
         """
         actor, values, latent = self._actor, as_array("observation", observation), self.vae.model.latent
-        seen: NDArray[Any]
+        frame_or_z: NDArray[Any]
         if values.dtype == np.uint8 or values.ndim == 3:
-            seen, dimensions = self._require_frames(values), 3
+            frame_or_z, dimensions = self._require_frames(values), 3
         else:
             widths, dimensions = (latent, latent + self.mdnrnn.model.hidden), 1
-            seen = self._require_latents(values, widths)[..., :latent]
+            frame_or_z = self._require_latents(values, widths)[..., :latent]
         if values.ndim != dimensions:
             raise UsageProblem(f"observation has shape {values.shape}; expected that of one environment.")
-        return actor.act(seen, memory, info, whole("seed", seed, 0))
+        return actor.act(frame_or_z, memory, info, whole("seed", seed, 0))
 
     def env(
         self, obs: str = "z", render_mode: str | None = None, temperature: float = 1.0, max_steps: int | None = None

@@ -90,7 +90,7 @@ class AtariRenderer:
     def __init__(self, env: Atari, size: int) -> None:
         self._ale = env.ale
         height, width = env.ale.getScreenDims()
-        self._resize = AreaResize(height, width, 4, size, kept=3)
+        self._resize = AreaResize(height, width, 4, size, out_channels=3)
         self._by_pixel = PaletteResize(height, width, size) if gives_same_pixels(height, width, size) else None
         # Red, green, blue and 255 as one number; 0 where the color is not known yet.
         self._palette = np.zeros(256, np.uint32)

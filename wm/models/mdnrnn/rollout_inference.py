@@ -79,12 +79,12 @@ class RolloutCell:
         inputs, context, state = self._remember(z, action, state)
         change = self._change(torch.cat([inputs, context], 1)) * model.difference_std
         noise = torch.randn(change.shape, generator=random, device=z.device) * model.residual_std
-        shown = (
+        next_z = (
             inputs[:, : model.latent] + change + NOISE * math.sqrt(temperature) * noise
         ) * model.z_std + model.z_mean
         if bounds:
-            shown = torch.clamp(shown, *bounds)
-        transition = model.transition(inputs, model.standardise(shown))
+            next_z = torch.clamp(next_z, *bounds)
+        transition = model.transition(inputs, model.standardise(next_z))
         end = torch.sigmoid(self._end(transition)[:, 0])
         log_probs = functional.log_softmax(self._reward(transition).unflatten(1, (2, -1)), -1)
-        return Sample(shown, model.mean_reward(log_probs, end), end), state
+        return Sample(next_z, model.mean_reward(log_probs, end), end), state

@@ -193,14 +193,14 @@ class RolloutNetwork(Predictor):
     ) -> tuple[Tensor, Tensor]:
         """Cross-entropies of rewards and ends; of the ends, and with `dreamt_rewards` of both, on dreamt transitions in
         every second window."""
-        shown = real.clone()
+        mixed = real.clone()
         # Of the whole batch, whatever piece this is, so that pieces add up to it.
         other = slice(1 - part.first % 2, None, 2)  # every second window of the batch
-        shown[other] = dreamt[other]
-        paid = self.reward(shown if dreamt_rewards else real)
+        mixed[other] = dreamt[other]
+        paid = self.reward(mixed if dreamt_rewards else real)
         both = self.reward.loss(paid, (rewards / self.reward_unit).unsqueeze(-1).expand(*ends.shape, 2))
         reward = torch.lerp(both[..., 0], both[..., 1], ends)
-        end = functional.binary_cross_entropy_with_logits(self.end(shown).float().squeeze(-1), ends, reduction="none")
+        end = functional.binary_cross_entropy_with_logits(self.end(mixed).float().squeeze(-1), ends, reduction="none")
         return _mean(reward, mask, part.steps), _mean(end, mask, part.steps)
 
     def hidden_states(self, z: Tensor, action: Tensor) -> Tensor:
