@@ -58,7 +58,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
         nonlocal taken
         batch, random = windows.at(number), torch.Generator().manual_seed(number)
         taken = int(batch.mask.sum())
-        return model.loss(*loss_arguments(settings, batch, 1.0, random)).total, {}
+        return model.loss(*loss_arguments(batch, settings.context, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-4, clip=1.0)
@@ -80,7 +80,7 @@ def rollout_step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         random = torch.Generator().manual_seed(number)
-        return model.loss(*loss_arguments(settings, windows.at(number), INPUT_NOISE, random)).total, {}
+        return model.loss(*loss_arguments(windows.at(number), settings.context, INPUT_NOISE, random)).total, {}
 
     format_, parts = Precision(precision, torch.device("cpu")), model.clipped_apart()
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-3, clip=settings.clip, parts=parts)
