@@ -67,7 +67,7 @@ def mdnrnn_steps(settings: MdnRnnSettings, stack: ExitStack | None, device: torc
 
     def arguments(number: int) -> list[Tensor]:
         # A fixed share of noise, and a generator a step, as in training.
-        return loss_arguments(settings, windows.at(number), 0.5, torch.Generator().manual_seed(number))
+        return loss_arguments(windows.at(number), settings.context, 0.5, torch.Generator().manual_seed(number))
 
     model = model.to(device)
     fast = accelerated_mdnrnn_loss(model, model.loss, settings, pick("auto", device))
@@ -78,7 +78,7 @@ def vae_steps(settings: VaeSettings, stack: ExitStack | None, device: torch.devi
     """Of V, on frames; accelerated until the stack is closed, or plain."""
     random = torch.Generator().manual_seed(0)
     frames = torch.randint(0, 256, (16, settings.batch, 64, 64, 3), dtype=torch.uint8, generator=random)
-    model = new_vae(settings, (64, 64, 3), 0).to(device)
+    model = new_vae(settings.network, settings.latent, (64, 64, 3), 0).to(device)
     objective = new_vae_loss(settings, model, frames[0].to(device), 0)
 
     def arguments(number: int) -> list[Tensor]:

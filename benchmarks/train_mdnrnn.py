@@ -59,7 +59,7 @@ def step(latents: Latents, precision: str) -> Callable[[], int]:
         nonlocal steps_inside
         batch, random = windows.at(number), torch.Generator().manual_seed(number)
         steps_inside = int(batch.mask.sum())
-        return model.loss(*loss_arguments(settings, batch, 1.0, random)).total, {}
+        return model.loss(*loss_arguments(batch, settings.context, 1.0, random)).total, {}
 
     format_ = Precision(precision, torch.device("cpu"))
     # A million steps: the learning rate hardly falls during the benchmark.
@@ -82,7 +82,7 @@ def rollout_step(latents: Latents, precision: str) -> Callable[[], int]:
 
     def loss(number: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         random = torch.Generator().manual_seed(number)
-        return model.loss(*loss_arguments(settings, windows.at(number), INPUT_NOISE, random)).total, {}
+        return model.loss(*loss_arguments(windows.at(number), settings.context, INPUT_NOISE, random)).total, {}
 
     format_, parts = Precision(precision, torch.device("cpu")), model.clipped_apart()
     trainer = Trainer(model, loss, format_, steps=1_000_000, learning_rate=1e-3, clip=settings.clip, parts=parts)

@@ -14,7 +14,13 @@ from wm.dreams.initial_states import latents_of, latents_stayed_behind
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.errors import BadData, UsageProblem
-from wm.evaluation.dream_fidelity import REAL_EPISODES, measure_fidelity, most_real_episodes, policies_to_compare
+from wm.evaluation.dream_fidelity import (
+    REAL_EPISODES,
+    ComparisonProtocol,
+    measure_fidelity,
+    most_real_episodes,
+    policies_to_compare,
+)
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
 from wm.pipeline.lives import lost_lives_end
 from wm.pipeline.plan import Plan, plan_stage
@@ -113,7 +119,7 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
     run = _run(session, settings, models)
 
     def estimate() -> Plan:
-        workers, clock, episodes = session.processes, session.runtime.clock, most_real_episodes(settings)
+        workers, clock, episodes = session.processes, session.runtime.clock, most_real_episodes(settings.dreams)
         speed = measure_env(models.vae.env, clock).with_models(models.vae.model, models.mdnrnn.model, clock)
         low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
@@ -142,7 +148,8 @@ def dream(session: Session, settings: DreamSettings) -> Result:
             f"{REAL_EPISODES} real episodes of up to {settings.max_steps} steps"
         )
         one_life = lost_lives_end(mdnrnn.artifact.settings["network"], models.dataset)
-        fidelity = measure_fidelity(runtime, settings, session.seed, mdnrnn, latents, policies, label, one_life)
+        protocol = ComparisonProtocol(settings.dreams, settings.temperature, settings.max_steps, session.seed, one_life)
+        fidelity = measure_fidelity(runtime, protocol, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()
         _require_finite(fidelity, session.run_path)
         durable.write_json(builder.folder / FIDELITY, fidelity)

@@ -78,16 +78,17 @@ def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     config, device = updates.dreamer_config(settings, space), pick_device(session.device)
     model = updates.new_dreamer(config, session.seed).to(device)
     trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
-    seconds = updates.seconds_per_update(trainer, settings.batch, settings.seq_len, device, session.runtime.clock)
-    count = settings.steps * settings.train_ratio / (settings.batch * settings.seq_len)
+    batch, seq_len, capacity = settings.batch, settings.seq_len, settings.capacity
+    seconds = updates.seconds_per_update(trainer, batch, seq_len, device, session.runtime.clock)
+    count = settings.steps * settings.train_ratio / (batch * seq_len)
     count += settings.pretrain if session.data else 0
     weights = updates.weight_bytes(model)
     return Plan(
         "train-dreamer",
         run.folder,
         f"{settings.steps} steps of {settings.num_envs} environments, {count:,.0f} updates",
-        disk=replay_store.disk_bound(settings.capacity, settings.part_rows, config) + weights,
-        memory=updates.training_bytes(settings, config, weights),
+        disk=replay_store.disk_bound(capacity, settings.part_rows, config) + weights,
+        memory=updates.training_bytes(config, weights, batch=batch, seq_len=seq_len, capacity=capacity),
         # Half as much again for acting and validations, and 5 ms for each environment step.
         seconds=(count * seconds, 1.5 * count * seconds + settings.steps / 200),
         scratch=CHECKPOINTS * weights,
@@ -152,7 +153,14 @@ def _train(
     save_pictures(folder, f"{session.env}: Dreamer", model, buffer if len(buffer) else collected())
     earlier = {"earlier_seconds": earlier_seconds} if earlier_seconds else {}
     collected_steps = {"collected_steps": sum(dataset.env_steps for dataset in datasets)}
-    return final_metrics(folder, training, settings, precision.name) | collected_steps | earlier
+    metrics = final_metrics(
+        folder,
+        training,
+        precision.name,
+        capacity=settings.capacity,
+        validation_episodes=settings.validation_episodes,
+    )
+    return metrics | collected_steps | earlier
 
 
 def _writer(

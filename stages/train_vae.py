@@ -14,7 +14,8 @@ __all__ = ["RECIPE", "check", "estimate", "plan", "train_vae"]
 
 def check(session: Session, settings: VaeSettings) -> None:
     """Raise a WmError for settings that do not fit the inputs."""
-    new_vae(settings, open_inputs(session, settings)[0].frame_shape, session.seed)
+    shape = open_inputs(session, settings)[0].frame_shape
+    new_vae(settings.network, settings.latent, shape, session.seed)
 
 
 def plan(session: Session, settings: VaeSettings) -> Plan:

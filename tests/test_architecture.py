@@ -6,6 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from stages.cli import TABLE
 
@@ -228,6 +231,78 @@ def test_only_one_place_parses_json_and_one_toml() -> None:
     for path in [*(ROOT / "wm").rglob("*.py"), *(ROOT / "stages").rglob("*.py")]:
         for parser, allowed in parsers.items():
             assert path.name == allowed or f"{parser}(" not in path.read_text().replace("loads(", "load("), path
+
+
+LOOPS = {"_Fit"}  # the training of V and of M, whose typed configuration the settings are
+MOST_VALUES = 3
+
+
+def assigned(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """What assignments below `node` give to which name: `self.a, b = c, d` -> (self.a, c), (b, d)."""
+    for assignment in ast.walk(node):
+        if isinstance(assignment, ast.Assign):
+            for target in assignment.targets:
+                pairs = [(target, assignment.value)]
+                if isinstance(target, ast.Tuple) and isinstance(assignment.value, ast.Tuple):
+                    pairs = list(zip(target.elts, assignment.value.elts, strict=False))
+                yield from ((ast.unparse(to), ast.unparse(value)) for to, value in pairs)
+
+
+def uses(scope: ast.AST, name: str) -> tuple[set[str], bool]:
+    """The fields that are read from an object below `scope`, and whether it is an argument of a call."""
+    names, fields, passed = {name}, set[str](), False
+    while more := {to for to, value in assigned(scope) if value in names} - names:
+        names |= more
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in names:
+            fields.add(node.attr)
+        elif isinstance(node, ast.Call):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            passed = passed or any(ast.unparse(argument) in names for argument in arguments)
+    return fields, passed
+
+
+def few_values(tree: ast.Module) -> Iterator[str]:
+    """Functions and classes that take settings, read few of their fields and pass them to nobody."""
+    for owner in ast.walk(tree):
+        for function in ast.iter_child_nodes(owner):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            kept = isinstance(owner, ast.ClassDef) and function.name == "__init__"
+            scope: Any = owner if kept else function  # what a constructor keeps, methods read
+            for argument in [*function.args.args, *function.args.kwonlyargs]:
+                if argument.annotation is None or not re.search(r"Settings\b", ast.unparse(argument.annotation)):
+                    continue
+                fields, passed = uses(scope, argument.arg)
+                if len(fields) <= MOST_VALUES and not passed:
+                    yield f"{scope.name} reads {', '.join(sorted(fields)) or 'nothing'} of {argument.arg}"
+
+
+def test_functions_take_values_and_no_settings_of_which_they_read_a_few() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {use}"
+        for path in sorted((ROOT / "wm").rglob("*.py"))
+        if path.relative_to(ROOT / "wm").parts[0] not in ("pipeline", "settings")
+        for use in few_values(ast.parse(path.read_text()))
+        if use.split()[0] not in LOOPS
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "few"),
+    [
+        ("def f(settings: VaeSettings): return settings.steps, settings.batch, settings.latent", True),
+        ("def f(*, settings: VaeSettings | None): return settings.steps", True),
+        ("def f(settings: VaeSettings): return settings.a, settings.b, settings.c, settings.d", False),
+        ("def f(settings: VaeSettings): return settings.steps + g(1, s=settings)", False),
+        ("def f(settings: VaeSettings): return g(settings.steps)", True),
+        ("class A:\n def __init__(self, s: S.VaeSettings): self._s, self.a = s, 1\n def f(self): self._s.a", True),
+        ("class A:\n def __init__(self, s: VaeSettings): self._s = s\n def f(self): g(self._s)", False),
+    ],
+)
+def test_few_values_are_those_of_a_function_or_of_an_object_that_keeps_the_settings(code: str, few: bool) -> None:
+    assert bool(list(few_values(ast.parse(code)))) == few
 
 
 def test_help_needs_no_torch() -> None:

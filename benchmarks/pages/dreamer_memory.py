@@ -1,9 +1,9 @@
-"""Draws docs/images/dreamer-memory.png from docs/results/dreamer_memory.json: a Dreamer's memory over 80,000 steps of Pong, and that of
-an ancestor whose memory grew until it died.
+"""Draws docs/images/dreamer-memory.png from docs/results/dreamer_memory.json: a Dreamer's memory over 80,000 steps of
+Pong, and that of an ancestor whose memory grew until it died.
 
-`python -m benchmarks.pages.dreamer_memory add runs/Pong/dreamer` stores the readings of a training; without arguments it only
-draws. The stored readings were taken at commit 81990f9 with the ancestor's data path (84x84, four stacked frames, two
-environments, a replay of 50,000 steps) and few updates, so that a CPU finishes it. Up to commit 1423c42:
+`python -m benchmarks.pages.dreamer_memory add runs/Pong/dreamer` stores the readings of a training; without arguments
+it only draws. The stored readings were taken at commit 81990f9 with the ancestor's data path (84x84, four stacked
+frames, two environments, a replay of 50,000 steps) and few updates, so that a CPU finishes it. Up to commit 1423c42:
 
     wm train-dreamer --env Pong --preset seed --steps 80000 --train-ratio 2 --set decoded=0.1 --set starts=2 \\
         --set units=64 --set log_every=100

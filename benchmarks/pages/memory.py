@@ -1,7 +1,7 @@
 """Renders docs/results/memory.md from docs/results/memory.json: what C gains by M's h where a frame hides the state.
 
-    python -m benchmarks.pages.memory commands Catch 0     prints what trains and tests every C of a task and seed
-    python -m benchmarks.pages.memory add runs/Catch-s0    keeps the scores of such a run
+python -m benchmarks.pages.memory commands Catch 0     prints what trains and tests every C of a task and seed
+python -m benchmarks.pages.memory add runs/Catch-s0    keeps the scores of such a run
 """
 
 import hashlib
@@ -140,9 +140,9 @@ def page(rows: list[Row]) -> str:
     """The page's text."""
     parts = [
         "# Does memory matter?\n",
-        "C sees z, the step's difference of z, and h of a trained M, h of an untrained M, or no h. In these games a frame "
-        "and its difference hide part of the state. The same V serves all, and C learns by PPO for the same number "
-        "of steps. An untrained M has the trained one's size and normalization. It cannot dream.\n",
+        "C sees z, the step's difference of z, and h of a trained M, h of an untrained M, or no h. In these games a "
+        "frame and its difference hide part of the state. The same V serves all, and C learns by PPO for the same "
+        "number of steps. An untrained M has the trained one's size and normalization. It cannot dream.\n",
         "A row is a training seed, with the mean return and the 95 % interval over its test games. Rendered by "
         "`python -m benchmarks.pages.memory` from [memory.json](memory.json), which also has commits and digests.\n",
         "## What a trained memory gains\n",

@@ -327,7 +327,7 @@ class _UnmadeInputs:
             plan = self._playing(step, most_steps(settings, longest), what, 200_000)
             return replace(plan, seconds=self._training_seconds(step, settings), fixed_work=settings.policy_gradient)
         if isinstance(settings, DreamSettings):
-            episodes = most_real_episodes(settings)
+            episodes = most_real_episodes(settings.dreams)
             most = episodes * min(settings.max_steps, longest)
             # 2 MB of pictures.
             plan = self._playing(step, most, f"a comparison over {episodes} real episodes", 2_000_000)

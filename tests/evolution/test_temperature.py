@@ -1,9 +1,11 @@
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wm.evolution.cma_es import Search
 from wm.evolution.temperature import FILE, choose_temperature
 from wm.runtime import Runtime
 from wm.settings import ControllerSettings
@@ -27,7 +29,8 @@ class AccurateAtHalf:
 
 def choose(settings: ControllerSettings, fitness: AccurateAtHalf, folder: Path, messages: list[str]) -> Any:
     runtime = Runtime(time.monotonic, log=messages.append)
-    return choose_temperature(runtime, settings, 0, fitness, START, folder)  # type: ignore[arg-type]
+    search = partial(Search, START, settings.popsize, settings.sigma, 1, settings.algo)
+    return choose_temperature(runtime, settings.temperature, search, fitness, folder)  # type: ignore[arg-type]
 
 
 def test_auto_chooses_the_temperature_whose_returns_rank_as_real_ones_do(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from wm.evolution.transfer import (
 from wm.models.mdnrnn.network import MdnRnn
 from wm.pretrained import TrainedMdnRnn, controller_memory
 from wm.run_models import load_all
-from wm.settings import ControllerSettings
 
 
 def trained(chain: Path) -> tuple[TransferSource, TrainedMdnRnn, Latents]:
@@ -162,8 +161,7 @@ def test_on_another_v_a_linear_policy_is_imitated_in_the_episodes_that_both_have
     _, mdnrnn, old = load_all(of_first)
     workspace = Session(TINY, run=again).workspace
     _, other, new = load_all(workspace)
-    settings = ControllerSettings(init_from=str(first), imitate=True)
-    weights, _ = initial_parameters(settings, workspace, other, new.config, new.model)
+    weights, _ = initial_parameters(str(first), workspace, other, new.config, new.model, imitate=True)
     outputs = []
     for models, parameters, place in (((mdnrnn, old), old.parameters, of_first), ((other, new), weights, workspace)):
         memory, latents = controller_memory(models[0], models[1].config), load_latents(place, models[0])
@@ -204,7 +202,7 @@ def test_a_search_starts_from_zero_at_no_cost_or_from_the_controller_of_init_fro
     run, workspace = chain / "runs" / SLUG, Session(TINY, run=chain / "runs" / SLUG).workspace
     _, mdnrnn, controller = load_all(workspace)
     starts = [
-        initial_parameters(ControllerSettings(init_from=source), workspace, mdnrnn, controller.config, controller.model)
+        initial_parameters(source, workspace, mdnrnn, controller.config, controller.model, imitate=False)
         for source in (None, str(run))
     ]
     assert not starts[0][0].any()

@@ -166,8 +166,8 @@ def adam_steps(passes: Passes) -> int:
 def test_the_minibatch_of_the_settings_decides_how_many_gradient_steps_an_update_takes() -> None:
     given, default = (ControllerSettings(algo="ppo", in_=place, minibatch=rows)
                       for place, rows in (("dream", 9), ("dream", None)))  # fmt: skip
-    assert adam_steps(Passes(2, 2048).of(default)) == 2
-    assert adam_steps(Passes(2, 2048).of(given)) == 2 * T * N // 9
+    assert adam_steps(Passes(2, 2048).with_minibatch(default.minibatch)) == 2
+    assert adam_steps(Passes(2, 2048).with_minibatch(given.minibatch)) == 2 * T * N // 9
 
 
 def test_both_sources_of_experience_are_learned_from_in_such_steps() -> None:

@@ -45,7 +45,7 @@ def vae(network: str, device: torch.device) -> Built:
         frames = torch.randint(0, 256, (BATCH, 64, 64, 3), dtype=torch.uint8, generator=random)
         return [frames.to(device), torch.randn(BATCH, LATENT, generator=random).to(device)]
 
-    loss = new_vae_loss(settings, new_vae(settings, (64, 64, 3), 0).to(device), batch(0)[0], 0)
+    loss = new_vae_loss(settings, new_vae(network, LATENT, (64, 64, 3), 0).to(device), batch(0)[0], 0)
     return loss, loss, batch
 
 

@@ -58,7 +58,7 @@ def test_the_memory_of_m_is_that_of_measured_trainings_and_no_less(
     and of steps of the `paper` preset."""
     settings = MdnRnnSettings(batch=batch, seq_len=length)
     model = new_mdnrnn(mdnrnn_config(settings, 32, ActionSpace(count=4)), 0)
-    assert used <= mdnrnn_memory(settings, model, rows) < 1.25 * used
+    assert used <= mdnrnn_memory(model, rows, batch=batch, length=length, mixtures=settings.mixtures) < 1.25 * used
 
 
 def test_latents_are_counted_with_the_disk_of_m() -> None:

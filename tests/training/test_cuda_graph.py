@@ -10,6 +10,7 @@ from torch import nn
 from tests.training.losses import mdnrnn, step, vae
 from wm.settings import MdnRnnSettings
 from wm.training.cuda_graph import GraphedLoss, graphed_on_cuda
+from wm.training.mdnrnn import accelerated_mdnrnn_loss
 from wm.training.precision import Precision
 
 CUDA = torch.device("cuda")
@@ -27,7 +28,7 @@ def test_a_replayed_loss_has_the_values_and_gradients_of_a_plain_one(
 ) -> None:
     model, loss, batch = build(network, CUDA)
     format_ = Precision(precision, CUDA)
-    graphed = graphed_on_cuda(model, loss, MdnRnnSettings(), format_)
+    graphed = graphed_on_cuda(model, loss, format_, 1)
     assert isinstance(graphed, GraphedLoss)
     # The plain loss comes last: a graph is not recorded beside nodes that another stream has left.
     replayed, plain = ([step(model, run, batch(number), format_) for number in range(3)] for run in (graphed, loss))
@@ -39,8 +40,12 @@ def test_a_replayed_loss_has_the_values_and_gradients_of_a_plain_one(
 
 def test_losses_that_a_graph_cannot_hold_stay_as_they_are() -> None:
     cpu, gpu = Precision("fp32", torch.device("cpu")), Precision("fp32", CUDA)
-    model = nn.Linear(1, 1)
-    assert graphed_on_cuda(model, model, MdnRnnSettings(), cpu) is model
+    model: Any = nn.Linear(1, 1)
+    assert graphed_on_cuda(model, model, cpu, 1) is model
     for settings in (MdnRnnSettings(accumulate=2), MdnRnnSettings(pieces=8), MdnRnnSettings(compile=True)):
-        assert graphed_on_cuda(model, model, settings, gpu) is model
-    assert graphed_on_cuda(model, model, MdnRnnSettings(), gpu, ranks=True) is model
+        with accelerated_mdnrnn_loss(model, model, settings, gpu) as run:
+            assert run is model
+    with accelerated_mdnrnn_loss(model, model, MdnRnnSettings(), gpu, ranks=True) as run:
+        assert run is model
+    with accelerated_mdnrnn_loss(model, model, MdnRnnSettings(), gpu) as run:
+        assert isinstance(run, GraphedLoss)

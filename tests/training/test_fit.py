@@ -209,7 +209,7 @@ def test_a_machine_that_cannot_compile_is_told_so_and_no_setting_is_blamed(monke
         raise torch._dynamo.exc.TorchDynamoException("No working C++ compiler found\nand more")
 
     monkeypatch.setattr(torch, "compile", lambda _: no_compiler)
-    loss = compile_if_asked(torch.square, GradientSettings(compile=True))
+    loss = compile_if_asked(torch.square, True)
     with pytest.raises(MissingPackage, match=r"not work here \(No working C\+\+ compiler found\); leave"):
         loss(torch.zeros(1))
 
@@ -220,8 +220,7 @@ def test_a_format_in_which_the_cpu_has_no_lstm_is_refused(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(torch.nn.LSTM, "forward", forward)
     cpu, with_lstm = torch.device("cpu"), torch.nn.Sequential(torch.nn.LSTM(1, 1))
-    bf16 = GradientSettings(precision="bf16")
     with pytest.raises(UsageProblem, match="--precision is 'bf16' but torch has no LSTM in that format on this CPU"):
-        pick_precision(bf16, cpu, with_lstm)
-    assert pick_precision(bf16, cpu, torch.nn.Linear(1, 1)).name == "bf16"
-    assert pick_precision(GradientSettings(precision="fp32"), cpu, with_lstm).name == "fp32"
+        pick_precision("bf16", cpu, with_lstm)
+    assert pick_precision("bf16", cpu, torch.nn.Linear(1, 1)).name == "bf16"
+    assert pick_precision("fp32", cpu, with_lstm).name == "fp32"

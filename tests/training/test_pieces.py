@@ -101,7 +101,7 @@ class TestLosses:
         def share(piece: Piece) -> Tensor:
             rows = piece.rows(windows.size)
             random = torch.Generator().manual_seed(1)
-            arguments = loss_arguments(settings, windows.at(4, piece), 1.0, random, rows, windows.size)
+            arguments = loss_arguments(windows.at(4, piece), settings.context, 1.0, random, rows, windows.size)
             part = () if piece == WHOLE else (Part(rows[0], torch.from_numpy(windows.existing(4))),)
             return model.loss(*arguments, *part).total
 

@@ -85,10 +85,10 @@ def train(folder: Path, settings: MdnRnnSettings, latents: Latents, stop_at: flo
     model = new_mdnrnn(mdnrnn_config(settings, 4, latents.space), 0)
     fit_normalization(model, latents)
     windows = training_windows(settings, [latents], [settings.batch], 0)
-    validation = validation_windows(settings, [latents], [validation_count(settings)], 0)
+    validation = validation_windows(settings, [latents], [validation_count(settings.network)], 0)
     precision = Precision("fp32", torch.device("cpu"))
     fit_mdnrnn(runtime, folder, "M", settings, windows, validation, model, 0, precision)
-    fit_residuals(model.eval().requires_grad_(False), validation, settings)
+    fit_residuals(model.eval().requires_grad_(False), validation, settings.warm_up)
     return model
 
 

@@ -9,14 +9,13 @@ from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts.manifest import NAME
 from wm.errors import RecipeMismatch
 from wm.models.mdnrnn.network import MdnRnn
-from wm.settings import MdnRnnSettings
 from wm.training.warm_start import load_initial_weights
 
 
 def test_weights_of_another_shape_are_refused_with_both_shapes(chain: Path) -> None:
     model = MdnRnn(4, 3, 8, 5, 10.0)
     with pytest.raises(RecipeMismatch, match=r"heads.weight is \(62, 16\), expected \(62, 8\)"):
-        load_initial_weights(MdnRnnSettings(init_from=str(chain / "runs" / SLUG)), "mdnrnn", TINY, model)
+        load_initial_weights(str(chain / "runs" / SLUG), "mdnrnn", TINY, model)
 
 
 def test_a_source_without_v_is_told_with_a_command_that_can_be_pasted(chain: Path, tmp_path: Path) -> None:

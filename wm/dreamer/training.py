@@ -138,7 +138,9 @@ def save_pictures(folder: Path, title: str, model: Dreamer, buffer: ReplayBuffer
         durable.write_bytes(folder / "open-loop.png", strip)
 
 
-def final_metrics(folder: Path, training: OnlineTraining, settings: DreamerSettings, precision: str) -> dict[str, Any]:
+def final_metrics(
+    folder: Path, training: OnlineTraining, precision: str, *, capacity: int, validation_episodes: int
+) -> dict[str, Any]:
     """The metrics of a finished training, whose log is in `folder`."""
     counts, returns = training.counts, training.returns
     lines = [line for line in metrics_log.read(folder) if "squared_error" in line]
@@ -152,10 +154,10 @@ def final_metrics(folder: Path, training: OnlineTraining, settings: DreamerSetti
         "training_return": float(np.mean(returns)) if returns else None,
         "training_episodes": len(returns),
         "validation_return": training.validation,
-        "validation_episodes": settings.validation_episodes if training.validation is not None else 0,
+        "validation_episodes": validation_episodes if training.validation is not None else 0,
         **{name: lines[-1][name] for name in FINAL if lines},
         "first_squared_error": lines[0]["squared_error"] if lines else None,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
         "precision": precision,
-        "capacity": settings.capacity,
+        "capacity": capacity,
     }

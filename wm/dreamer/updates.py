@@ -90,11 +90,11 @@ def weight_bytes(model: Dreamer) -> int:
     return 4 * sum(parameter.numel() for parameter in model.parameters())
 
 
-def training_bytes(settings: DreamerSettings, config: DreamerConfig, weight_bytes: int) -> int:
-    """Estimated memory of a training."""
+def training_bytes(config: DreamerConfig, weight_bytes: int, *, batch: int, seq_len: int, capacity: int) -> int:
+    """Estimated memory of a training on windows of `seq_len` steps, with a replay of `capacity` steps."""
     # float32 of the frames; activations are estimated from them.
-    frames = 4 * settings.batch * settings.seq_len * config.size**2 * config.channels
-    replay = replay_bytes(settings.capacity, config)
+    frames = 4 * batch * seq_len * config.size**2 * config.channels
+    replay = replay_bytes(capacity, config)
     return replay + OPTIMIZER_FACTOR * weight_bytes + ACTIVATION_FACTOR * frames + PROCESS_BYTES
 
 

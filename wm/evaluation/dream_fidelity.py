@@ -38,7 +38,6 @@ from wm.rollouts.players import (
 from wm.rollouts.workers import Workers, open_workers
 from wm.runtime import Runtime
 from wm.seeding import episode_seed, generator
-from wm.settings import DreamSettings
 from wm.stats import rank_correlation, rank_correlation_interval
 from wm.training.precision import pick
 
@@ -80,33 +79,42 @@ def policies_to_compare(
     return Policies(policy_spec(vae, mdnrnn, config, means[0]), means, [0] * len(means), "random linear policies")
 
 
-def most_real_episodes(settings: DreamSettings) -> int:
-    """The real episodes of a comparison, at most, without those that are encoded."""
-    return MEANS * REAL_EPISODES + settings.dreams
+@dataclass(frozen=True)
+class ComparisonProtocol:
+    """How policies are compared: `dreams` with each, at this temperature, and real episodes, all of at most `max_steps`
+    and from this seed. `one_life` says whether M took lost lives for ends."""
+
+    dreams: int
+    temperature: float
+    max_steps: int
+    seed: int
+    one_life: bool
+
+
+def most_real_episodes(dreams: int) -> int:
+    """The real episodes of a comparison with so many dreams of each policy, at most, without those that are encoded."""
+    return MEANS * REAL_EPISODES + dreams
 
 
 def measure_fidelity(
     runtime: Runtime,
-    settings: DreamSettings,
-    seed: int,
+    protocol: ComparisonProtocol,
     mdnrnn: TrainedMdnRnn,
     latents: Latents,
     policies: Policies,
     label: str = "dream",
-    one_life: bool = False,
 ) -> dict[str, Any]:
-    """All figures by name. `latents` are those M was trained on; `one_life` says whether it took lost lives for
-    ends."""
+    """All figures by name. `latents` are those M was trained on."""
     initial = early_initial_states(latents, mdnrnn)
-    policy = policies.policy
-    settings = replace(settings, max_steps=policy.env.shorter(settings.max_steps))
+    policy, seed = policies.policy, protocol.seed
+    protocol = replace(protocol, max_steps=policy.env.shorter(protocol.max_steps))
     parameters = np.array(policy.parameters, np.float32)[None]
-    dreams = _dream(settings, seed, mdnrnn, policy, policies.means, initial)
-    policy_dreams = _dream(settings, seed, mdnrnn, policy, parameters, initial)
+    dreams = _dream(protocol, mdnrnn, policy, policies.means, initial)
+    policy_dreams = _dream(protocol, mdnrnn, policy, parameters, initial)
     with open_workers(runtime) as workers:
         played = np.concatenate([policies.means, parameters])
-        episodes = _play(runtime, settings, seed, workers, policy, played, label, one_life)
-        trajectories = _encode(settings, seed, workers, policy, one_life)
+        episodes = _play(runtime, protocol, workers, policy, played, label)
+        trajectories = _encode(protocol, workers, policy)
     real = np.array([np.mean([result.episode_return for result in results]) for results in episodes[:-1]])
     dream = dreams.returns.reshape(len(policies.means), -1).mean(axis=1)
     encoded = _as_latents(trajectories, latents)
@@ -145,44 +153,41 @@ def _rank_correlations(dream: NDArray[np.float64], real: NDArray[np.float64], se
 
 
 def _dream(
-    settings: DreamSettings,
-    seed: int,
+    protocol: ComparisonProtocol,
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
     parameters: NDArray[np.float32],
     initial: InitialStates,
 ) -> DreamReturns:
-    """`settings.dreams` dreams with each row of parameters, from the same initial states."""
-    rows = generator(seed, "fidelity").integers(0, len(initial), settings.dreams)
+    """Dreams with each row of parameters, from the same initial states."""
+    rows = generator(protocol.seed, "fidelity").integers(0, len(initial), protocol.dreams)
     return rollout_dreams(
         mdnrnn.model,
         build_controller(mdnrnn, policy.controller, policy.env),
-        torch.from_numpy(np.repeat(parameters, settings.dreams, axis=0)),
+        torch.from_numpy(np.repeat(parameters, protocol.dreams, axis=0)),
         initial.take(np.tile(rows, len(parameters))),
-        settings.temperature,
-        settings.max_steps,
-        seed, "fidelity",
+        protocol.temperature,
+        protocol.max_steps,
+        protocol.seed, "fidelity",
         dtype=pick("auto", torch.device("cpu")).dtype,
     )  # fmt: skip
 
 
 def _play(
     runtime: Runtime,
-    settings: DreamSettings,
-    seed: int,
+    protocol: ComparisonProtocol,
     workers: Workers,
     policy: PolicySpec,
     parameters: NDArray[np.float32],
     label: str,
-    one_life: bool,
 ) -> list[list[EpisodeResult]]:
     """Real episodes with each row of parameters, on the same seeds; with the last row as many as it has dreams."""
-    counts = [REAL_EPISODES] * (len(parameters) - 1) + [settings.dreams]
-    seeds = [episode_seed("validation", seed, "fidelity", number) for number in range(max(counts))]
+    counts = [REAL_EPISODES] * (len(parameters) - 1) + [protocol.dreams]
+    seeds = [episode_seed("validation", protocol.seed, "fidelity", number) for number in range(max(counts))]
     # The same seeds for every policy: they differ then by what they do.
     pairs = [(row, episode) for row, count in enumerate(counts) for episode in range(count)]
-    jobs = [EpisodeJob(key, seeds[episode], row, one_life) for key, (row, episode) in enumerate(pairs)]
-    tasks = play_tasks(workers, policy, parameters, jobs, 4, settings.max_steps)
+    jobs = [EpisodeJob(key, seeds[episode], row, protocol.one_life) for key, (row, episode) in enumerate(pairs)]
+    tasks = play_tasks(workers, policy, parameters, jobs, 4, protocol.max_steps)
     results: dict[int, EpisodeResult] = {}
     with runtime.progress(f"{label}: real episodes", len(jobs), "episodes") as progress:
         for _, portion in map_playing(workers, play_jobs, tasks):
@@ -192,13 +197,11 @@ def _play(
     return [[results[key] for key in range(*span)] for span in itertools.pairwise(bounds)]
 
 
-def _encode(
-    settings: DreamSettings, seed: int, workers: Workers, policy: PolicySpec, one_life: bool
-) -> list[LatentTrajectory]:
+def _encode(protocol: ComparisonProtocol, workers: Workers, policy: PolicySpec) -> list[LatentTrajectory]:
     """Real episodes with the policy's own parameters, encoded."""
-    seeds = [episode_seed("validation", seed, "seen", number) for number in range(ENCODED_EPISODES)]
-    jobs = [EpisodeJob(number, seed, one_life=one_life) for number, seed in enumerate(seeds)]
-    tasks = [(policy, [job], settings.max_steps) for job in jobs]
+    seeds = [episode_seed("validation", protocol.seed, "seen", number) for number in range(ENCODED_EPISODES)]
+    jobs = [EpisodeJob(number, seed, one_life=protocol.one_life) for number, seed in enumerate(seeds)]
+    tasks = [(policy, [job], protocol.max_steps) for job in jobs]
     results = sorted(map_playing(workers, encode_rollouts, tasks), key=lambda result: result[0])
     return [trajectory for _, trajectories in results for trajectory in trajectories]
 

@@ -45,17 +45,22 @@ def evolve_controller(
     began = runtime.clock()
     label, folder, initial = f"train-controller {workspace.env}", builder.folder, None
     controller = build_controller(mdnrnn, policy.controller, policy.env)
-    start, earlier_cost = initial_parameters(settings, workspace, mdnrnn, policy.controller, controller)
+    start, earlier_cost = initial_parameters(
+        settings.init_from, workspace, mdnrnn, policy.controller, controller, imitate=settings.imitate
+    )
     if settings.in_ != "real":
         initial = early_initial_states(load_newest_latents(workspace, mdnrnn), mdnrnn)
     shared, source = resume_from_other_limits(builder.run, settings, folder)
+    new_search = partial(Search, start, settings.popsize, settings.sigma, algo=settings.algo)
     with open_workers(runtime) as workers:
         fitness = Fitness(settings, seed, policy, mdnrnn, workers, initial)
-        temperature, sweep_steps = choose_temperature(runtime, settings, seed, fitness, start, folder, label)
+        # Another seed than the search's, so that its first candidates are not those that chose the temperature.
+        sweep = partial(new_search, seed=seed + 1)
+        temperature, sweep_steps = choose_temperature(runtime, settings.temperature, sweep, fitness, folder, label)
         whitener = (
             _initial_whitener(workspace, mdnrnn, fitness, folder, len(start)) if settings.whitened_from_start else None
         )
-        search = partial(Search, start, settings.popsize, settings.sigma, seed, settings.algo, whitener)
+        search = partial(new_search, seed=seed, whitener=whitener)
         evolve = partial(Evolution, runtime, settings, fitness, temperature, folder, label)
         if source is not None:
             if evolve().log_fits(search()):
@@ -64,7 +69,7 @@ def evolve_controller(
                 durable.remove(folder / LOG)
         evolution = evolve()
         evolution.run(search(), bool(settings.init_from), began)
-        figures = search_figures(settings, evolution.history, fitness)
+        figures = search_figures(evolution.history, fitness, settings.in_, settings.validation_episodes)
     history = evolution.history
     assert history.best is not None
     generations, means = evolution.spaced_means(MEANS)
@@ -93,18 +98,19 @@ def _initial_whitener(
     return load_whitener(folder, 0, lines[0].value if lines else None, parameters)
 
 
-def search_figures(settings: ControllerSettings, history: History, fitness: Fitness) -> dict[str, Any]:
-    """Figures of a search. One in the dream alone has no real validations, so its best mean plays one."""
+def search_figures(history: History, fitness: Fitness, place: str, validation_episodes: int) -> dict[str, Any]:
+    """Figures of a search in this place: real, dream or mixed. One in the dream alone has no real validations, so its
+    best mean plays one."""
     figures = {
-        "in": settings.in_,
+        "in": place,
         "generations": history.generation,
         "best_generation": history.best_generation,
         "validation_return": history.best_score,
-        "validation_episodes": settings.validation_episodes,
+        "validation_episodes": validation_episodes,
         "env_steps": history.env_steps,
         "seconds": history.seconds,
     }
-    if settings.in_ != "dream":
+    if place != "dream":
         return figures
     assert history.best is not None
     returns, steps = fitness.validation_returns(history.best)

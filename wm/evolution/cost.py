@@ -46,7 +46,7 @@ def most_steps(settings: ControllerSettings, longest: int) -> int:
 def most_dream_steps(settings: ControllerSettings, longest: int) -> int:
     """The most dreamt steps of a search, its validations and the choice of its temperature included."""
     longest = longest or MAX_DREAM_STEPS
-    first, final = _lengths(settings, longest)
+    first, final = _lengths(longest, settings.max_steps, settings.final_phase_steps)
     per_step = settings.popsize * DREAMS_PER_CANDIDATE
     most = per_step * (settings.early * first + (settings.max_generations - settings.early) * final)
     if settings.in_ == "dream":
@@ -70,28 +70,26 @@ def search_seconds(
         return least, most
     if settings.in_ == "mixed":  # no candidate may leave the dream
         least = 0.0
-    dreamt = most_dream_steps(settings, speed.longest) * _dream_seconds(clock, settings, controller, memory)
+    dreamt = most_dream_steps(settings, speed.longest) * _dream_seconds(clock, settings.popsize, controller, memory)
     return least + SHORTEST * dreamt, most + dreamt
 
 
-def _lengths(settings: ControllerSettings, longest: int) -> tuple[int, int]:
+def _lengths(longest: int, max_steps: int, final_phase_steps: int) -> tuple[int, int]:
     """Steps of a candidate's episode, before the final phase and in it."""
-    episode = settings.max_steps or longest
-    return min(episode, longest), min(settings.final_phase_steps * episode, longest)
+    episode = max_steps or longest
+    return min(episode, longest), min(final_phase_steps * episode, longest)
 
 
 def _candidate_steps(settings: ControllerSettings, longest: int, early: int, final: int) -> int:
     """Real steps of all candidates of so many generations before the final phase and in it."""
-    lengths = _lengths(settings, longest)
+    lengths = _lengths(longest, settings.max_steps, settings.final_phase_steps)
     episodes = early * lengths[0] + final * settings.final_phase_episodes * lengths[1]
     return episodes * settings.popsize * settings.episodes_per_eval
 
 
-def _dream_seconds(
-    clock: Callable[[], float], settings: ControllerSettings, controller: Controller, memory: Predictor
-) -> float:
+def _dream_seconds(clock: Callable[[], float], popsize: int, controller: Controller, memory: Predictor) -> float:
     """The time of a step of one of a generation's dreams, which the second of two rollouts takes."""
-    count = settings.popsize * DREAMS_PER_CANDIDATE
+    count = popsize * DREAMS_PER_CANDIDATE
     # Wide bounds, which no latent reaches.
     z, bound = torch.zeros(count, memory.latent), torch.full((memory.latent,), 10.0)
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)

@@ -123,11 +123,11 @@ class Evolution:
             save_whitener(self.folder, generation, whitener)  # before its line: a resumed search reads it
         seconds = round(self._runtime.clock() - began, 3)  # as recorded: a search that they end has to be validated
         reason = self.stop_reason(seconds, line["env_steps"])
-        if validation_due(self.settings, generation) or reason in ("hours", "steps"):
+        if self._validation_due(generation) or reason in ("hours", "steps"):
             self._validate(search, line)
             seconds = round(self._runtime.clock() - began, 3)
         line["seconds"] = seconds
-        line |= files_of(self.settings, self.folder, generation, first=not self.history.lines)
+        line |= files_of(self.folder, self.settings.whitened, generation, first=not self.history.lines)
         chained = chain(self._digest, line)
         durable.append(self.folder / LOG, chained.data)
         self._digest = chained.digest
@@ -140,6 +140,15 @@ class Evolution:
                 "are evolved in the real environment."
             )
         self._write_metrics(line)
+
+    def _validation_due(self, generation: int) -> bool:
+        settings = self.settings
+        return validation_due(
+            generation,
+            every=settings.validate_every,
+            restart_ends=settings.restart_ends,
+            last=settings.max_generations,
+        )
 
     def _validate(self, search: Search, line: Line) -> None:
         if self.settings.in_ == "dream":

@@ -1,5 +1,6 @@
 """Stopping criteria of a search, and how one with other limits resumes from the generations of an earlier one."""
 
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,16 +35,16 @@ def stop_reason(
     return "target" if target is not None and history.best_score >= target else ""
 
 
-def validation_due(settings: ControllerSettings, generation: int) -> bool:
-    """Whether the mean is validated after this generation, even if no time or step limit is reached."""
-    regular = generation % settings.validate_every == 0 or generation in settings.restart_ends
-    return regular or generation == settings.max_generations
+def validation_due(generation: int, *, every: int, restart_ends: Container[int], last: int) -> bool:
+    """Whether the mean is validated after this generation, even if no time or step limit is reached: regularly, where
+    a candidate search ends, and after the last one."""
+    return generation % every == 0 or generation in restart_ends or generation == last
 
 
-def files_of(settings: ControllerSettings, folder: Path, generation: int, first: bool) -> dict[str, dict[str, str]]:
-    """What a line says of the files that the search reads from this generation on: their digests, as `files`."""
-    generations = [0] if first and settings.whitened_from_start else []
-    generations += [generation] if generation in settings.whitened_later else []
+def files_of(folder: Path, whitened: Iterable[int], generation: int, first: bool) -> dict[str, dict[str, str]]:
+    """What a line says of the files that the search reads from this generation on: their digests, as `files`. It reads
+    a whitener after each of the generations `whitened`; that of 0 belongs to the first line."""
+    generations = [number for number in whitened if number == generation or (first and number == 0)]
     names = [WHITENER.format(number) for number in generations]
     return {"files": {name: sha256_file(folder / name) for name in names}} if names else {}
 
@@ -62,34 +63,37 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
             # What was changed is no search to go on from; this one begins anew.
             continue
         limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
-        if (count := _common_prefix(others, settings, replace(settings, **limits))) > longest:
+        if (count := _common_prefix(others, settings, replace(settings, **limits).early)) > longest:
             longest, lines, source = count, others[:count], other
     if source is not None:
-        _copy_search(source, lines, settings, folder)
+        _copy_search(source, lines, settings.whitened, folder)
     return longest, source
 
 
-def _copy_search(source: Path, lines: list[Line], settings: ControllerSettings, folder: Path) -> None:
+def _copy_search(source: Path, lines: list[Line], whitened: Iterable[int], folder: Path) -> None:
     """Copy the files of a search, and these lines of its log as those of the artifact in `folder`."""
     for path in sorted(source.glob(WHITENER.format("*"))):
         durable.write_bytes(folder / path.name, durable.read_bytes(path))
     metrics_log.copy(source, folder)
     copy_choice(source, folder)
     own = [
-        line | files_of(settings, folder, line["generation"], first=number == 0) for number, line in enumerate(lines)
+        line | files_of(folder, whitened, line["generation"], first=number == 0) for number, line in enumerate(lines)
     ]
     log = chained_log.chain_all(chained_log.start(folder), own)
     durable.write_bytes(folder / LOG, log)  # last: a kill before it leaves no log
 
 
-def _common_prefix(lines: list[Line], settings: ControllerSettings, earlier: ControllerSettings) -> int:
-    """How many of the first lines, logged with the settings `earlier`, `settings` would produce too."""
+def _common_prefix(lines: list[Line], settings: ControllerSettings, logged_early: int) -> int:
+    """How many of the first lines these settings would produce too. The search that logged them had so many generations
+    before its final phase."""
     final_phase = settings.final_phase_episodes > 1 or settings.final_phase_steps > 1
-    last = min(settings.early, earlier.early) if final_phase and settings.early != earlier.early else np.inf
+    last = min(settings.early, logged_early) if final_phase and settings.early != logged_early else np.inf
+    every, ends, limit = settings.validate_every, settings.restart_ends, settings.max_generations
     history, no_mean = History(), np.zeros(1, np.float32)
     for count, line in enumerate(lines):
         validated, generation = "validation" in line, line["generation"]
-        if generation > last or validated != validation_due(settings, generation) or stop_reason(settings, history):
+        due = validation_due(generation, every=every, restart_ends=ends, last=limit)
+        if generation > last or validated != due or stop_reason(settings, history):
             return count
         history.add(line, no_mean)
         if not validated and stop_reason(settings, history):

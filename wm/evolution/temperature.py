@@ -1,11 +1,11 @@
 """`--temperature auto`: the temperature whose dream returns correlate best with real returns."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wm.artifacts import chained_log, durable, manifest
 from wm.artifacts.json_reader import COUNT, NUMBER, TEXT, table
@@ -13,7 +13,6 @@ from wm.errors import BadData
 from wm.evolution.cma_es import Search
 from wm.evolution.fitness import Fitness
 from wm.runtime import Runtime
-from wm.settings import ControllerSettings
 from wm.stats import rank_correlation
 
 TEMPERATURES = (1.0, 0.75, 1.25, 0.5, 1.5)  # the first wins a tie
@@ -27,22 +26,21 @@ SCHEMA = table(
 
 def choose_temperature(
     runtime: Runtime,
-    settings: ControllerSettings,
-    seed: int,
+    temperature: str,
+    new_search: Callable[[], Search],
     fitness: Fitness,
-    start: NDArray[np.float32],
     folder: Path,
     label: str = "train-controller",
 ) -> tuple[float, int]:
     """The temperature of the dream, and the environment steps of choosing it. For `auto` the candidates are those of a
-    short search in the real environment, so that they differ in quality; the result is written to `folder` for a search
-    that is resumed."""
-    if settings.temperature != "auto":
-        return float(settings.temperature), 0
+    new search, a short one in the real environment, so that they differ in quality; the result is written to `folder`
+    for a search that is resumed."""
+    if temperature != "auto":
+        return float(temperature), 0
     path = folder / FILE
     if not path.exists():
         runtime.log(f"{label}: choosing the temperature of the dream")
-        save_choice(folder, _compare_temperatures(runtime, settings, seed, fitness, start))
+        save_choice(folder, _compare_temperatures(runtime, new_search(), fitness))
     way_out = f"remove {path} to measure again"
     result = manifest.read_sealed(path, SCHEMA, way_out)
     if result["recipe"] != chained_log.start(folder):
@@ -65,11 +63,7 @@ def copy_choice(source: Path, folder: Path) -> None:
         save_choice(folder, manifest.read_sealed(source / FILE, SCHEMA))
 
 
-def _compare_temperatures(
-    runtime: Runtime, settings: ControllerSettings, seed: int, fitness: Fitness, start: NDArray[np.float32]
-) -> dict[str, Any]:
-    # Another seed than the search's, so that its first candidates are not those that chose the temperature.
-    search = Search(start, settings.popsize, settings.sigma, seed + 1, settings.algo)
+def _compare_temperatures(runtime: Runtime, search: Search, fitness: Fitness) -> dict[str, Any]:
     candidates, real, steps = [], [], 0
     for generation in range(GENERATIONS):
         runtime.raise_if_stopped()

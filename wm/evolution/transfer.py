@@ -27,7 +27,6 @@ from wm.pretrained import (
     load_mdnrnn,
     load_vae,
 )
-from wm.settings import ControllerSettings
 from wm.stats import ridge_regression
 
 EPISODES, MAX_STEPS = 64, 500  # of the latents, that are played through both Ms
@@ -73,18 +72,20 @@ def load_transfer_source(run: str, env: str) -> TransferSource:
 
 
 def initial_parameters(
-    settings: ControllerSettings,
+    run: str | None,
     workspace: Workspace,
     mdnrnn: TrainedMdnRnn,
     config: ControllerConfig,
     controller: Controller,
+    *,
+    imitate: bool,
 ) -> tuple[NDArray[np.float32], dict[str, float]]:
-    """The parameters the search starts from, and the cost of earlier searches and their Ms: zeros at no cost without
-    `--init-from`."""
-    if not settings.init_from:
+    """The parameters the search starts from, and the cost of earlier searches and their Ms: those of the controller of
+    a `run`, which may have another V if its policy is imitated, and zeros at no cost without a run."""
+    if not run:
         return np.zeros(controller.parameters, np.float32), {"env_steps_before": 0, "seconds_before": 0.0}
-    source = load_transfer_source(settings.init_from, workspace.env)
-    if settings.imitate:
+    source = load_transfer_source(run, workspace.env)
+    if imitate:
         return _imitating(source, workspace, mdnrnn, config, controller), source.cost(mdnrnn)
     start = transferred_weights(source, mdnrnn, config, controller, load_latents(workspace, mdnrnn))
     return start, source.cost(mdnrnn)

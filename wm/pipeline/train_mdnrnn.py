@@ -118,7 +118,7 @@ def require_used(session: Session, settings: MdnRnnSettings, chosen: Collection[
 def mdnrnn_run(session: Session, settings: MdnRnnSettings, latents: list[Run], vae: TrainedVae) -> Run:
     """The place of M in a run, for V and these latents."""
     inputs = {run.folder.name: run.recipe.fingerprint for run in latents} | {"vae": vae.artifact.fingerprint}
-    inputs |= source_fingerprint(settings, "mdnrnn", session.env)
+    inputs |= source_fingerprint(settings.init_from, "mdnrnn", session.env)
     name = stage_name(session, "mdnrnn", settings.init_from)
     return session.make_run(name, "mdnrnn", RECIPE, settings.result_settings(), inputs)
 
@@ -148,10 +148,10 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         joined = join(parts)
         model = new_mdnrnn(config, seed)
         fit_normalization(model, joined)
-        load_initial_weights(settings, "mdnrnn", session.env, model)
+        load_initial_weights(settings.init_from, "mdnrnn", session.env, model)
         model.to(device)
-        precision = pick_precision(settings, device, model)
-        counts = settings.batch, validation_count(settings)
+        precision = pick_precision(settings.precision, device, model, tf32=settings.tf32)
+        counts = settings.batch, validation_count(settings.network)
         sizes, held_out = (batch_sizes(n, settings.mixture, datasets, settings.later_weight) for n in counts)
         windows = training_windows(settings, parts, sizes, seed)
         validation = validation_windows(settings, parts, held_out, seed)
@@ -159,7 +159,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         scores = fit_mdnrnn(runtime, builder.folder, label, settings, windows, validation, model, seed, precision)
         # On the CPU, because acting and dreams run there, with packed weights.
         model.cpu().eval()
-        fit_residuals(model, validation, settings)
+        fit_residuals(model, validation, settings.warm_up)
         # The same initial weights as M's: the probe of z and h then shows what training added.
         untrained = new_mdnrnn(config, seed)
         copy_normalization(model, untrained)

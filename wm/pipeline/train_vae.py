@@ -33,7 +33,7 @@ def open_inputs(session: Session, settings: VaeSettings) -> list[Dataset]:
 
 def vae_run(session: Session, settings: VaeSettings, datasets: list[Dataset]) -> Run:
     """The place of V in a run, for these datasets."""
-    inputs = fingerprints(datasets) | source_fingerprint(settings, "vae", session.env)
+    inputs = fingerprints(datasets) | source_fingerprint(settings.init_from, "vae", session.env)
     name = stage_name(session, "vae", settings.init_from)
     return session.make_run(name, "vae", RECIPE, settings.result_settings(), inputs)
 
@@ -45,11 +45,19 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         device, runtime = pick_device(session.device), session.runtime
-        data = open_vae_data(settings, datasets, session.seed, cache_bytes(settings), device)
-        model = new_vae(settings, shape, session.seed).to(device)
+        data = open_vae_data(
+            datasets,
+            session.seed,
+            device,
+            batch=settings.batch,
+            mixture=settings.mixture,
+            validation_share=settings.validation_share,
+            ram=cache_bytes(settings.ram),
+        )
+        model = new_vae(settings.network, settings.latent, shape, session.seed).to(device)
         model.fit_normalization(data.sample)
-        load_initial_weights(settings, "vae", session.env, model)
-        precision = pick_precision(settings, device, model)
+        load_initial_weights(settings.init_from, "vae", session.env, model)
+        precision = pick_precision(settings.precision, device, model, tf32=settings.tf32)
         label = f"train-vae {session.env}"
         scores = fit_vae(runtime, builder.folder, label, settings, data, model, session.seed, precision)
         mean_error = mean_image_error(data.validation)
@@ -60,7 +68,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
             )
         model.cpu()
         # With the same seed: a probe of untrained weights tells what random features show.
-        untrained = new_vae(settings, shape, session.seed)
+        untrained = new_vae(settings.network, settings.latent, shape, session.seed)
         untrained.fit_normalization(data.sample.cpu())
         probe = probe_vae(datasets[0], data.mask, model, untrained, session.seed)
         metrics = {
@@ -85,7 +93,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         return metrics
 
     # 2 MB for the strip of reconstructions, its film and the log.
-    need = publishing_bytes(new_vae(settings, shape, session.seed)) + 2_000_000, "training V"
+    need = publishing_bytes(new_vae(settings.network, settings.latent, shape, session.seed)) + 2_000_000, "training V"
     result = run_stage(session, "train-vae", vae_run(session, settings, datasets), need, _summary, work, env)
     if settings.require_probe and result.status in (UP_TO_DATE, RESTORED):  # trained when less was required
         probe = {name: ProbeResult.from_json(each) for name, each in (result.metrics.get("probe") or {}).items()}

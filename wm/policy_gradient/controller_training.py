@@ -30,17 +30,18 @@ INITIAL_STATES = 4096  # real states in which dreams start
 
 def _recorded(
     workspace: Workspace,
-    settings: ControllerSettings,
     seed: int,
     mdnrnn: TrainedMdnRnn,
     policy: PolicySpec,
     controller: Controller,
+    *,
+    in_dreams: bool,
 ) -> tuple[Tensor, InitialStates | None]:
-    """C's inputs (N, F) in recorded episodes, and for training in dreams their initial states. The latents themselves
+    """C's inputs (N, F) in recorded episodes, and for a training in dreams their initial states. The latents themselves
     do not stay in memory."""
     parts, memory = load_latent_parts(workspace, mdnrnn), controller_memory(mdnrnn, policy.controller)
     inputs = inputs_seen(controller, memory, join(parts))
-    if settings.in_ != "dream":
+    if not in_dreams:
         return inputs, None
     settings_of_m = mdnrnn.artifact.settings
     lives, later_weight = cut_at_lost_lives(settings_of_m["network"], parts), settings_of_m.get("later_weight", 1.0)
@@ -59,7 +60,7 @@ def train_by_gradient(
     """Train C, save it in the builder's folder, and return the history and the metrics. After a kill it resumes."""
     began = runtime.clock()
     controller = build_controller(mdnrnn, policy.controller, policy.env)
-    inputs, initial = _recorded(workspace, settings, seed, mdnrnn, policy, controller)
+    inputs, initial = _recorded(workspace, seed, mdnrnn, policy, controller, in_dreams=settings.in_ == "dream")
     earlier, cost = None, {"env_steps_before": 0, "seconds_before": 0.0}
     if settings.init_from:
         source = load_transfer_source(settings.init_from, workspace.env)

@@ -43,9 +43,12 @@ def training_seconds(
         playing = actions * speed.seconds / min(workers, settings.places // NUM_ENVS)
     else:
         actions = limit = settings.max_dream_steps
-        playing = actions * _dream_seconds(clock, settings, controller, memory)
+        temperature, sticky = float(settings.temperature), settings.sticky_share
+        playing = actions * _dream_seconds(
+            clock, controller, memory, dreams=settings.places, temperature=temperature, sticky=sticky
+        )
         validating += settings.max_dream_steps // settings.validate_steps * validation
-    passes = (REAL_PASSES if settings.in_ == "real" else DREAM_PASSES).of(settings)
+    passes = (REAL_PASSES if settings.in_ == "real" else DREAM_PASSES).with_minibatch(settings.minibatch)
     update_seconds = _update_seconds(clock, settings, controller, passes)
     expected = playing + actions / rows * update_seconds
     least, most = FASTEST * expected, SLOWEST * expected + validating
@@ -60,23 +63,27 @@ def training_seconds(
 
 @one_thread()
 def _dream_seconds(
-    clock: Callable[[], float], settings: ControllerSettings, controller: Controller, memory: Predictor
+    clock: Callable[[], float],
+    controller: Controller,
+    memory: Predictor,
+    *,
+    dreams: int,
+    temperature: float,
+    sticky: float,
 ) -> float:
-    """The time of a step of one dream, the first step left out."""
+    """The time of a step of one of so many dreams, the first step left out."""
     # Wide bounds, which no latent reaches: clipping costs the same time.
     z, bound = torch.zeros(1, memory.latent), torch.full((memory.latent,), 10.0)
     initial = InitialStates.at_start(memory, z, controller.space.width, -bound, bound)
-    config = DreamConfig(memory, initial, controller.space, float(settings.temperature), 0, dream_format())
+    config = DreamConfig(memory, initial, controller.space, temperature, 0, dream_format())
     parameters = np.zeros(controller.parameters, np.float32)
-    recorder = DreamRecorder(
-        config, controller, parameters, settings.places, np.random.default_rng(0), settings.sticky_share
-    )
+    recorder = DreamRecorder(config, controller, parameters, dreams, np.random.default_rng(0), sticky)
     seconds = []
     for _ in range(1 + TIMED_DREAM_STEPS):
         started = clock()
         recorder.step()
         seconds.append(clock() - started)
-    return float(np.median(seconds[1:])) / settings.places
+    return float(np.median(seconds[1:])) / dreams
 
 
 @one_thread()

@@ -42,7 +42,7 @@ class DreamSource:
         controller: Controller,
         initial: InitialStates,
     ) -> None:
-        self.steps, self.passes = settings.max_dream_steps, PASSES.of(settings)
+        self.steps, self.passes = settings.max_dream_steps, PASSES.with_minibatch(settings.minibatch)
         self._seed, self._controller = seed, controller
         self._count, self._horizon = settings.places, settings.steps_per_place
         self._sticky = settings.sticky_share

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from wm.models.action_distributions import ActionDistribution
 from wm.policy_gradient.network import ActorCritic
-from wm.settings import ControllerSettings
 
 # LAMBDA, CLIP, VALUE_WEIGHT and GRADIENT_NORM are the defaults of OpenAI's ppo2; none was compared here.
 LAMBDA = 0.95  # of the advantages' exponential average
@@ -30,9 +29,9 @@ class Passes:
     epochs: int
     minibatch: int
 
-    def of(self, settings: ControllerSettings) -> "Passes":
-        """With the minibatch that these settings name, if they do."""
-        return self if settings.minibatch is None else replace(self, minibatch=settings.minibatch)
+    def with_minibatch(self, rows: int | None) -> "Passes":
+        """The same with so many rows in a gradient step; None: with as many as before."""
+        return self if rows is None else replace(self, minibatch=rows)
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class RealSource:
 
     def __init__(self, settings: ControllerSettings, seed: int, policy: PolicySpec, workers: Workers) -> None:
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
-        self.passes = PASSES.of(settings)
+        self.passes = PASSES.with_minibatch(settings.minibatch)
         self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))
         self._seed, self._policy, self._workers = seed, policy, workers
         self._slots = [Slot(number) for number in range(settings.places)]

@@ -294,7 +294,8 @@ class ControllerSettings(Settings):
                 )
 
     @property
-    def _whiten_at(self) -> tuple[int, ...]:
+    def whitened(self) -> tuple[int, ...]:
+        """The generations after which the search restarts in whitened coordinates; 0: it starts in them."""
         try:
             generations = tuple(int(word) for word in self.whiten_at.split(",") if word.strip())
         except ValueError:
@@ -309,12 +310,12 @@ class ControllerSettings(Settings):
     @property
     def whitened_from_start(self) -> bool:
         """Whether the search starts in whitened coordinates, by the inputs in the episodes of the last dataset."""
-        return 0 in self._whiten_at
+        return 0 in self.whitened
 
     @property
     def whitened_later(self) -> tuple[int, ...]:
         """The generations after which the search restarts in whitened coordinates."""
-        return tuple(generation for generation in self._whiten_at if generation)
+        return tuple(generation for generation in self.whitened if generation)
 
     @property
     def early(self) -> int:

@@ -101,6 +101,11 @@ class MdnRnnSettings(GradientSettings):
                         f"give --network {network} instead of {self.network}."
                     )
 
+    @property
+    def context(self) -> int | None:
+        """Real steps before the rollout in a window; None for the paper's network, whose windows have no rollouts."""
+        return None if self.network == "paper" else self.warm_up
+
     def result_settings(self) -> dict[str, Any]:
         """The settings that enter a fingerprint: those of this network."""
         others = {name for network, names in _OF_NETWORK.items() if network != self.network for name in names}

@@ -11,7 +11,7 @@ from wm.actions import ActionSpace
 from wm.episodes.windows import WindowBatch
 from wm.models.mdnrnn.predictor import Predictor
 from wm.settings import MdnRnnSettings, VaeSettings
-from wm.training.fit import pick_precision, seconds_per_step
+from wm.training.fit import make_trainer, pick_precision, seconds_per_step
 from wm.training.mdnrnn import accelerated_mdnrnn_loss, loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_loss, cache_bytes, new_vae, new_vae_loss
 
@@ -62,30 +62,33 @@ def vae_cost(
     # Random frames: the time of a step does not depend on what they show.
     random = torch.Generator().manual_seed(seed)
     frames = torch.randint(0, 256, (settings.batch, *shape), dtype=torch.uint8, generator=random).to(device)
-    model = new_vae(settings, shape, seed).to(device)
+    model = new_vae(settings.network, settings.latent, shape, seed).to(device)
     objective = new_vae_loss(settings, model, frames, seed)
     noise = torch.zeros(settings.batch, settings.latent, device=device)
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(frames, noise).total / max(settings.reconstruction_nats, 1), {}
 
-    with accelerated_vae_loss(objective, objective, settings, pick_precision(settings, device, objective)) as run:
-        seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, objective, loss, settings, device)
-    size = weight_bytes(model)
+    precision = pick_precision(settings.precision, device, objective, tf32=settings.tf32)
+    with accelerated_vae_loss(objective, objective, settings, precision) as run:
+        trainer = make_trainer(objective, loss, precision, settings)
+        seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, trainer)
+    size, cache, oriented = weight_bytes(model), cache_bytes(settings.ram), settings.orientation_targets > 0
+    frame_bytes = _frame_bytes(shape, rows, batch=settings.batch, cache=cache, oriented=oriented)
     # Of the six: weights, gradients and Adam's two moments; the rest is for the copies of a checkpoint.
-    memory = PROCESS_BYTES + 6 * size + _frame_bytes(settings, shape, rows)
+    memory = PROCESS_BYTES + 6 * size + frame_bytes
     # 300 kB hold metrics, pictures and the records beside the weights; 200 kB for M, which has no pictures.
     return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
 
 
-def _frame_bytes(settings: VaeSettings, shape: tuple[int, ...], rows: int) -> int:
-    """Bytes of memory for V's frames and their activations. Those of the sample and of validation stay, and the sample
-    is measured before the others are read."""
+def _frame_bytes(shape: tuple[int, ...], rows: int, *, batch: int, cache: int, oriented: bool) -> int:
+    """Bytes of memory for V's frames, of which `cache` bytes may stay decoded, and their activations. Those of the
+    sample and of validation stay, and the sample is measured before the others are read."""
     frame = int(np.prod(shape))
     sample = min(rows, SAMPLE_FRAMES)
-    measured = 4 * frame * sample if settings.orientation_targets else 0  # as floats, all at once
-    passes = FREED_BYTES + frame * (PASS_FRAMES * PASS_BYTES + settings.batch * STEP_BYTES)
-    cached = min(rows * frame, cache_bytes(settings))
+    measured = 4 * frame * sample if oriented else 0  # as floats, all at once
+    passes = FREED_BYTES + frame * (PASS_FRAMES * PASS_BYTES + batch * STEP_BYTES)
+    cached = min(rows * frame, cache)
     return frame * min(rows, sample + VALIDATION_FRAMES) + max(measured, passes + cached)
 
 
@@ -105,28 +108,31 @@ def mdnrnn_cost(
     z = np.zeros((settings.batch, length + 1, latent), np.float32)
     flat = np.zeros((settings.batch, length), np.float32)
     batch = WindowBatch(z, z, np.zeros((settings.batch, length, space.width), np.float32), flat, flat, flat + 1)
-    arguments = [part.to(device) for part in loss_arguments(settings, batch, 0.0, torch.Generator())]
+    arguments = [part.to(device) for part in loss_arguments(batch, settings.context, 0.0, torch.Generator())]
 
     def loss(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         return run(*arguments).total, {}
 
-    with accelerated_mdnrnn_loss(model, model.loss, settings, pick_precision(settings, device, model)) as run:
-        seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, model, loss, settings, device)
+    precision = pick_precision(settings.precision, device, model, tf32=settings.tf32)
+    with accelerated_mdnrnn_loss(model, model.loss, settings, precision) as run:
+        trainer = make_trainer(model, loss, precision, settings)
+        seconds = MDNRNN_OVERHEAD * settings.steps * seconds_per_step(clock, trainer)
     size, latents = weight_bytes(model), rows * latent * LATENT_BYTES
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,
-        mdnrnn_memory(settings, model, rows),
+        mdnrnn_memory(model, rows, batch=settings.batch, length=length, mixtures=settings.mixtures),
         disk=size + latents + 200_000,
         scratch=CHECKPOINTS * size,
         latents=latents,
     )
 
 
-def mdnrnn_memory(settings: MdnRnnSettings, model: Predictor, rows: int) -> int:
-    """Bytes of memory for a training of M on so many latents. Of a step there are the LSTM's gates and states, and the
-    mixtures; the comparison with baselines, at the end, has h and the inputs of probes."""
-    per_step = 4 * (10 * model.hidden + 9 * settings.mixtures * model.latent)
-    training = settings.batch * window_length(settings) * per_step
+def mdnrnn_memory(model: Predictor, rows: int, *, batch: int, length: int, mixtures: int) -> int:
+    """Bytes of memory for a training of M on so many latents, in windows of `length` steps. Of a step there are the
+    LSTM's gates and states, and the mixtures; the comparison with baselines, at the end, has h and the inputs of
+    probes."""
+    per_step = 4 * (10 * model.hidden + 9 * mixtures * model.latent)
+    training = batch * length * per_step
     compared = min(rows, EVALUATED_ROWS) * (33 * model.hidden + 24 * model.latent)
     # Bytes a number of the latents: mean and deviation as float32 are 8; reading and joining them take the rest.
     return PROCESS_BYTES + FREED_BYTES + 13 * weight_bytes(model) + 20 * rows * model.latent + max(training, compared)

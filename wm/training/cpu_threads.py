@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from wm.episodes.pieces import Piece
-from wm.settings import GradientSettings
 from wm.training.precision import Precision
 
 Share = Callable[..., Any]
@@ -27,26 +26,26 @@ def threaded_on_cpu(
     model: nn.Module,
     loss: Callable[..., Any],
     share: Share,
-    least_rows: int,
-    settings: GradientSettings,
     precision: Precision,
-    ranks: bool = False,
+    *,
+    most_threads: int,
+    pieces: int,
 ) -> Iterator[Callable[..., Any]]:
-    """`loss` by as many threads as torch has on a CPU, each with `least_rows` of a batch or more. `share(piece,
-    *arguments)` returns the share that a piece of the arguments' rows has of the loss: over all pieces they add up.
+    """`loss` by as many threads as torch has on a CPU, at most `most_threads`. `share(piece, *arguments)` returns the
+    share that a piece of the arguments' rows has of the loss: over all pieces they add up.
 
-    A batch in pieces is computed by one thread, and so is fp16, whose gradients need their scale. Without effect on
-    other devices, with one thread, with `compile=true`, and where processes share a batch (`ranks`).
+    A batch in several `pieces` is computed by one thread, and so is fp16, whose gradients need their scale. Without
+    effect on other devices, and with one thread.
     """
-    if precision.device.type != "cpu" or torch.get_num_threads() == 1 or settings.compile or ranks:
+    if precision.device.type != "cpu" or torch.get_num_threads() == 1:
         yield loss
         return
-    if settings.pieces > 1 or precision.scaled:
+    if pieces > 1 or precision.scaled:
         with one_thread():
             yield loss
         return
     every = torch.get_num_threads()
-    threads = max(1, min(every, settings.batch // least_rows))
+    threads = max(1, min(every, most_threads))
     try:
         # The initializer runs in each thread of the pool, where it takes torch's own threads away.
         with ThreadPoolExecutor(threads, "wm-share", torch.set_num_threads, (1,)) as pool:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wm.settings import GradientSettings
 from wm.training.precision import Precision
 
 
@@ -55,9 +54,9 @@ class _Recorded(nn.Module):
 
 
 def graphed_on_cuda(
-    model: nn.Module, loss: Callable[..., Any], settings: GradientSettings, precision: Precision, ranks: bool = False
+    model: nn.Module, loss: Callable[..., Any], precision: Precision, losses_per_step: int
 ) -> Callable[..., Any]:
-    """`loss` as a CUDA graph on a device of CUDA, where every step has one whole batch: a second one, or that of
-    another process (`ranks`), would add to gradients that the graph overwrites (pytorch issue 181723)."""
-    whole = settings.pieces == settings.accumulate == 1 and not ranks and not settings.compile
-    return GraphedLoss(model, loss, precision) if precision.device.type == "cuda" and whole else loss
+    """`loss` as a CUDA graph on a device of CUDA, where every step has one: a second one, of another batch or piece,
+    would add to gradients that the graph overwrites (pytorch issue 181723)."""
+    graphed = precision.device.type == "cuda" and losses_per_step == 1
+    return GraphedLoss(model, loss, precision) if graphed else loss

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from wm.errors import BadData, MemoryProblem, MissingPackage, Stopped
+from wm.ranks import Ranks
 from wm.runtime import Runtime
 from wm.settings import GradientSettings
 from wm.telemetry.memory_guard import MemoryGuard, memory_exceeded
@@ -30,20 +31,20 @@ WARM_UP_STEPS, TIMED_STEPS = 3, 7  # of an estimate
 MAX_SKIPPED = 3  # steps without a finite loss between two log lines, above which training returns to its checkpoint
 
 
-def pick_precision(settings: GradientSettings, device: torch.device, model: nn.Module) -> Precision:
+def pick_precision(name: str, device: torch.device, model: nn.Module, *, tf32: bool = True) -> Precision:
     """The number format of a training, with TF32 set accordingly. Raises UsageProblem for one that the device does not
     support, or has no LSTM in where the model has one."""
-    allow_tf32(settings.tf32, device)
-    precision = pick(settings.precision, device)
+    allow_tf32(tf32, device)
+    precision = pick(name, device)
     if any(isinstance(module, nn.LSTM) for module in model.modules()):
         precision.require_lstm()
     return precision
 
 
-def compile_if_asked(function: F, settings: GradientSettings) -> F:
-    """The function, compiled by torch.compile with `compile=true`. It raises MissingPackage where torch cannot compile,
+def compile_if_asked(function: F, asked: bool) -> F:
+    """The function, compiled by torch.compile if that is asked. It raises MissingPackage where torch cannot compile,
     as without a C++ compiler."""
-    if not settings.compile:
+    if not asked:
         return function
     compiled = torch.compile(function)
 
@@ -73,17 +74,13 @@ def make_trainer(
     )  # fmt: skip
 
 
-def pieces_of(loss: PieceLoss, settings: GradientSettings, runtime: Runtime) -> PieceGradients | None:
-    """The pieces of every batch as the settings and the processes of a training say; None for whole batches."""
-    whole = settings.pieces == 1 and runtime.ranks is None
-    return None if whole else PieceGradients(loss, settings.pieces, runtime.ranks)
+def pieces_of(loss: PieceLoss, count: int, ranks: Ranks | None) -> PieceGradients | None:
+    """So many pieces of every batch, which the processes of a training share; None for whole batches."""
+    return None if count == 1 and ranks is None else PieceGradients(loss, count, ranks)
 
 
-def seconds_per_step(
-    clock: Callable[[], float], model: nn.Module, loss: Loss, settings: GradientSettings, device: torch.device
-) -> float:
+def seconds_per_step(clock: Callable[[], float], trainer: Trainer) -> float:
     """The median time of a few steps, after those in which kernels are selected and memory is allocated."""
-    trainer = make_trainer(model, loss, pick_precision(settings, device, model), settings)
     seconds = []
     for step in range(WARM_UP_STEPS + TIMED_STEPS):
         start = clock()

@@ -25,8 +25,7 @@ from wm.models.mdnrnn.rollout_network import RolloutNetwork
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import MdnRnnSettings
-from wm.training.cpu_threads import threaded_on_cpu
-from wm.training.cuda_graph import graphed_on_cuda
+from wm.training.acceleration import accelerate
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.precision import Precision
 
@@ -103,9 +102,9 @@ def training_windows(
     return _windows(settings, parts, masks, sizes, seed, events)
 
 
-def validation_count(settings: MdnRnnSettings) -> int:
+def validation_count(network: str) -> int:
     """The windows of a validation."""
-    return VALIDATION_WINDOWS if settings.network == "paper" else VALIDATION_ROLLOUTS
+    return VALIDATION_WINDOWS if network == "paper" else VALIDATION_ROLLOUTS
 
 
 def validation_windows(
@@ -129,10 +128,10 @@ def _windows(
     seed: int,
     events: float = 0.0,
 ) -> WindowMixture:
-    context, length = None if settings.network == "paper" else settings.warm_up, window_length(settings)
+    length = window_length(settings)
     return WindowMixture(
         [
-            Windows(part, mask, length, size, seed, context, events)
+            Windows(part, mask, length, size, seed, settings.context, events)
             for part, mask, size in zip(parts, masks, sizes, strict=True)
         ]
     )
@@ -151,7 +150,7 @@ def fit_mdnrnn(
 ) -> dict[str, float]:
     """Train the model to its best validation loss, from the last checkpoint in `folder`; returns the scores. That loss
     is over rollouts where M is trained on them."""
-    run_loss = compile_if_asked(loss_of(model, settings), settings)
+    run_loss = compile_if_asked(loss_of(model, settings.dreamt_rewards), settings.compile)
     accelerated = accelerated_mdnrnn_loss(model, run_loss, settings, precision, runtime.ranks is not None)
 
     def losses_of(run: Callable[..., Any], arguments: list[Tensor], *part: Part) -> tuple[Tensor, dict[str, Tensor]]:
@@ -165,27 +164,27 @@ def fit_mdnrnn(
     @torch.inference_mode()
     def validate() -> dict[str, float]:
         with precision.cast():
-            _, metrics = losses_of(run_loss, loss_arguments(settings, validation, 0.0, random("validation")))
+            _, metrics = losses_of(run_loss, loss_arguments(validation, settings.context, 0.0, random("validation")))
         return {f"validation_{name}": value.item() for name, value in metrics.items()}
 
     def loss(number: int, piece: Piece = WHOLE) -> tuple[Tensor, dict[str, Tensor]]:
-        noise, rows = input_noise(number // settings.accumulate, settings), piece.rows(windows.size)
-        batch = windows.at(number, piece)
-        arguments = loss_arguments(settings, batch, noise, random("noise", number), rows, windows.size)
+        step, rows, batch = number // settings.accumulate, piece.rows(windows.size), windows.at(number, piece)
+        noise = input_noise(settings.network, step, steps=settings.steps, noise_anneal=settings.noise_anneal)
+        arguments = loss_arguments(batch, settings.context, noise, random("noise", number), rows, windows.size)
         if piece == WHOLE:
             return losses_of(run_whole, arguments)
         existing = torch.from_numpy(windows.existing(number)).to(precision.device)
         return losses_of(run_loss, arguments, Part(rows[0], existing))
 
-    pieces = pieces_of(loss, settings, runtime)
+    pieces = pieces_of(loss, settings.pieces, runtime.ranks)
     trainer = make_trainer(model, loss, precision, settings, model.clipped_apart(), pieces)
     with accelerated as run_whole:
         return fit(runtime, folder, label, trainer, validate, windows.describe, settings)
 
 
-def loss_of(model: Predictor, settings: MdnRnnSettings) -> Callable[..., Any]:
-    """The loss that the settings choose."""
-    return partial(model.loss, dreamt_rewards=True) if settings.dreamt_rewards else model.loss
+def loss_of(model: Predictor, dreamt_rewards: bool) -> Callable[..., Any]:
+    """The model's loss, in which rewards are also learned on rollouts or not."""
+    return partial(model.loss, dreamt_rewards=True) if dreamt_rewards else model.loss
 
 
 def accelerated_mdnrnn_loss(
@@ -196,57 +195,56 @@ def accelerated_mdnrnn_loss(
     def share(piece: Piece, *arguments: Tensor) -> Any:
         *_, mask = arguments
         first, stop = piece.rows(len(mask))
-        loss = loss_of(model, settings)
+        loss = loss_of(model, settings.dreamt_rewards)
         return loss(*(argument[first:stop] for argument in arguments), Part(first, mask.sum(0)))
 
-    graphed = graphed_on_cuda(model, run, settings, precision, ranks)
-    return threaded_on_cpu(model, graphed, share, SHARE_ROWS, settings, precision, ranks)
+    return accelerate(model, run, share, SHARE_ROWS, settings, precision, ranks)
 
 
-def input_noise(step: int, settings: MdnRnnSettings) -> float:
-    """The factor of q(z|frame)'s deviation in the input z at a step: 1, then falling to 0 over the last steps. That of
-    the rollout network does not fall."""
-    if settings.network == "rollout":
+def input_noise(network: str, step: int, *, steps: int, noise_anneal: float) -> float:
+    """The factor of q(z|frame)'s deviation in the input z at a step: 1, then falling to 0 over the last share of the
+    steps. That of the rollout network does not fall."""
+    if network == "rollout":
         return INPUT_NOISE
-    remaining = 1 - step / settings.steps
+    remaining = 1 - step / steps
     # None of the deviation at the end, which C and dreams give M.
-    return min(1.0, remaining / settings.noise_anneal) if settings.noise_anneal else 1.0
+    return min(1.0, remaining / noise_anneal) if noise_anneal else 1.0
 
 
 def loss_arguments(
-    settings: MdnRnnSettings,
     batch: WindowBatch,
+    context: int | None,
     noise: float,
     random: torch.Generator,
     rows: tuple[int, int] | None = None,
     count: int = 0,
 ) -> list[Tensor]:
     """Arguments of the loss. The inputs are new samples of q(z|frame), its deviation times `noise`; the targets are the
-    means, which C observes. A piece of a batch of `count` windows, its `rows`, has the noise that it has in the
-    batch."""
-    inputs = slice(None, -1 if settings.network == "paper" else settings.warm_up + 1)
+    means, which C observes. Before a rollout there are `context` real steps; None: there is no rollout. A piece of a
+    batch of `count` windows, its `rows`, has the noise that it has in the batch."""
+    inputs = slice(None, -1 if context is None else context + 1)
     mean, logvar = torch.from_numpy(batch.means[:, inputs]), torch.from_numpy(batch.logvars[:, inputs])
     first, stop = rows or (0, len(mean))
     normal = torch.randn((count or stop, *mean.shape[1:]), generator=random)[first:stop]
     drawn = noise * torch.exp(0.5 * logvar) * normal
     others = [torch.from_numpy(array) for array in (batch.rewards, batch.ends, batch.mask)]
     means, actions = torch.from_numpy(batch.means), torch.from_numpy(batch.actions)
-    if settings.network == "paper":
+    if context is None:
         return [mean + drawn, actions, means[:, 1:], *others]
     return [means, drawn, actions, *others]
 
 
 @torch.inference_mode()
-def fit_residuals(model: Predictor, validation: WindowBatch, settings: MdnRnnSettings) -> None:
-    """Measure the deviation of the rollout network's one-step predictions on held-out windows, which is the scale of
-    the noise in dreams."""
+def fit_residuals(model: Predictor, validation: WindowBatch, warm_up: int) -> None:
+    """Measure the deviation of the rollout network's one-step predictions on held-out windows, after `warm_up` steps.
+    It is the scale of the noise in dreams."""
     if not isinstance(model, RolloutNetwork):
         return
-    z = model.standardise(torch.from_numpy(validation.means[:, : settings.warm_up + 2]))
+    z = model.standardise(torch.from_numpy(validation.means[:, : warm_up + 2]))
     state, actions = model.initial_state(len(z)), torch.from_numpy(validation.actions)
-    for step in range(settings.warm_up + 1):
+    for step in range(warm_up + 1):
         inputs, context, state = model.remember(z[:, step], actions[:, step], state)
-        if step < settings.warm_up:
+        if step < warm_up:
             state = tuple(part * torch.from_numpy(validation.mask[:, step, None]) for part in state)
-    residuals = model.predict(inputs, context) - z[:, settings.warm_up + 1]
+    residuals = model.predict(inputs, context) - z[:, warm_up + 1]
     model.residual_std.copy_(residuals.square().mean(0).sqrt().clamp(min=MIN_STD * model.difference_std))

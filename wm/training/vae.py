@@ -22,8 +22,7 @@ from wm.models.vae.networks import Vae, build, to_frames
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import VaeSettings
-from wm.training.cpu_threads import threaded_on_cpu
-from wm.training.cuda_graph import graphed_on_cuda
+from wm.training.acceleration import accelerate
 from wm.training.fit import compile_if_asked, fit, make_trainer, pieces_of
 from wm.training.pinned_buffers import PinnedBuffers
 from wm.training.precision import Precision
@@ -46,11 +45,11 @@ class VaeData(NamedTuple):
     mask: NDArray[np.bool_]
 
 
-def new_vae(settings: VaeSettings, shape: tuple[int, ...], seed: int) -> Vae:
+def new_vae(network: str, latent: int, shape: tuple[int, ...], seed: int) -> Vae:
     """V with the initial weights of this seed, for frames of this shape (height, width, channels)."""
     size, _, channels = shape
     with seeded_initialization(seed, "vae", "init"):
-        return build(settings.network, size, channels, settings.latent)
+        return build(network, size, channels, latent)
 
 
 def new_vae_loss(settings: VaeSettings, model: Vae, sample: Tensor, seed: int) -> VaeLoss:
@@ -75,22 +74,28 @@ def accelerated_vae_loss(
         terms = objective(frames[first:stop], noise[first:stop])
         return VaeLossTerms(*((stop - first) / len(frames) * term for term in terms))  # means over frames
 
-    graphed = graphed_on_cuda(objective, run, settings, precision, ranks)
-    return threaded_on_cpu(objective, graphed, share, SHARE_ROWS, settings, precision, ranks)
+    return accelerate(objective, run, share, SHARE_ROWS, settings, precision, ranks)
 
 
-def cache_bytes(settings: VaeSettings) -> int:
+def cache_bytes(ram: str) -> int:
     """Bytes of decoded frames that may stay in memory; `auto` is a quarter of the free memory."""
     # A quarter, because workers, activations and the page cache need the rest.
-    return psutil.virtual_memory().available // 4 if settings.ram == "auto" else parse_size(settings.ram, "--set ram")
+    return psutil.virtual_memory().available // 4 if ram == "auto" else parse_size(ram, "--set ram")
 
 
 def open_vae_data(
-    settings: VaeSettings, datasets: Sequence[Dataset], seed: int, ram: int, device: torch.device
+    datasets: Sequence[Dataset],
+    seed: int,
+    device: torch.device,
+    *,
+    batch: int,
+    mixture: str,
+    validation_share: float,
+    ram: int,
 ) -> VaeData:
     """The data of a training; all frames that fit into `ram` bytes are decoded once, others stream from disk."""
-    masks = [validation_mask(dataset.table["seed"], settings.validation_share) for dataset in datasets]
-    sizes = batch_sizes(settings.batch, settings.mixture, datasets)
+    masks = [validation_mask(dataset.table["seed"], validation_share) for dataset in datasets]
+    sizes = batch_sizes(batch, mixture, datasets)
     rows = sum(dataset.rows for dataset in datasets)
     sources = [
         # Each dataset has memory by its rows.
@@ -125,7 +130,7 @@ def fit_vae(
     device = precision.device
     objective = new_vae_loss(settings, model, data.sample, seed)
     buffers = PinnedBuffers((settings.batch, *data.sample.shape[1:]), device)
-    run_objective = compile_if_asked(objective, settings)
+    run_objective = compile_if_asked(objective, settings.compile)
     accelerated = accelerated_vae_loss(objective, run_objective, settings, precision, runtime.ranks is not None)
 
     def noise(*path: int | str, count: int) -> Tensor:
@@ -154,7 +159,8 @@ def fit_vae(
         return {f"validation_{name}": mean for name, mean in zip(names, means, strict=True)}
 
     describe = data.batches.describe
-    trainer = make_trainer(objective, loss, precision, settings, pieces=pieces_of(loss, settings, runtime))
+    pieces = pieces_of(loss, settings.pieces, runtime.ranks)
+    trainer = make_trainer(objective, loss, precision, settings, pieces=pieces)
     with accelerated as run_whole:
         return fit(runtime, folder, label, trainer, validate, describe, settings, lambda: data.batches.nbytes)
 

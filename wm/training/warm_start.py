@@ -12,7 +12,6 @@ from wm.artifacts import durable, runs
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import Workspace
 from wm.errors import RecipeMismatch
-from wm.settings import GradientSettings
 from wm.training import weights
 
 # Constants of a data set, not weights: the training measures its own. The rollout network keeps its own, because its
@@ -28,15 +27,15 @@ def source_artifact(folder: str | None, name: str, env: str) -> Artifact | None:
     return runs.load(run / name, name, Workspace(env, run, ()).command(f"train-{name}"))
 
 
-def source_fingerprint(settings: GradientSettings, name: str, env: str) -> dict[str, str]:
+def source_fingerprint(folder: str | None, name: str, env: str) -> dict[str, str]:
     """The source as an input of the artifact that is trained for `env`."""
-    source = source_artifact(settings.init_from, name, env)
+    source = source_artifact(folder, name, env)
     return {"init_from": source.fingerprint} if source else {}
 
 
-def load_initial_weights(settings: GradientSettings, name: str, env: str, model: nn.Module) -> None:
+def load_initial_weights(folder: str | None, name: str, env: str, model: nn.Module) -> None:
     """Load the source's weights. Raises RecipeMismatch if a shape differs."""
-    source = source_artifact(settings.init_from, name, env)
+    source = source_artifact(folder, name, env)
     if source is None:
         return
     most = max(
@@ -48,7 +47,7 @@ def load_initial_weights(settings: GradientSettings, name: str, env: str, model:
     if expected != shapes:
         key = next(key for key in sorted(expected | shapes) if expected.get(key) != shapes.get(key))
         raise RecipeMismatch(
-            f"--init-from {settings.init_from} has another {name}: {key} is {shapes.get(key)}, expected "
+            f"--init-from {folder} has another {name}: {key} is {shapes.get(key)}, expected "
             f"{expected.get(key)}; give the same settings, or leave --init-from out."
         )
     # Clones: load_into overwrites the tensors of the state.
