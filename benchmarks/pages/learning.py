@@ -108,10 +108,9 @@ def page(rows: list[dict[str, Any]]) -> str:
         "# What V and M learn\n",
         "Median and range over three training seeds, on validation episodes. "
         "`python -m benchmarks.pages.learning models Pong 0` measures a row: it collects and trains V and M with the "
-        "laptop preset; `losses Pong 0` compares losses. "
-        "learning.json has the commit of each row; all are older than version 0.3.0, and their M is the "
-        "paper's network, an LSTM with mixtures. The laptop preset now trains an M on its own rollouts, which has "
-        "no rows yet.\n",
+        "laptop preset. `losses Pong 0` compares losses. learning.json has the commit of each row. All are older than "
+        "version 0.3.0, and their M is the paper's network, an LSTM with mixtures. The laptop preset now trains an M "
+        "on its own rollouts, which has no rows yet.\n",
         "## Overview\n",
         summary(trained),
         "![Reconstructions of Breakout](../images/reconstructions-breakout.png)\n",
@@ -123,8 +122,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         _probes(trained),
         "## M: negative log-likelihood and baselines\n",
         _likelihoods(trained),
-        "Open loop: squared error of the mean of 16 dreams after 16 real steps, as a share of the best of "
-        "linear autoregression, persistence and the mean latent. Where the interval of the difference is stored, it "
+        "Open loop: squared error of the mean of 16 dreams after 16 real steps. It is a share of the best of linear "
+        "autoregression, persistence and the mean latent. Where the interval of the difference is stored, it "
         "says in how many seeds M is better.\n",
         _open_loop(trained),
         "## M: rewards, ends and motion\n",
@@ -134,7 +133,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over the labels that a frame shows (a label that cannot be decoded counts 0), and squared "
         "error per frame. Breakout's rows are of whole RGB frames and CarRacing's of 32 latents without orientation "
-        "targets; their presets now hide wall and score, and use 24 latents with orientation targets.\n",
+        "targets. Their presets now hide wall and score, and use 24 latents with orientation targets.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)

@@ -176,10 +176,10 @@ def page(rows: list[Row]) -> str:
         *_verdicts(rows),
         _missing(rows),
         _table(rows),
-        "The mean return over 100 test episodes with its 95 % interval over episodes, and the environment steps played "
-        "until then; with several seeds the mean over seeds and their range. Above, a learner stands for its worst "
-        "seed. A training that ended before a cut keeps its last score. \\* The minutes are those of a clock on the "
-        "wall: at most so many CPU minutes.\n",
+        "The mean return over 100 test episodes with its 95 % interval over episodes, and the environment steps "
+        "played until then. With several seeds it is the mean over seeds and their range. Above, a learner stands for "
+        "its worst seed. A training that ended before a cut keeps its last score. \\* The minutes are those of a "
+        "clock on the wall: at most so many CPU minutes.\n",
         "![Learning curves over minutes and over steps](../images/peers.png)\n",
         "*Left over minutes, right over environment steps. Mean of the last 100 training episodes, which have each "
         "learner's own exploration; of `dream` and `cma` the mean of a validation.*\n",
@@ -198,14 +198,14 @@ _PROTOCOL = f"""## How they are compared
   latents. A run that was not measured so has the time that went by since its start, marked \\*; other programs lengthen
   that.
 - **Tests** are those of `wm evaluate`: 100 episodes with the same seeds for all, in the unmodified gymnasium
-  environment; Atari has frame skip 4 and sticky actions 0.25. Returns are whole and not clipped.
+  environment. Atari has frame skip 4 and sticky actions 0.25. Returns are whole and not clipped.
 - **At a cut** a peer has the policy of its latest update. Ours has the C of the last finished round, and in the first
   round the newest one that the search kept. Before that there is none.
-- **Peers** are stable-baselines3's, with the settings of {SOURCE}. Where the zoo takes a
-  multilayer perceptron, pixels are seen by `CnnPolicy` without the zoo's layers: the last four of the 64x64 frames that
-  ours sees. In Atari these are four gray frames of 84x84, as in the zoo. Training plays what is tested, with sticky
-  actions; frame skip is the environment's, without the maximum of two frames. A learner on latents sees
-  [z, z minus z before] of the V of the laptop preset. A training ends with the zoo's steps.
+- **Peers** are stable-baselines3's, with the settings of {SOURCE}. Where the zoo takes a multilayer perceptron, pixels
+  are seen by `CnnPolicy` without the zoo's layers. They are the last four of the 64x64 frames that ours sees. In Atari
+  these are four gray frames of 84x84, as in the zoo. Training plays what is tested, with sticky actions; frame skip is
+  the environment's, without the maximum of two frames. A learner on latents sees [z, z minus z before] of the V of the
+  laptop preset. A training ends with the zoo's steps.
 - PPO draws its actions in Atari, as the zoo does, and takes the likeliest elsewhere. DQN takes the best.
 - **Ours** are `wm curriculum` with `--preset laptop` (`ppo`), `--preset dream` (`dream`), and `--preset laptop --set
   train-controller.algo=cma` (`cma`).

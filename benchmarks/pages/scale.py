@@ -206,8 +206,8 @@ def page(rates: Rates = Rates()) -> str:
     """Markdown."""
     rows = Rows(rates)
     prices = (
-        f"Prices: {rates.core_hour:g} for an hour of a core with 2 GB, {rates.gigabyte_month:g} for a GB and month, "
-        f"{rates.thousand_writes:g} for a thousand objects\nwritten. They are round figures and nobody's offer.\n"
+        f"Prices: {rates.core_hour:g} for an hour of a core with 2 GB. A GB and month costs {rates.gigabyte_month:g}, "
+        f"a thousand objects written {rates.thousand_writes:g}.\nThey are round figures and nobody's offer.\n"
     )
     alone = [collecting(rows, rates), keeping(rows, rates), training(rows)]
     tables = [*alone, generations(rows, rates), rollouts(rows), traffic(rows)]
@@ -235,10 +235,10 @@ _COLLECTING = """## Collecting
 
 Episodes are independent, and each is a task. So the time to play falls with the number of workers. One process, the
 client, writes what they play and sends the tasks; its time does not fall. It keeps up with 25 workers of Pong or 50 of
-CarRacing. Where more play many episodes, a task is a block of 64 episodes, and its worker writes the parts: into the
-dataset's folder, if all see it, or into its store. The client commits them, and the bytes are the same. How long a part
-takes it was measured on a busy disk, so that is an upper bound. With few blocks for many workers, time is lost at the
-end.
+CarRacing. Where more play many episodes, a task is a block of 64 episodes, and its worker writes the parts. They go
+into the dataset's folder, if all see it, or into its store. The client commits them, and the bytes are the same. How
+long a part takes it was measured on a busy disk, so that is an upper bound. With few blocks for many workers, time is
+lost at the end.
 """
 _KEEPING = """## Keeping and reading
 
@@ -261,7 +261,7 @@ Dask's own messages, about 1.9 kB a task, come on top of the payload.
 _ROLLOUTS = """## PPO's rollouts
 
 A task is `rollout_steps` steps in eight slots, 128 by default, and an iteration waits for all of its tasks. A worker on
-another machine pays where eight slots play for longer than the rest of a task takes: then two tasks are done sooner
+another machine pays where eight slots play for longer than the rest of a task takes. Then two tasks are done sooner
 there and here than one after the other here. What it takes besides was measured with real processes of Dask; all that
 client and scheduler sent each other was held back. They were on one busy machine, so that is an upper bound, but the
 bandwidth was not limited. From how many steps it pays is computed.

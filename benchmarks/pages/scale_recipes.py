@@ -26,9 +26,9 @@ So `pieces` is a setting of the artifact's recipe, and an artifact with 8 pieces
 `--set pieces=16` is for 16 processes. A batch needs at least as many rows as pieces. A process takes one thread, or
 `OMP_NUM_THREADS`.
 
-If a process ends, or does not answer for `--worker-timeout` seconds, all end with a sentence and exit code 70; torchrun
-adds its report, and its own exit code is 1. The same command resumes from the last checkpoint with any number of
-processes, or alone with `--set pieces=8`. SIGTERM and SIGINT save the step first.
+If a process ends, or does not answer for `--worker-timeout` seconds, all end with a sentence and exit code 70. Then
+torchrun adds its report, and its own exit code is 1. The same command resumes from the last checkpoint with any number
+of processes, or alone with `--set pieces=8`. SIGTERM and SIGINT save the step first.
 
 All processes need the same data and run folders, shared or copied; only the first writes. A process that streams frames
 from disk decodes whole groups of chunks, and copies its own rows out of them. With `--device cuda` each process takes a
@@ -44,7 +44,7 @@ RECIPES = """## Recipes
 packages, with the extra `cluster`. Messages are pickled Python: use a private network, or `dask:tls://`. Episodes come
 to the command, and models go to the workers, so they need no common folder. Where many workers write their parts, the
 dataset is in a folder that all see under the same name, or in a store: `--data s3://bucket/prefix`. The first recipe
-was run on two machines that are network namespaces of one; of the second, dask-jobqueue's job script was made; the
+was run on two machines that are network namespaces of one. Of the second, dask-jobqueue's job script was made; the
 third was not run.
 
 ### Two desktops
@@ -75,7 +75,7 @@ torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint alpha
 Debian gives a machine's own name the address 127.0.1.1 in `/etc/hosts`, which no other machine reaches: "Gloo
 connectFullMesh failed". Then begin each command with the machine's network interface and its address there, as in
 `GLOO_SOCKET_IFNAME=eth0 torchrun --local-addr 192.168.0.10`. Where `alpha` is an address, or not what the first machine
-calls itself, its command alone begins with `torchrun --rdzv-conf is_host=1`; else all wait for two minutes, and fail.
+calls itself, its command alone begins with `torchrun --rdzv-conf is_host=1`. Else all wait for two minutes, and fail.
 
 ### Slurm
 

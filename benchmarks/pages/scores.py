@@ -163,8 +163,8 @@ def page(rows: list[Row]) -> str:
         "interval. Test seeds are used for nothing else. Atari has frame skip 4 and sticky actions 0.25; in Breakout "
         "the agent presses FIRE automatically. A row comes from one run: `wm evaluate --env Pong --episodes 100`, then "
         "`python -m benchmarks.pages.scores add runs/Pong laptop`. A training keeps the mean or the policy with "
-        "the best validation (20 episodes; by CMA-ES for LunarLander 50, for CarRacing 30; in dreams by PPO 12, for "
-        "LunarLander 20 or 40).\n",
+        "the best validation. It has 20 episodes, by CMA-ES 50 for LunarLander and 30 for CarRacing. In dreams by PPO "
+        "it has 12, for LunarLander 20 or 40.\n",
         "Each row names the commit it was measured at. Those of CMA-ES are older than version 0.3.0.",
         *(f"\n\\* {note}\n" for note in CHANGED.values()),
         "Targets were set beforehand. \"Reached\" compares the mean over training seeds.\n",
@@ -181,7 +181,7 @@ def page(rows: list[Row]) -> str:
         "rounds. Where C learned in the dream, V and M learned from the collected steps; the others validated C. Time "
         "is that of training V, M and C, without collecting, encoding, dreams and evaluation; for CartPole's second "
         "round both are unknown. At commit `7d1e2e324271` a run had two of 16 cores, and a GPU for V and M, which "
-        "eight runs shared; elsewhere it had two cores.\n",
+        "eight runs shared. Elsewhere it had two cores.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
         "- The rows `ppo-dream` of CarRacing are of the preset until V, M and C were trained anew in a later round. "
@@ -189,11 +189,11 @@ def page(rows: list[Row]) -> str:
         "- Pong's rows `ppo-dream-20-rounds` took V and the first episodes, and with seed 0 the first M, from runs of "
         "the same settings at commit `82fa737`. Its rows `ppo-dream-one-V` took V and M of two rounds, seed 2's of "
         "six, from runs of the same settings. Breakout's rows in the dream took V, the random episodes and the first "
-        "M from runs of the same settings at `f3c7740`; their rounds up to the tenth, seed 1's up to the ninth, are of "
+        "M from runs of the same settings at `f3c7740`. Their rounds up to the tenth, seed 1's up to the ninth, are of "
         "`1fc6c3f`.\n"
         "- Breakout's rows at commit `f9f33dda203c` and Acrobot's by PPO at `639ebf508d20` were given by `--set` what "
-        "has since become the preset: `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality stopped "
-        "at a target of 100, which is 130 now.\n"
+        "has since become the preset. These are `mask`, M's `hidden` and `action_repeat`. Breakout's seed 1 in reality "
+        "stopped at a target of 100, which is 130 now.\n"
         "- CarRacing's C on [z, h], with a trained or an untrained M, uses V and M of seed 0. Compare it with 20 "
         "generations in the final phase.\n",
         markdown_table(["environment", "agent", "preset", "training seed", "return", "episodes", "env steps",
@@ -201,13 +201,12 @@ def page(rows: list[Row]) -> str:
         "## Dream and real environment\n",
         "![A real episode of CarRacing and M's dream](../images/dream-carracing.png)\n",
         "*CarRacing, laptop preset. The dream follows the real car for about 40 steps, then diverges.*\n",
-        "`wm dream` evaluates up to 32 means of a search by CMA-ES, or up to 16 policies along a training by PPO, in "
-        "the dream and in the "
-        "real environment. The rank correlation of the returns has its bootstrap interval. Return and length are of "
-        "the controller's own episodes, truncated at 500 steps. The variance is that of the latents in the dream, as a "
-        "share of the real one (median over latents). M's squared error after 15 open-loop steps is a share of the "
-        "best of linear autoregression, persistence and the mean latent. It is called better, no better or worse where "
-        "the interval of the difference is stored.\n",
+        "`wm dream` evaluates up to 32 means of a search by CMA-ES, or up to 16 policies along a training by PPO. It "
+        "does so in the dream and in the real environment. The rank correlation of the returns has its bootstrap "
+        "interval. Return and length are of the controller's own episodes, truncated at 500 steps. The variance is "
+        "that of the latents in the dream, as a share of the real one (median over latents). M's squared error after "
+        "15 open-loop steps is a share of the best of linear autoregression, persistence and the mean latent. It is "
+        "called better, no better or worse where the interval of the difference is stored.\n",
         markdown_table(["environment", "agent", "training seed", "rank correlation", "last third",
                 "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
                [_dream(row) for row in rows if "dream" in row]),
@@ -270,7 +269,7 @@ def _protocols(rows: list[Row]) -> list[str]:
         "## Atari without sticky actions\n",
         "The same agents, trained with sticky actions, in the protocol of older papers. Every action is carried out, "
         "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. In Breakout they are alike all "
-        "the same, because the ball waits for the serve: an agent that acts likeliest plays one game a hundred times. "
+        "the same, because the ball waits for the serve. An agent that acts likeliest plays one game a hundred times. "
         "`wm evaluate --env Pong --set sticky_actions=false`.\n",
         markdown_table(["environment", "agent", "training seed", "sticky actions 0.25", "none"], lines),
     ]
@@ -284,38 +283,38 @@ def _same_training(rows: list[Row], row: Row) -> Row:
 
 _NOTES = """## What the rows show
 
-- **CarRacing.** PPO on [z, difference of z, previous action] returns 889, 896 and 888 with three seeds, 90 more than
-  CMA-ES did, with half of the steps. Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES
+- **CarRacing.** PPO on [z, difference of z, previous action] returns 889, 896 and 888 with three seeds. That is 90 more
+  than CMA-ES did, with half of the steps. Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES
   evolved eight hidden units on z. A multilayer perceptron that imitates a scripted expert returned 907 ± 3. In M's
-  dreams alone, in sixteen rounds, C returns 661, 684 and 505 with three seeds, from 250,000 real steps each. A dream
-  has 12 actions there, for from the fifteenth on C leaves what M knows: dreams of 500 actions promise 2,328, real
+  dreams alone, in sixteen rounds, C returns 661, 684 and 505 with three seeds. Each collected 250,000 real steps. A
+  dream has 12 actions there, for from the fifteenth on C leaves what M knows. Dreams of 500 actions promise 2,328. Real
   episodes of 249 pay 648. Ten rounds with dreams of 50 actions returned 414.
-- **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds; CMA-ES loses by 8 to 14. In M's
-  dreams alone, in sixteen rounds, PPO wins by 14.1, 12.2 and 13.8; V and M learned from 0.77 to 0.93 M real steps.
-  Before M learned in four times larger steps it won by 2.5, 5.3 and 2.7 after twenty rounds. In reality without
-  sticky actions the policy of seed 1 wins by 20.
+- **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds. CMA-ES loses by 8 to 14. In M's dreams
+  alone, in sixteen rounds, PPO wins by 14.1, 12.2 and 13.8. V and M learned from 0.77 to 0.93 M real steps. Before M
+  learned in four times larger steps it won by 2.5, 5.3 and 2.7 after twenty rounds. In reality without sticky actions
+  the policy of seed 1 wins by 20.
 - **CartPole.** In M's dreams alone, in five rounds, C learns to stand for 483, 500 and 500 of 500 steps with three
   seeds. V and M learned from 20,387, 20,051 and 21,225 real steps. With validations these are 57,901, 58,658 and
-  52,699; training in reality took 544,235, 282,480 and 544,245.
-- **Acrobot.** In M's dreams alone, in five rounds, C returns -96, -100 and -90 with three seeds; V and M learned from
+  52,699. Training in reality took 544,235, 282,480 and 544,245.
+- **Acrobot.** In M's dreams alone, in five rounds, C returns -96, -100 and -90 with three seeds. V and M learned from
   about 52,000 real steps. Random actions that are held reach the bar in 46 of 100 episodes, the random policy in one of
-  twenty; so M learns from its first episodes what ends them. PPO in reality returns -72, -73 and -76 with three seeds;
+  twenty. So M learns from its first episodes what ends them. PPO in reality returns -72, -73 and -76 with three seeds;
   an action lasts three steps there. With single steps it still returned -500 after 225,000. A C of the dream needs no
-  such help: where it goes on in reality, for 600,000 steps, it returns -67, -75 and -69.
-- **LunarLander.** PPO returns 219, 228 and 235 with three seeds, and less than 100 in 11, 10 and 6 of 100 episodes.
-  With a discount of 0.99 instead of 0.999 and another V it returned 171, and less than 100 in 23. CMA-ES returned 158
-  from two rounds and twice the steps. Its first round was restarted three times in whitened coordinates: z is up to six
-  times more sensitive to some state variables than to others. In M's dreams alone, in twelve rounds, C returns 113,
-  104 and 75 with three seeds; V and M learned from 307,164 to 364,748 real steps. One V for all of fourteen rounds
-  returned as much, from less than 200,000. M expects apart what the last step of
-  an episode pays: before, its dreams paid a third of what a crash costs.
-- **Breakout.** PPO returns 85, 86 and 73 with three seeds, one from 1.5 M steps, where it returned 38 from 3 M. Frames
-  hide the wall and the score now. They showed the foreground before, in which a paddle that rests disappears: its
-  place was missed by 19 pixels, and is by 1.3. In M's dreams alone, in sixteen rounds, C returns 36, 43 and 36
-  with three seeds. M has memory, because the ball is hidden too while it is at the wall. Dreams last 24 steps, a lost
-  life ends them, and a quarter of the actions are the one before again. In dreams that carry out every action C learned
-  to move at the last moment: it returned 22, 25 and 24, in ten rounds of fewer gradient steps, and in dreams of fifty
-  steps 21, 22 and 17. With the foreground a seed returned 18.
+  such help. Where it goes on in reality, it returns -67, -75 and -69 after 600,000 steps.
+- **LunarLander.** PPO returns 219, 228 and 235 with three seeds. It returns less than 100 in 11, 10 and 6 of 100
+  episodes. A discount of 0.99 instead of 0.999 and another V returned 171, and less than 100 in 23 episodes. CMA-ES
+  returned 158 from two rounds and twice the steps. Its first round was restarted three times in whitened coordinates: z
+  is up to six times more sensitive to some state variables than to others. In M's dreams alone, in twelve rounds, C
+  returns 113, 104 and 75 with three seeds. V and M learned from 307,164 to 364,748 real steps. One V for all of
+  fourteen rounds returned as much, from less than 200,000. M expects apart what the last step of an episode pays:
+  before, its dreams paid a third of what a crash costs.
+- **Breakout.** PPO returns 85, 86 and 73 with three seeds, one of them from 1.5 M steps. Before it returned 38 from 3
+  M. Frames hide the wall and the score now. They showed the foreground before, in which a paddle that rests disappears:
+  its place was missed by 19 pixels, and is by 1.3. In M's dreams alone, in sixteen rounds, C returns 36, 43 and 36 with
+  three seeds. M has memory, because the ball is hidden too while it is at the wall. Dreams last 24 steps, a lost life
+  ends them, and a quarter of the actions are the one before again. In dreams that carry out every action C learned to
+  move at the last moment. It returned 22, 25 and 24, in ten rounds of fewer gradient steps. In dreams of fifty steps it
+  returned 21, 22 and 17. With the foreground a seed returned 18.
 
 The [research log](../research/LOG.md) has every experiment, those that failed too. [What these numbers do not
 show](limits.md) has its own page.

@@ -179,7 +179,7 @@ _NOTES = """
 Streaming CarRacing takes twice as long as an array in RAM, because decoding a chunk costs more than copying it.
 
 On other machines M on latents reached less. In fp32 it was 1.14 times as fast as the plain loop on a Zen 4 EPYC, and
-1.18 times on an older one; in bf16 it was 2.02 times as fast on both. On the older one, 256 dreams made 115,000 steps/s
+1.18 times on an older one. In bf16 it was 2.02 times as fast on both. On the older one, 256 dreams made 115,000 steps/s
 before they packed their weights.
 
 Streaming Pong misses 0.9 on one core: with decoding and nothing else the ratio was 0.85 on the machine of that trial
