@@ -27,9 +27,9 @@ from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, is_dreamer
+from wm.report.conclusions import dream_conclusions
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
-from wm.report.verdicts import dream_verdicts
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
 from wm.run_models import find_dreamer, load_dreaming
@@ -163,7 +163,7 @@ def dream(session: Session, settings: DreamSettings) -> Result:
 
     run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
     result = run_stage(session, "dream", run, need, _summary, work, vae.env)
-    return replace(result, table=format_fidelity(result.metrics), verdict=dream_verdicts(result.metrics))
+    return replace(result, table=format_fidelity(result.metrics), verdict=dream_conclusions(result.metrics))
 
 
 def _require_finite(figures: dict[str, Any], folder: Path) -> None:
@@ -179,7 +179,7 @@ def _require_finite(figures: dict[str, Any], folder: Path) -> None:
 
 
 def _summary(artifact: Artifact) -> str:
-    return f"{format_returns(artifact.metrics)}. {dream_verdicts(artifact.metrics)}".rstrip()
+    return f"{format_returns(artifact.metrics)}. {dream_conclusions(artifact.metrics)}".rstrip()
 
 
 def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:

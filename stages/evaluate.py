@@ -14,8 +14,8 @@ from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name
 from wm.pipeline.stage import Result, run_stage
+from wm.report.conclusions import score_conclusion
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode
-from wm.report.verdicts import score_verdict
 from wm.rollouts.players import RandomSpec, evaluation_jobs
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
@@ -117,7 +117,7 @@ def _table(metrics: dict[str, Any]) -> str:
         mean, half = with_interval(row["mean"], row["ci95"], least=2).split(" ± ")
         cells.append([name, mean, f"± {half}", f"{row['episodes']}{preview}"])
     text = console.table(["agent", "mean return", "95 % interval", "test episodes"], cells)
-    notes = [f"verdict: {score_verdict(metrics)}"] if "random" in metrics else []
+    notes = [f"verdict: {score_conclusion(metrics)}"] if "random" in metrics else []
     notes.append(f"protocol: {metrics['protocol']}")
     return "\n".join([text, *(console.wrap(note, "") for note in notes)])
 
@@ -127,6 +127,6 @@ def _summary(artifact: Artifact) -> str:
     score = Score(metrics["mean"], metrics["ci95"], metrics["episodes"])
     text = f"return {score} over {score.episodes} test episodes"
     if "random" in metrics:
-        baseline = metrics["random"]
-        text += f"; random {Score(baseline['mean'], baseline['ci95'], baseline['episodes'])}: {score_verdict(metrics)}"
+        random = Score(*(metrics["random"][name] for name in ("mean", "ci95", "episodes")))
+        text += f"; random {random}: {score_conclusion(metrics)}"
     return text + (f" (preview, n={score.episodes})" if metrics["preview"] else "")

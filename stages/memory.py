@@ -11,7 +11,7 @@ from stages.options import strict_option, tell_damaged
 from stages.parameter_types import ExistingPath
 from wm.units import format_size
 
-VERDICTS = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "flat": "good"}
+STYLES = {"leaking": "bad", "fragmenting": "bad", "at capacity": "warning", "flat": "good"}
 
 
 @click.command(name="memory")
@@ -36,8 +36,8 @@ def command(paths: tuple[Path, ...], strict: bool, as_json: bool) -> None:
 
 
 def _text(training: dict[str, Any]) -> str:
-    verdict = console.color(training["verdict"], VERDICTS.get(training["verdict"], "faint"))
-    lines = [f"{console.visible(training['training'], keep='')}: {verdict}", console.wrap(training["reason"])]
+    word = console.color(training["verdict"], STYLES.get(training["verdict"], "faint"))
+    lines = [f"{console.visible(training['training'], keep='')}: {word}", console.wrap(training["reason"])]
     rows = [_row(trend) for trend in training["trends"]]
     lines.append(console.table(["phase", "column", "n", "kB a step", "95 % interval", "MB in all", "rank corr."], rows))
     for grown in training["growth"]:

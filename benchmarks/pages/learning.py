@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.markdown import markdown_table
-from wm.report.verdicts import prediction_ratio, prediction_word
+from wm.report.conclusions import prediction_ratio, prediction_word
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, PAGE, BUILD = (

@@ -64,7 +64,7 @@ def comparisons(rows: list[Row]) -> Iterator[tuple[str, str]]:
             yield "level" if abs(gap) <= noise else "ahead" if gap > 0 else "behind", f"{where}; our {_sentence(best)}."
 
 
-def _verdicts(rows: list[Row]) -> list[str]:
+def _conclusions(rows: list[Row]) -> list[str]:
     """Where ours is behind comes first."""
     titles = {
         "behind": "Behind:",
@@ -173,7 +173,7 @@ def page(rows: list[Row]) -> str:
     parts = [
         "<!-- Rendered by `python -m benchmarks.pages.peers`; do not edit. -->\n",
         "# Peers at equal minutes\n",
-        *_verdicts(rows),
+        *_conclusions(rows),
         _missing(rows),
         _table(rows),
         "The mean return over 100 test episodes with its 95 % interval over episodes, and the environment steps "

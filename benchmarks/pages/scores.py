@@ -22,7 +22,7 @@ from benchmarks.pages.score_seeds import (
     worst,
 )
 from wm.artifacts.workspace import NO_STICKY
-from wm.report.verdicts import prediction_summary
+from wm.report.conclusions import prediction_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE, CURVES, README = (

@@ -14,8 +14,8 @@ from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, tab
 from wm.errors import BadData, MissingInput, WmError
 from wm.evaluation.score import MIN_EPISODES
 from wm.pipeline.stage import UP_TO_DATE, Result
+from wm.report.conclusions import score_conclusion
 from wm.report.run_summary import RunSummary
-from wm.report.verdicts import score_verdict
 from wm.settings import ControllerSettings, DreamerSettings
 from wm.stats import Score
 from wm.units import format_duration
@@ -89,10 +89,10 @@ class Outcome:
         return f"budget spent ({trainings[-1]['ended']}): {best}, threshold {target:g}"
 
     @property
-    def verdict(self) -> str:
+    def conclusion(self) -> str:
         """Its last score against random play; empty without one."""
         scores = [result.metrics for result in self.results if result.stage == "evaluate"]
-        return score_verdict(scores[-1]) if scores else ""
+        return score_conclusion(scores[-1]) if scores else ""
 
     def rows(self) -> list[list[str]]:
         """Its lines in the table: one for every round that was evaluated."""
@@ -192,7 +192,7 @@ def table_of(outcomes: Sequence[Outcome], pages: Sequence[Path] = ()) -> str:
         "mean return ± half-width of the 95 % interval; test seeds, unmodified environments"
         + (f"; fewer than {MIN_EPISODES} episodes are a preview" if few else ""),
         "wall time: collecting, every stage, and the trainings that a later round continues; terms: docs/glossary.md",
-        *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.verdict])) for outcome in outcomes),
+        *("; ".join(filter(None, [f"{outcome.env}: {outcome}", outcome.conclusion])) for outcome in outcomes),
     ]
     lines += [console.wrap(note, "") for note in notes]
     pictures = [

@@ -68,5 +68,5 @@ def test_v_m_and_c_do_not_grow(tmp_path: Path) -> None:
     run(tmp_path, "train-mdnrnn", "--env", TINY, "--steps", "4000", "--batch", "8", "--seq-len", "8", "--hidden", "16")
     run(tmp_path, "train-controller", "--env", TINY, "--popsize", "4", "--max-generations", "120")
     for name in ("vae", "mdnrnn", "controller"):
-        verdict = judge(metrics.read(tmp_path / "runs" / SLUG / name))
-        assert verdict.word == "flat", f"{name}: {verdict.reason}"
+        assessment = judge(metrics.read(tmp_path / "runs" / SLUG / name))
+        assert assessment.word == "flat", f"{name}: {assessment.reason}"

@@ -231,10 +231,10 @@ WALLS = {
         lambda folder, kind="": read_any(folder),
         "artifacts/test_runs.py::test_an_artifact_that_is_read_whole_has_every_file_checked",
     ),
-    "verdicts": Wall(
-        "wm.report.verdicts.prediction_word",
+    "conclusions": Wall(
+        "wm.report.conclusions.prediction_word",
         lambda errors: "better" if errors["M"] < errors["linear"] else "worse",
-        "report/test_verdicts.py",
+        "report/test_conclusions.py",
     ),
     "names of files that are pulled": Wall(
         "wm.sharing.contents.is_safe",
@@ -323,7 +323,7 @@ WALLS = {
     "the linear baseline": Wall(
         "wm.report.fidelity_plot.PREDICTORS",
         ("M", "persistence", "mean"),
-        "report/test_verdicts.py::test_every_plot_and_page_of_open_loop_errors_has_the_linear_baseline",
+        "report/test_conclusions.py::test_every_plot_and_page_of_open_loop_errors_has_the_linear_baseline",
     ),
     "scores of returns": Wall(
         "wm.artifacts.schemas._score_of_returns",

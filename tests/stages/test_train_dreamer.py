@@ -465,8 +465,8 @@ def test_a_memory_limit_ends_with_a_checkpoint_from_which_the_same_command_resum
 @pytest.mark.slow
 def test_its_memory_is_flat_past_capacity(tmp_path: Path) -> None:
     run(tmp_path, *words(steps=6000))
-    verdict = judge(metrics_log.read(tmp_path / "runs" / SLUG / "dreamer"))
-    assert verdict.word == "flat", verdict.reason
+    assessment = judge(metrics_log.read(tmp_path / "runs" / SLUG / "dreamer"))
+    assert assessment.word == "flat", assessment.reason
 
 
 @pytest.mark.parametrize(("since", "log_every"), [(1, 100), (0, 400)])  # two lines in a row; the last and only one

@@ -7,7 +7,7 @@ from wm.actions import ActionSpace
 from wm.episodes.latents import Latents
 from wm.evaluation.prediction import evaluate_predictions, format_predictions
 from wm.models.mdnrnn.network import MdnRnn
-from wm.report.verdicts import prediction_verdict
+from wm.report.conclusions import prediction_conclusion
 
 
 def world() -> Latents:
@@ -51,7 +51,7 @@ def test_the_baselines_are_what_their_names_say() -> None:
     assert errors["linear"] < 0.1
     own, halves = errors["M"] - errors["linear"], errors["difference_ci95"]
     assert 0 < halves["linear"] < own  # an untrained M is worse, in each of the four held-out episodes
-    assert "M is worse than a linear prediction 15 steps ahead" in prediction_verdict(metrics["open_loop"], "here")
+    assert "M is worse than a linear prediction 15 steps ahead" in prediction_conclusion(metrics["open_loop"], "here")
     assert metrics["open_loop"]["50"] is None  # episodes are too short
     assert metrics["end"]["observed"] == 4
     assert metrics["velocity"]["speed"]["z"] > 0.99

@@ -1,4 +1,4 @@
-"""Readings of memory, and what is made of them: a slope, its interval, a verdict with its reason."""
+"""Readings of memory, and what is made of them: a slope, its interval, an assessment with its reason."""
 
 import subprocess
 import sys
@@ -126,7 +126,7 @@ def test_the_slope_ignores_outliers_and_its_interval_covers_it() -> None:
         ("at capacity", {"memory_free_mb": lambda s: 120.0}),
     ],
 )
-def test_verdicts(word: str, columns: dict[str, Any]) -> None:
+def test_assessments(word: str, columns: dict[str, Any]) -> None:
     result = judge(lines(**columns))
     assert result.word == word, result.reason
 
@@ -140,7 +140,7 @@ def test_verdicts(word: str, columns: dict[str, Any]) -> None:
         ("at capacity", {"cuda_retries": lambda s: s // 100}),
     ],
 )
-def test_verdicts_on_a_device(word: str, columns: dict[str, Any]) -> None:
+def test_assessments_on_a_device(word: str, columns: dict[str, Any]) -> None:
     names = {"blocks_small": 8000.0, "allocated_mb": 500.0, "reserved_mb": 900.0, "retries": 0.0}
     columns_of_device = {f"cuda_{name}": (lambda s, value=value: value) for name, value in names.items()} | columns
     log = lines(**columns_of_device)

@@ -23,8 +23,8 @@ from wm.pipeline.encode import encode, latents_run
 from wm.pipeline.session import Session, stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae, load_vae, save_mdnrnn
+from wm.report.conclusions import HELD_OUT, event_conclusion, prediction_conclusion
 from wm.report.training_pictures import save_mdnrnn_picture
-from wm.report.verdicts import HELD_OUT, event_verdict, prediction_verdict
 from wm.settings import MdnRnnSettings
 from wm.training.cost import publishing_bytes, weight_bytes
 from wm.training.device import device_name, pick_device
@@ -177,11 +177,11 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
     # 1 MB for the log, the picture and the records.
     run, need = mdnrnn_run(session, settings, latents, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
-    verdicts = prediction_verdict(result.metrics["open_loop"], HELD_OUT), event_verdict(result.metrics)
+    conclusions = prediction_conclusion(result.metrics["open_loop"], HELD_OUT), event_conclusion(result.metrics)
     return replace(
         result,
         table=format_predictions(result.metrics),
-        verdict=" ".join(filter(None, verdicts)),
+        verdict=" ".join(filter(None, conclusions)),
         seconds=result.seconds + sum(each.seconds for each in encoded),
     )
 
@@ -192,6 +192,6 @@ def _summary(artifact: Artifact) -> str:
         f"next z on held-out episodes: squared error {metrics['error']:.3f} "
         f"(linear {metrics['error_linear']:.3f}, persistence "
         f"{metrics['error_persistence']:.3f}, mean {metrics['error_mean']:.3f}), NLL {metrics['nll']:.2f} nats per "
-        f"dimension (linear {metrics['nll_linear']:.2f}). {prediction_verdict(metrics['open_loop'], HELD_OUT)}"
+        f"dimension (linear {metrics['nll_linear']:.2f}). {prediction_conclusion(metrics['open_loop'], HELD_OUT)}"
     )
     return text.rstrip()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts.recipe import differences
+from wm.report.conclusions import prediction_summary, score_conclusion
 from wm.report.plots import draw
 from wm.report.returns_plot import time_unit, validated_in
 from wm.report.run_summary import TRAININGS, RunSummary, format_score
-from wm.report.verdicts import prediction_summary, score_verdict
 
 
 def compare(summaries: Sequence[RunSummary]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _facts(summary: RunSummary, name: str) -> dict[str, Any]:
         figures["test episodes"] = score["episodes"]
         figures["environment steps"] = f"{score['env_steps']:,}"
         figures["random policy"] = format_score(score["random"])
-        figures["against random"] = score_verdict(score).partition(" than")[0]
+        figures["against random"] = score_conclusion(score).partition(" than")[0]
     if vae := artifacts.get("vae"):
         figures["V: squared error"] = f"{vae.metrics['validation_error']:.2f}"
         for label, probe in (vae.metrics.get("probe") or {}).items():

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from wm.report.conclusions import PREDICTORS, whose
 from wm.report.plots import Curve, Histogram, Plot, Scatter, to_png
-from wm.report.verdicts import PREDICTORS, whose
 
 
 def draw(fidelity: dict[str, Any], title: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether the memory of a training grew: trends by phase, a verdict, and a plot beside its metrics."""
+"""Whether the memory of a training grew: trends by phase, an assessment, and a plot beside its metrics."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -57,7 +57,7 @@ def _trainings(folder: Path) -> list[Path]:
 
 
 def _facts(folder: Path, log: Log, growth: Growth) -> dict[str, Any]:
-    verdict = judge(log)
+    assessment = judge(log)
     trends = [
         {"phase": phase, "column": key, **asdict(trend)}
         for phase, lines in phases(log).items()
@@ -69,11 +69,11 @@ def _facts(folder: Path, log: Log, growth: Growth) -> dict[str, Any]:
         if lines := [line for line in log if key in line]:
             name = key.removesuffix("_mb")
             curves.append(Curve(name, [line["step"] for line in lines], [line[key] for line in lines]))
-    durable.write_bytes(folder / PLOT, draw(curves, f"{folder}: {verdict.word}", "step", "MB"))
+    durable.write_bytes(folder / PLOT, draw(curves, f"{folder}: {assessment.word}", "step", "MB"))
     return {
         "training": str(folder),
-        "verdict": verdict.word,
-        "reason": verdict.reason,
+        "verdict": assessment.word,
+        "reason": assessment.reason,
         "trends": trends,
         "growth": [{"what": what, "bytes": size, "count": count} for what, size, count in growth],
         "plot": str(folder / PLOT),

@@ -18,10 +18,10 @@ from wm.artifacts.runs import Artifact
 from wm.errors import BadData, MissingInput
 from wm.evolution.search_log import read_log
 from wm.model_json import read_env
+from wm.report.conclusions import EVENTS, HEADLINE, headline, prediction_ratio
 from wm.report.document import Block, Chart, Heading, Paragraph
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import validated_in
-from wm.report.verdicts import EVENTS, HEADLINE, headline, prediction_ratio
 from wm.stats import Score
 
 MARK = ".round"

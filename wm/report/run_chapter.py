@@ -7,12 +7,12 @@ from wm.artifacts import durable
 from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM
+from wm.report.conclusions import HELD_OUT, event_conclusion, event_rates, prediction_conclusion, score_conclusion
 from wm.report.document import Block, Chart, Commands, Heading, Paragraph, Table
 from wm.report.plots import Curve, Plot, to_svg
 from wm.report.returns_plot import search_plots, time_unit
 from wm.report.rounds import rounds_section
 from wm.report.run_summary import PLAY, TRAININGS, RunSummary, format_score
-from wm.report.verdicts import HELD_OUT, event_rates, event_verdict, prediction_verdict, score_verdict
 from wm.telemetry.trend import after_trim
 from wm.units import format_duration, format_size
 
@@ -24,7 +24,7 @@ def chapter(summary: RunSummary) -> Iterator[Block]:
     if summary.damaged:
         yield Paragraph(" ".join(summary.damaged), "Damaged, and left out")
     yield from _outdated(summary)
-    yield from _verdicts(summary)
+    yield from _conclusions(summary)
     yield from _scores(summary)
     yield from sections.film_section(title, summary.films, summary.film_note)
     yield from sections.play_section(title, summary.run / PLAY)
@@ -44,20 +44,20 @@ def _outdated(summary: RunSummary) -> Iterator[Block]:
         yield Paragraph(f"{', '.join(older)} than the run has now. The same commands make them again.", "Older")
 
 
-def _verdicts(summary: RunSummary) -> Iterator[Block]:
+def _conclusions(summary: RunSummary) -> Iterator[Block]:
     """What the run has shown, first."""
     artifacts, rows = summary.artifacts, list[list[str]]()
     if summary.evaluation:
-        verdict = score_verdict(summary.score or {}, _target(summary))
+        conclusion = score_conclusion(summary.score or {}, _target(summary))
         preview = ", of too few episodes to be quoted" if summary.evaluation.metrics["preview"] else ""
         random = format_score(summary.evaluation.metrics["random"])
         score = format_score(summary.evaluation.metrics)
-        rows.append(["score", f"{score}{preview}; the random policy {random}: {verdict}."])
+        rows.append(["score", f"{score}{preview}; the random policy {random}: {conclusion}."])
     mdnrnn, dream = artifacts.get("mdnrnn"), artifacts.get("dream")
-    if mdnrnn and (text := prediction_verdict(mdnrnn.metrics["open_loop"], HELD_OUT)):
+    if mdnrnn and (text := prediction_conclusion(mdnrnn.metrics["open_loop"], HELD_OUT)):
         rows.append(["M", text])
     source = dream or mdnrnn
-    if source and (text := event_verdict(source.metrics)):
+    if source and (text := event_conclusion(source.metrics)):
         warned = source.metrics["events"]["warning"]  # which has the rates that differ
         rows.append(["dream's events", text if warned else f"{text} {event_rates(source.metrics)}"])
     if rows:
@@ -82,7 +82,7 @@ def _scores(summary: RunSummary) -> Iterator[Block]:
         if score["preview"]:
             text += " Too few episodes to be quoted."
         if artifact is not summary.evaluation:
-            text = f"{score_verdict(score)}. {text}"
+            text = f"{score_conclusion(score)}. {text}"
         yield Paragraph(text, "Return" if name == "evaluation/controller" else f"Return of {artifact.folder.name}")
     unfinished = sorted(path.stem for path in summary.run.glob("*.partial"))
     if unfinished:

@@ -14,15 +14,15 @@ from wm.evolution.search_log import read_log
 from wm.model_json import read_env
 from wm.report import sections
 from wm.report.agent_film import FILM, Film, read_films
+from wm.report.conclusions import (
+    prediction_summary,
+    score_conclusion,
+)
 from wm.report.document import Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve
 from wm.report.returns_plot import validation_curve
 from wm.report.rounds import Round, is_continued, read_rounds
-from wm.report.verdicts import (
-    prediction_summary,
-    score_verdict,
-)
 from wm.stats import Score
 from wm.telemetry import metrics_log
 from wm.units import format_duration
@@ -251,7 +251,7 @@ def _overview_row(summary: RunSummary) -> list[str]:
         format_score(score["random"]) if score else "–",
         format_score(score) if score else "not yet",
         f"{score['episodes']}{'*' if score['preview'] else ''}" if score else "–",
-        score_verdict(score).partition(" than")[0] if score else "–",
+        score_conclusion(score).partition(" than")[0] if score else "–",
         f"{min(probes):z.2f} to {max(probes):z.2f}" if probes else "–",
         prediction_summary(mdnrnn.metrics["open_loop"]) if mdnrnn else "–",
         format_correlation(dream.metrics) if dream else "–",

@@ -9,21 +9,21 @@ from wm.artifacts.json_reader import ANYTHING, NUMBER, list_of, or_null, table
 from wm.artifacts.runs import Artifact
 from wm.model_json import read_env
 from wm.report.agent_film import Film
+from wm.report.conclusions import (
+    HELD_OUT,
+    PREDICTORS,
+    event_conclusion,
+    format_ratio,
+    prediction_conclusion,
+    prediction_word,
+    ranking_conclusion,
+    whose,
+)
 from wm.report.document import Block, Chart, Heading, Link, Paragraph, Picture, Player, Table
 from wm.report.fidelity_plot import format_correlation, open_loop, policies
 from wm.report.play.inputs import changed_models
 from wm.report.play.template import is_filled
 from wm.report.plots import Curve, Plot, to_svg
-from wm.report.verdicts import (
-    HELD_OUT,
-    PREDICTORS,
-    event_verdict,
-    format_ratio,
-    prediction_verdict,
-    prediction_word,
-    ranking_verdict,
-    whose,
-)
 from wm.stats import with_interval
 
 _PROBED = {"r2": "z.2f", "untrained": "z.2f", "error": ".3g", "rows": ","}  # figures of a linear probe
@@ -146,8 +146,8 @@ def mdnrnn_section(run: str, artifact: Artifact | None, log: Log) -> Iterator[Bl
             yield Table(["linear probe (R2)", "from z", "from [z, untrained h]", "from [z, h]"], rows)
         yield from _open_loop(metrics["open_loop"], HELD_OUT)
         yield from _positions(metrics.get("positions") or {}, metrics.get("newest", {}).get("positions", {}))
-        if verdict := event_verdict(metrics):
-            yield Paragraph(verdict, f"Verdict {HELD_OUT}")
+        if conclusion := event_conclusion(metrics):
+            yield Paragraph(conclusion, f"Verdict {HELD_OUT}")
     yield _losses(log, "M's loss on training batches and on held-out episodes.")
 
 
@@ -184,8 +184,8 @@ def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] 
     metrics = artifact.metrics
     yield Heading(3, f"{run}: the dream and the real environment")
     own = whose(metrics["agent"])
-    if verdict := event_verdict(metrics):
-        yield Paragraph(verdict, f"Verdict on {own} episodes")
+    if conclusion := event_conclusion(metrics):
+        yield Paragraph(conclusion, f"Verdict on {own} episodes")
     returns = [with_interval(metrics[f"{name}_return"], metrics[f"{name}_return_ci95"]) for name in ("dream", "real")]
     ratio = metrics["z_variance_ratio"]
     variance = f"The variance of latents is {ratio[1]:.2f} times the real one." if ratio else ""
@@ -193,7 +193,7 @@ def dream_section(run: str, artifact: Artifact | None, fidelity: dict[str, Any] 
         f"The rank correlation of returns in the dream and in the real environment is {format_correlation(metrics)} "
         f"over {metrics['policies']} policies: {metrics['agent']}. {own.capitalize()} return is {returns[0]} in the "
         f"dream and {returns[1]} in the real environment, in episodes of {metrics['dream_length']:.0f} and "
-        f"{metrics['real_length']:.0f} steps. {variance} {ranking_verdict(metrics)}".rstrip()
+        f"{metrics['real_length']:.0f} steps. {variance} {ranking_conclusion(metrics)}".rstrip()
     )
     yield from _open_loop(metrics["open_loop"], f"on {own} episodes")
     if animation := _picture(artifact, "dream.gif"):
@@ -249,9 +249,9 @@ def visible_probes(artifact: Artifact) -> dict[str, float]:
 
 
 def _open_loop(errors: dict[str, Any], where: str) -> Iterator[Block]:
-    """M's open-loop prediction with all baselines: a verdict, a table and a chart."""
-    if verdict := prediction_verdict(errors, where):
-        yield Paragraph(verdict, "Verdict")
+    """M's open-loop prediction with all baselines: a conclusion, a table and a chart."""
+    if conclusion := prediction_conclusion(errors, where):
+        yield Paragraph(conclusion, "Verdict")
     rows = [
         [
             step,

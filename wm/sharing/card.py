@@ -14,9 +14,9 @@ from typing import Any
 from wm.artifacts.runs import Artifact
 from wm.artifacts.workspace import env_slug
 from wm.report.characters import visible
+from wm.report.conclusions import HELD_OUT, dream_conclusions, prediction_conclusion, score_conclusion
 from wm.report.document import Block, Commands, Heading, Paragraph, Picture, Table, to_markdown
 from wm.report.run_summary import encoding_seconds, format_score
-from wm.report.verdicts import HELD_OUT, dream_verdicts, prediction_verdict, score_verdict
 from wm.sharing.bundle import public_manifest
 from wm.sharing.contents import Contents
 from wm.stats import student_quantile
@@ -63,9 +63,9 @@ def _score(metrics: dict[str, Any] | None) -> Iterator[Block]:
     rows = [["agent", format_score(metrics), str(metrics["episodes"])]]
     rows += [["random policy", format_score(metrics["random"]), str(metrics["random"]["episodes"])]]
     yield Table(["", "mean return ± 95 % interval", "test episodes"], rows)
-    verdict = score_verdict(metrics)
+    conclusion = score_conclusion(metrics)
     preview = " Too few episodes to be quoted." if metrics["preview"] else ""
-    yield Paragraph(f"{verdict[0].upper()}{verdict[1:]}. Protocol: {metrics['protocol']}.{preview}", "Verdict.")
+    yield Paragraph(f"{conclusion[0].upper()}{conclusion[1:]}. Protocol: {metrics['protocol']}.{preview}", "Verdict.")
 
 
 def _use(contents: Contents, address: str) -> Iterator[Block]:
@@ -123,11 +123,11 @@ def _limits(contents: Contents, artifacts: Mapping[str, Artifact], metrics: dict
     if metrics is not None:
         yield Paragraph("The interval is over test episodes of one training seed; others may train worse or better.")
     mdnrnn = artifacts.get("mdnrnn")
-    if mdnrnn and (verdict := prediction_verdict(mdnrnn.metrics["open_loop"], HELD_OUT)):
-        yield Paragraph(verdict)
+    if mdnrnn and (conclusion := prediction_conclusion(mdnrnn.metrics["open_loop"], HELD_OUT)):
+        yield Paragraph(conclusion)
     dream = artifacts.get("dream" if contents.agent == "controller" else f"dream-{contents.agent}")
-    if dream and dream.metrics["agent"] != "dreamer" and (verdicts := dream_verdicts(dream.metrics)):
-        yield Paragraph(verdicts)
+    if dream and dream.metrics["agent"] != "dreamer" and (conclusions := dream_conclusions(dream.metrics)):
+        yield Paragraph(conclusions)
     if contents.trained_on:
         yield Paragraph(contents.episodes_along)
 

@@ -1,4 +1,4 @@
-"""Does memory grow? A robust slope with its interval, and a verdict with its reason."""
+"""Does memory grow? A robust slope with its interval, and an assessment with its reason."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from wm.stats import rank_correlation
 
 MIN_SLOPE = 0.5e-3  # MB a step: clean runs show 0.0, the weakest leak on record 5.1e-3
 MIN_DRIFT = 8.4  # MB over a phase (8 MiB): an allocator's free memory varies by less
-MIN_READINGS = 10  # below which there is no verdict
+MIN_READINGS = 10  # below which nothing can be told
 MIN_INTERVAL = 5  # readings below which a slope has no interval: of four, even all slopes together cover only 92 %
 WARM_UP = 0.2  # share of a training without a replay that is not judged
 MIN_FREE = 200.0  # MB of memory, below which a training is at capacity
@@ -84,7 +84,7 @@ def estimate_trend(steps: Sequence[float], values: Sequence[float]) -> Trend:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Assessment:
     """`word` is flat, filling a buffer, leaking, fragmenting, at capacity or too short to tell."""
 
     word: str
@@ -123,32 +123,32 @@ def column_trend(lines: Lines, name: str) -> Trend | None:
     return estimate_trend([line["step"] for line in lines], [line[name] for line in lines])
 
 
-def judge(lines: Lines) -> Verdict:
-    """The verdict on the last phase of a training, from its lines of metrics."""
+def judge(lines: Lines) -> Assessment:
+    """Assess the last phase of a training, from its lines of metrics."""
     name, last = next(reversed(phases(lines).items()), ("", []))
     if len(last) < MIN_READINGS:
-        return Verdict("too short to tell", f"the last phase has {len(last)} of {MIN_READINGS} readings needed.")
+        return Assessment("too short to tell", f"the last phase has {len(last)} of {MIN_READINGS} readings needed.")
     anonymous, buffers, unexplained = (
         column_trend(last, key) for key in ("rss_anon_mb", "buffers_mb", "unexplained_mb")
     )
     assert anonymous is not None
     trend = unexplained or anonymous
     summary = f"{trend} unexplained while {name}"
-    if "cuda_blocks_small" in last[-1] and (verdict := _judge_device(last)):
-        return verdict
+    if "cuda_blocks_small" in last[-1] and (assessment := _judge_device(last)):
+        return assessment
     if trend.rises:
-        return Verdict("leaking", f"{summary}, {trend.drift:.1f} MB in all, and no buffer explains it.")
+        return Assessment("leaking", f"{summary}, {trend.drift:.1f} MB in all, and no buffer explains it.")
     if last[-1].get("memory_free_mb", math.inf) < MIN_FREE:
-        return Verdict("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
+        return Assessment("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
     # 0.8: nearly all growth is that of a known buffer.
     if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > 0.8 * anonymous.drift:
-        return Verdict("filling a buffer", f"{anonymous}, as much as buffers grow; {summary}.")
+        return Assessment("filling a buffer", f"{anonymous}, as much as buffers grow; {summary}.")
     if trend.drift > MIN_DRIFT:
-        return Verdict("flat", f"{summary}; the interval reaches below {1000 * MIN_SLOPE:g} kB a step.")
-    return Verdict("flat", f"{summary}, {trend.drift:.1f} MB in all; a rise is more than {MIN_DRIFT:g} MB.")
+        return Assessment("flat", f"{summary}; the interval reaches below {1000 * MIN_SLOPE:g} kB a step.")
+    return Assessment("flat", f"{summary}, {trend.drift:.1f} MB in all; a rise is more than {MIN_DRIFT:g} MB.")
 
 
-def _judge_device(lines: Lines) -> Verdict | None:
+def _judge_device(lines: Lines) -> Assessment | None:
     blocks, allocated, reserved = (
         column_trend(lines, f"cuda_{name}") for name in ("blocks_small", "allocated_mb", "reserved_mb")
     )
@@ -157,12 +157,12 @@ def _judge_device(lines: Lines) -> Verdict | None:
     assert reserved is not None
     # One block in a thousand steps.
     if blocks.is_above(0.001) and allocated.slope > 0:
-        return Verdict("leaking", f"{blocks.slope:.3g} blocks a step stay in the device's small pool.")
+        return Assessment("leaking", f"{blocks.slope:.3g} blocks a step stay in the device's small pool.")
     if allocated.rises:
-        return Verdict("leaking", f"{allocated} stay allocated on the device.")
+        return Assessment("leaking", f"{allocated} stay allocated on the device.")
     if lines[-1]["cuda_retries"] > lines[0]["cuda_retries"]:
-        return Verdict("at capacity", "the device's allocator had to free its cache.")
+        return Assessment("at capacity", "the device's allocator had to free its cache.")
     # MB. PyTorch's allocator reserves blocks of up to 20 MB, so that a few more are no fragmentation.
     if reserved.drift > 64 and reserved.rises:
-        return Verdict("fragmenting", f"{reserved} are reserved on the device while the memory in use is flat.")
+        return Assessment("fragmenting", f"{reserved} are reserved on the device while the memory in use is flat.")
     return None

@@ -6,15 +6,15 @@ import pytest
 
 from benchmarks.pages import learning, scores
 from wm.report import fidelity_plot
-from wm.report.verdicts import (
-    dream_verdicts,
+from wm.report.conclusions import (
+    dream_conclusions,
+    event_conclusion,
     event_rates,
-    event_verdict,
+    prediction_conclusion,
     prediction_ratio,
     prediction_summary,
-    prediction_verdict,
-    ranking_verdict,
-    score_verdict,
+    ranking_conclusion,
+    score_conclusion,
 )
 
 PONG = {"15": {"M": 1.44, "linear": 1.31, "mean": 1.61, "persistence": 2.95}, "50": None}
@@ -34,11 +34,11 @@ def score(mean: float, half: float, random: float, random_half: float) -> dict[s
     ],
 )
 def test_a_score_is_compared_with_random_by_the_interval_of_the_difference(values: Any, words: str) -> None:
-    assert score_verdict(score(*values)) == words
-    assert score_verdict(score(*values), -18.0).startswith(f"{words}; ")
-    assert score_verdict(score(-17.5, 0.4, -20.5, 0.5), -18.0).endswith("above the threshold -18")
-    assert score_verdict(score(-17.5, 0.8, -20.5, 0.5), -18.0).endswith("the threshold -18 is within its interval")
-    assert score_verdict(score(-18.9, 0.8, -20.5, 0.5), -18.0).endswith("below the threshold -18")
+    assert score_conclusion(score(*values)) == words
+    assert score_conclusion(score(*values), -18.0).startswith(f"{words}; ")
+    assert score_conclusion(score(-17.5, 0.4, -20.5, 0.5), -18.0).endswith("above the threshold -18")
+    assert score_conclusion(score(-17.5, 0.8, -20.5, 0.5), -18.0).endswith("the threshold -18 is within its interval")
+    assert score_conclusion(score(-18.9, 0.8, -20.5, 0.5), -18.0).endswith("below the threshold -18")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_m_is_compared_with_its_best_baseline_by_the_interval_of_the_difference(
 ) -> None:
     errors = PONG["15"] | {"M": own, "difference_ci95": {"linear": half, "persistence": 0.0, "mean": 0.0}}  # type: ignore[operator]
     assert (
-        prediction_verdict({"15": errors, "50": None}, "here")
+        prediction_conclusion({"15": errors, "50": None}, "here")
         == f"{words} (difference {own - 1.31:+.2g} ± {half:.2g})."
     )
     summary = prediction_summary({"15": errors})
@@ -65,16 +65,16 @@ def test_m_is_compared_with_its_best_baseline_by_the_interval_of_the_difference(
     )
 
 
-def test_without_an_interval_there_is_a_ratio_and_no_verdict() -> None:
+def test_without_an_interval_there_is_a_ratio_and_no_conclusion() -> None:
     said = "M has 1.10 times the squared error of a linear prediction 15 steps ahead here; without an interval."
-    assert prediction_verdict(PONG, "here") == said
+    assert prediction_conclusion(PONG, "here") == said
     few = PONG["15"] | {"difference_ci95": dict.fromkeys(("linear", "persistence", "mean"))}  # type: ignore[operator]
-    assert prediction_verdict({"15": few}, "here") == said
+    assert prediction_conclusion({"15": few}, "here") == said
     assert prediction_summary(PONG) == "1.10"
     assert learning._shares([{"mdnrnn": {"open_loop": PONG}}], "15") == "1.10 (1.10 to 1.10)"
-    assert prediction_verdict({"15": None}, "here") == ""
+    assert prediction_conclusion({"15": None}, "here") == ""
     assert prediction_summary({"15": None}) == "–"
-    assert "5 steps ahead" in prediction_verdict({"5": PONG["15"], "15": None}, "here")
+    assert "5 steps ahead" in prediction_conclusion({"5": PONG["15"], "15": None}, "here")
     assert prediction_summary({"1": PONG["15"], "15": None}) == "1.10 (1 step)"
     assert prediction_ratio({"M": 0.0, "linear": 0.0, "mean": 0.0, "persistence": 0.0}) == 1.0  # a constant z
 
@@ -82,7 +82,7 @@ def test_without_an_interval_there_is_a_ratio_and_no_verdict() -> None:
 @pytest.mark.parametrize(("linear", "ratio"), [(0.0, "over 1,000"), (1e-9, "over 1,000"), (0.001, "85.00")])
 def test_m_is_not_said_to_equal_a_baseline_without_an_error(linear: float, ratio: str) -> None:
     errors = {"M": 0.085, "linear": linear, "mean": 0.1, "persistence": 0.1, "difference_ci95": {"linear": 0.014}}
-    said = prediction_verdict({"1": errors}, "here")
+    said = prediction_conclusion({"1": errors}, "here")
     assert said.startswith(f"M is worse than a linear prediction 1 step ahead here: {ratio} times its squared error")
     assert prediction_summary({"1": errors}) == f"{ratio} (1 step), worse"
 
@@ -99,11 +99,11 @@ def test_the_page_of_scores_judges_m_by_its_best_baseline() -> None:
 
 
 def test_a_ranking_whose_interval_has_zero_is_not_shown() -> None:
-    assert "not shown" in ranking_verdict({"rho": 0.3, "rho_ci95": [-0.1, 0.6]})
-    assert "not shown" not in ranking_verdict({"rho": 0.5, "rho_ci95": [0.2, 0.7]})
-    assert "opposite order" in ranking_verdict({"rho": -0.7, "rho_ci95": [-0.9, -0.3]})
-    assert "opposite" not in ranking_verdict({"rho": -0.2, "rho_ci95": [-0.6, 0.3]})
-    assert ranking_verdict({"rho": None, "rho_ci95": None}) == ""
+    assert "not shown" in ranking_conclusion({"rho": 0.3, "rho_ci95": [-0.1, 0.6]})
+    assert "not shown" not in ranking_conclusion({"rho": 0.5, "rho_ci95": [0.2, 0.7]})
+    assert "opposite order" in ranking_conclusion({"rho": -0.7, "rho_ci95": [-0.9, -0.3]})
+    assert "opposite" not in ranking_conclusion({"rho": -0.2, "rho_ci95": [-0.6, 0.3]})
+    assert ranking_conclusion({"rho": None, "rho_ci95": None}) == ""
 
 
 def test_a_rate_that_is_next_to_nothing_is_no_long_number() -> None:
@@ -120,19 +120,19 @@ def events(positive: float, negative: float, end: float) -> dict[str, Any]:
 
 def test_events_are_said_to_agree_only_where_enough_happened_to_tell() -> None:
     agree = "are as frequent in dreams as in real episodes, within a factor of two"
-    assert event_verdict(events(500, 0, 10)) == f"Rewards and ends {agree}."
-    assert event_verdict(events(500, 40, 10)) == f"Rewards, penalties and ends {agree}."
-    assert event_verdict(events(500, 0, 9)) == f"Rewards {agree}; there are too few ends to tell."
-    assert event_verdict(events(9, 0.4, 12)) == f"Ends {agree}; there are too few rewards and penalties to tell."
-    assert event_verdict(events(9, 0, 9)).startswith("There are too few rewards and ends to compare")
-    assert event_verdict({"events": {"rates": {}, "warning": "Dreams have ..."}}) == "Dreams have ..."
-    assert event_verdict({}) == ""
+    assert event_conclusion(events(500, 0, 10)) == f"Rewards and ends {agree}."
+    assert event_conclusion(events(500, 40, 10)) == f"Rewards, penalties and ends {agree}."
+    assert event_conclusion(events(500, 0, 9)) == f"Rewards {agree}; there are too few ends to tell."
+    assert event_conclusion(events(9, 0.4, 12)) == f"Ends {agree}; there are too few rewards and penalties to tell."
+    assert event_conclusion(events(9, 0, 9)).startswith("There are too few rewards and ends to compare")
+    assert event_conclusion({"events": {"rates": {}, "warning": "Dreams have ..."}}) == "Dreams have ..."
+    assert event_conclusion({}) == ""
 
 
 def test_episodes_are_those_of_the_policy_that_played_them() -> None:
-    own = dream_verdicts({"agent": "the controllers of its search", "open_loop": PONG})
+    own = dream_conclusions({"agent": "the controllers of its search", "open_loop": PONG})
     assert "15 steps ahead on the controller's episodes" in own
-    without = dream_verdicts({"agent": "random linear policies", "open_loop": PONG})
+    without = dream_conclusions({"agent": "random linear policies", "open_loop": PONG})
     assert "15 steps ahead on a random linear policy's episodes" in without
 
 

@@ -17,7 +17,7 @@ EVENTS = {"positive": "rewards", "negative": "penalties", "end": "ends"}
 Errors = Mapping[str, Any]  # squared errors by predictor, of one number of steps
 
 
-def score_verdict(score: Mapping[str, Any], target: float | None = None) -> str:
+def score_conclusion(score: Mapping[str, Any], target: float | None = None) -> str:
     """A score against the random policy, by the 95 % interval of their difference, and against the threshold of the
     training, if it has one."""
     random = score["random"]
@@ -78,7 +78,7 @@ def prediction_summary(open_loop: Mapping[str, Errors | None]) -> str:
     return ", ".join(filter(None, [f"{format_ratio(errors)}{ahead}", prediction_word(errors)]))
 
 
-def prediction_verdict(open_loop: Mapping[str, Errors | None], where: str) -> str:
+def prediction_conclusion(open_loop: Mapping[str, Errors | None], where: str) -> str:
     """M against its best baseline in a sentence; empty where episodes are too short."""
     if (judged := headline(open_loop)) is None:
         return ""
@@ -95,10 +95,10 @@ def _steps(count: int) -> str:
     return f"{count} step" + ("s" if count != 1 else "")
 
 
-def dream_verdicts(metrics: Mapping[str, Any]) -> str:
+def dream_conclusions(metrics: Mapping[str, Any]) -> str:
     """What a comparison of dreams with real episodes has shown, in sentences."""
     where = f"on {whose(metrics['agent'])} episodes"
-    return " ".join(filter(None, (event_verdict(metrics), prediction_verdict(metrics["open_loop"], where))))
+    return " ".join(filter(None, (event_conclusion(metrics), prediction_conclusion(metrics["open_loop"], where))))
 
 
 def whose(policies: str) -> str:
@@ -106,7 +106,7 @@ def whose(policies: str) -> str:
     return "a random linear policy's" if policies.startswith("random") else "the controller's"
 
 
-def event_verdict(metrics: Mapping[str, Any]) -> str:
+def event_conclusion(metrics: Mapping[str, Any]) -> str:
     """Whether dreams pay and end as often as the real environment does, of events that happened often enough to tell;
     empty in artifacts of earlier versions."""
     if "events" not in metrics:
@@ -140,7 +140,7 @@ def event_rates(metrics: Mapping[str, Any]) -> str:
     return f"In 1,000 steps of dreams and of real episodes: {', '.join(parts)}." if parts else ""
 
 
-def ranking_verdict(metrics: Mapping[str, Any]) -> str:
+def ranking_conclusion(metrics: Mapping[str, Any]) -> str:
     """Whether the dream ranks policies as the real environment does; empty where the correlation has no interval."""
     if metrics["rho"] is None or not metrics["rho_ci95"]:
         return ""
