@@ -1,8 +1,7 @@
 """`wm dream`: dreams of V + M + C, or of a Dreamer, compared with real episodes in figures and pictures."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from stages.options import SHARED
@@ -10,10 +9,8 @@ from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_errors
-from wm.dreams.initial_states import latents_of, latents_stayed_behind
-from wm.envs.registry import EnvConfig
-from wm.episodes.dataset import Dataset
-from wm.errors import BadData, UsageProblem
+from wm.dreams.initial_states import latents_of
+from wm.errors import UsageProblem
 from wm.evaluation.dream_fidelity import (
     REAL_EPISODES,
     ComparisonProtocol,
@@ -21,39 +18,27 @@ from wm.evaluation.dream_fidelity import (
     most_real_episodes,
     policies_to_compare,
 )
-from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, summarize_fidelity
+from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, require_finite, summarize_fidelity
+from wm.pipeline.dream_inputs import RECIPE, dream_run, limited, open_inputs
 from wm.pipeline.lives import lost_lives_end
 from wm.pipeline.plan import Plan, plan_stage
 from wm.pipeline.session import check_name, stage_name
 from wm.pipeline.stage import Result, run_stage
-from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae, is_dreamer
+from wm.pretrained import TrainedDreamer, is_dreamer
 from wm.report.conclusions import dream_conclusions
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
-from wm.run_models import find_dreamer, load_dreaming
+from wm.run_models import find_dreamer
 from wm.settings import DreamSettings
 
-# Raised by each change after which the same models give other figures or pictures.
-RECIPE = 7
+__all__ = ["RECIPE", "dream", "plan", "require_used_by_dreamer"]
+
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
-_OF_CONTROLLERS = (
-    "data",
-    "workers",
-    "worker_timeout",
-    "executor",
-    "executor_any_cpu",
-)  # options without effect on a Dreamer
-
-
-@dataclass(frozen=True)
-class _Models:
-    vae: TrainedVae
-    mdnrnn: TrainedMdnRnn
-    controller: TrainedController | None
-    dataset: Dataset
+# Options without effect on a Dreamer.
+_OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "executor_any_cpu")
 
 
 def _is_of_dreamer(session: Session, settings: DreamSettings) -> bool:
@@ -78,49 +63,17 @@ def require_used_by_dreamer(settings: DreamSettings, typed: Collection[str]) -> 
         raise UsageProblem(f"{problem}; leave it out, or name a controller with --agent.")
 
 
-def _open(session: Session, settings: DreamSettings) -> _Models:
-    path = session.data_path
-    vae, mdnrnn, controller = load_dreaming(session.workspace, settings.agent)
-    return _Models(vae, mdnrnn, controller, vae.open_episodes(path))
-
-
-def _limited(settings: DreamSettings, env: EnvConfig) -> DreamSettings:
-    """Dreams no longer than real episodes can be: those of a shorter limit would be compared with other episodes."""
-    return replace(settings, max_steps=min(settings.max_steps, env.limit or settings.max_steps))
-
-
-def _run(session: Session, settings: DreamSettings, models: _Models) -> Run:
-    """The dream's place. A shared run without its latents keeps the dream that came along; another one starts in the
-    episodes at hand, which its recipe tells."""
-    run = _run_from(session, settings, models, models.dataset.fingerprint_of_first(models.vae.episodes))
-    if latents_stayed_behind(session.workspace, models.vae, models.dataset) and run.current() is None:
-        return _run_from(session, settings, models, models.dataset.fingerprint)
-    return run
-
-
-def _run_from(session: Session, settings: DreamSettings, models: _Models, episodes: str) -> Run:
-    inputs = {
-        "vae": models.vae.artifact.fingerprint,
-        "mdnrnn": models.mdnrnn.artifact.fingerprint,
-        "episodes": episodes,
-        "controller": models.controller.artifact.fingerprint if models.controller else "none",
-        **models.vae.env.code.sources,
-    }
-    default = "dream" if settings.agent == "controller" else f"dream-{settings.agent}"
-    return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), inputs)
-
-
 def plan(session: Session, settings: DreamSettings) -> Plan:
     """What `dream` would do."""
     if _is_of_dreamer(session, settings):
         return _plan_dreamer(session, settings)
-    models = _open(session, settings)
-    settings = _limited(settings, models.vae.env)
-    run = _run(session, settings, models)
+    inputs = open_inputs(session, settings)
+    vae, mdnrnn, settings = inputs.vae, inputs.mdnrnn, limited(settings, inputs.vae.env)
+    run = dream_run(session, settings, inputs)
 
     def estimate() -> Plan:
         workers, clock, episodes = session.processes, session.runtime.clock, most_real_episodes(settings.dreams)
-        speed = measure_env(models.vae.env, clock).with_models(models.vae.model, models.mdnrnn.model, clock)
+        speed = measure_env(vae.env, clock).with_models(vae.model, mdnrnn.model, clock)
         low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
         # Pictures and encoding take 5 to 30 seconds besides the episodes.
@@ -133,49 +86,37 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     """Compare dreams with real episodes, picture a dream next to the real episode, publish."""
     if _is_of_dreamer(session, settings):
         return _dream_with_dreamer(session, settings)
-    models = _open(session, settings)
-    settings = _limited(settings, models.vae.env)
-    vae, mdnrnn, runtime, label = models.vae, models.mdnrnn, session.runtime, f"dream {session.env}"
-    if models.controller and (edited := vae.env.code.edited_since(models.controller.artifact.inputs)):
-        runtime.log(f"{label}: {models.controller.artifact.folder} was trained before {edited} was edited")
+    inputs = open_inputs(session, settings)
+    vae, mdnrnn, settings = inputs.vae, inputs.mdnrnn, limited(settings, inputs.vae.env)
+    controller, dataset, runtime, label = inputs.controller, inputs.dataset, session.runtime, f"dream {session.env}"
+    if controller and (edited := vae.env.code.edited_since(controller.artifact.inputs)):
+        runtime.log(f"{label}: {controller.artifact.folder} was trained before {edited} was edited")
 
     def work(builder: Builder) -> dict[str, Any]:
-        latents = latents_of(session.workspace, vae, mdnrnn, models.dataset, runtime, session.device)
-        policies = policies_to_compare(vae, mdnrnn, models.controller, session.seed)
+        latents = latents_of(session.workspace, vae, mdnrnn, dataset, runtime, session.device)
+        policies = policies_to_compare(vae, mdnrnn, controller, session.seed)
         count = len(policies.means)
         runtime.log(
             f"{label}: {count} {'policy' if count == 1 else 'policies'}; of each {settings.dreams} dreams and "
             f"{REAL_EPISODES} real episodes of up to {settings.max_steps} steps"
         )
-        one_life = lost_lives_end(mdnrnn.artifact.settings["network"], models.dataset)
+        one_life = lost_lives_end(mdnrnn.artifact.settings["network"], dataset)
         protocol = ComparisonProtocol(settings.dreams, settings.temperature, settings.max_steps, session.seed, one_life)
         fidelity = measure_fidelity(runtime, protocol, mdnrnn, latents, policies, label)
         runtime.raise_if_stopped()
-        _require_finite(fidelity, session.run_path)
+        require_finite(fidelity, session.run_path)
         durable.write_json(builder.folder / FIDELITY, fidelity)
         durable.write_bytes(builder.folder / "fidelity.png", draw(fidelity, f"{session.env}: dreams and real episodes"))
-        picture = picture_dream(vae, mdnrnn, latents, models.dataset, settings.temperature, session.seed)
+        picture = picture_dream(vae, mdnrnn, latents, dataset, settings.temperature, session.seed)
         picture.write(runtime, builder.folder, session.env, settings.temperature)
         figures = {"temperature": settings.temperature, "episode": picture.episode}
         metrics = summarize_fidelity(fidelity) | figures | picture.errors()
-        _require_finite(metrics, session.run_path)
+        require_finite(metrics, session.run_path)
         return metrics
 
-    run, need = _run(session, settings, models), (BYTES, "the dream's pictures")
+    run, need = dream_run(session, settings, inputs), (BYTES, "the dream's pictures")
     result = run_stage(session, "dream", run, need, _summary, work, vae.env)
     return replace(result, table=format_fidelity(result.metrics), verdict=dream_conclusions(result.metrics))
-
-
-def _require_finite(figures: dict[str, Any], folder: Path) -> None:
-    """Raise BadData for figures that are no numbers: of finite weights that are too large to compute with."""
-    try:
-        # canonical_json refuses NaN and Infinity.
-        durable.canonical_json(figures)
-    except ValueError:
-        raise BadData(
-            f"the weights in {folder} predict values that are not finite; expected numbers, so restore them or train "
-            "again."
-        ) from None
 
 
 def _summary(artifact: Artifact) -> str:
@@ -202,7 +143,7 @@ def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
 
     def work(builder: Builder) -> dict[str, Any]:
         open_loop = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)
-        _require_finite(open_loop.metrics, trained.artifact.folder)
+        require_finite(open_loop.metrics, trained.artifact.folder)
         open_loop.write(builder.folder)
         return {"agent": "dreamer", **open_loop.metrics}
 

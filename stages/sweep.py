@@ -2,8 +2,9 @@
 
 import importlib
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,9 @@ from stages.options import (
     shared_options,
 )
 from stages.parameter_types import GivenPath, Number, OneOf
-from wm.errors import BadData, UsageProblem
+from wm.errors import UsageProblem
 from wm.pipeline.session import check_name
-from wm.settings import COMMANDS, ControllerSettings, Settings
+from wm.settings import COMMANDS, Settings
 from wm.settings.sources import typed_settings
 from wm.units import format_duration, format_size
 
@@ -46,7 +47,7 @@ Example: wm sweep --env Pong --stage train-controller --trials 20 space.toml"""
 def _sweep(**options: Any) -> None:
     from stages.session import session_of
     from wm import extras
-    from wm.sweeps.space import corners, read_space
+    from wm.sweeps.space import corners, read_space, require_fit
 
     require_known_variables()
     if options["quiet"]:
@@ -62,11 +63,11 @@ def _sweep(**options: Any) -> None:
     if fixed := [each.name for each in sources.assignments if each.name in space]:
         raise UsageProblem(f"{fixed[0]} is in {options['space']} and in --set; give it in one of them.")
     ends = corners(space, base)
-    _require_fit(session, stage, ends)
+    require_fit(ends, partial(_module(stage).check, session))
     extras.require("sweep", "wm sweep")
     extras.require_versions()
     from wm.sweeps.inputs import sweep_recipe
-    from wm.sweeps.objective import OBJECTIVES
+    from wm.sweeps.objective import OBJECTIVES, validates_in_reality
     from wm.sweeps.sweep import open_sweep, require_recipe
     from wm.sweeps.trials import run_trial
 
@@ -88,7 +89,7 @@ def _sweep(**options: Any) -> None:
         while len(sweep.outcomes()) < trials:
             session.stop.raise_if_stopped()
             with console.stdout_for_results():
-                run_trial(sweep, stage, [run], train, _validates_in_reality(base), trials, session.runtime.log)
+                run_trial(sweep, stage, [run], train, validates_in_reality(base), trials, session.runtime.log)
         _show(sweep, stage, preset, options)
 
 
@@ -105,27 +106,8 @@ def _require_used(context: click.Context, stage: str) -> None:
             raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
 
 
-def _require_fit(session: "Session", stage: str, ends: list[Settings]) -> None:
-    """Raise the UsageProblem of the stage that all corners of the space have: every trial would fail of it."""
-    problems = []
-    for settings in ends:
-        try:
-            _module(stage).check(session, settings)
-        except UsageProblem as problem:
-            # One corner may contradict itself where others do not, so all are asked first.
-            problems.append(problem)
-        else:
-            return
-    raise problems[0]
-
-
 def _module(stage: str) -> Any:
     return importlib.import_module(f"stages.{stage.replace('-', '_')}")
-
-
-def _validates_in_reality(base: Settings) -> bool:
-    """Returns in the dream also depend on the dream, so they prune nothing."""
-    return not isinstance(base, ControllerSettings) or base.policy_gradient or base.in_ == "real"
 
 
 def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, options: Mapping[str, Any]) -> None:
@@ -149,30 +131,34 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
     """Print the best trials, and the command that repeats the best."""
     from wm.sweeps.space import assignments
 
-    outcomes, best = sweep.outcomes(), sweep.best(SHOWN)
-    counts = {state: sum(one.state == state for one in outcomes) for state in ("complete", "pruned", "failed")}
-    if not best:
-        raise BadData(f"{sweep.folder}: no trial is complete, and {counts['failed']} failed; narrow the space.")
+    best, counts = sweep.best(SHOWN), sweep.counts()
+    settings = [assignments(trial.values, stage) for trial in best]
+    again = _command(stage, preset, options, settings[0])
+    if options["as_json"]:
+        facts = [trial.as_json() for trial in best]
+        console.print_json({"sweep": str(sweep.folder), **counts, "best": facts, "command": again})
+        return
+    counted = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    console.echo(console.visible(f"{sweep.folder}: {counted}"))
+    columns = [dict(text.split("=", 1) for text in texts) for texts in settings]
+    rows = [
+        [str(trial.number), f"{trial.figure:.4g}", *values.values()]
+        for trial, values in zip(best, columns, strict=True)
+    ]
+    console.echo(console.table(["trial", sweep.objective.words, *columns[0]], rows))
+    console.echo(console.visible(f"the best again: {again}"))
+
+
+def _command(stage: str, preset: str | None, options: Mapping[str, Any], settings: Sequence[str]) -> str:
+    """What runs the stage as the sweep does, with these settings."""
     data = () if stage == "train-controller" else options["data"]  # which has it only from a config file
     again = {"data": data, "run": options["run"], "preset": preset, "config": options["config"]}
-    again |= {"seed": options["seed"] or None, "set": (*options["set"], *assignments(best[0].values, stage))}
+    again |= {"seed": options["seed"] or None, "set": (*options["set"], *settings)}
     words = ["wm", stage, "--env", options["env"]]
     for name, value in again.items():
         for each in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [f"--{name}", str(each)]
-    if options["as_json"]:
-        facts = [{"trial": one.number, "run": str(one.folder), "figure": one.figure, **one.values} for one in best]
-        console.print_json({"sweep": str(sweep.folder), **counts, "best": facts, "command": shlex.join(words)})
-        return
-    counted = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    console.echo(console.visible(f"{sweep.folder}: {counted}"))
-    texts = [[text.partition("=") for text in assignments(one.values, stage)] for one in best]
-    rows = [
-        [str(one.number), f"{one.figure:.4g}", *(value for _, _, value in values)]
-        for one, values in zip(best, texts, strict=True)
-    ]
-    console.echo(console.table(["trial", sweep.objective.words, *(name for name, _, _ in texts[0])], rows))
-    console.echo(console.visible(f"the best again: {shlex.join(words)}"))
+    return shlex.join(words)
 
 
 command = SectionCommand(

@@ -12,9 +12,10 @@ from wm.artifacts import durable, locks
 from wm.artifacts.manifest import sha256_json
 from wm.artifacts.runs import Artifact, Builder, Run
 from wm.dreamer import replay_store, updates
+from wm.dreamer.cost import dreamer_cost, publishing_bytes
 from wm.dreamer.environment import playing_env
 from wm.dreamer.online import OnlineTraining
-from wm.dreamer.training import final_metrics, save_pictures, train
+from wm.dreamer.training import final_metrics, save_pictures, summarize, train
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.mixture import distinct
@@ -32,7 +33,6 @@ from wm.training.precision import pick
 
 # Raised by each change after which the same settings give another Dreamer.
 RECIPE = 4
-CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
 
 
 def replay_path(session: Session) -> Path:
@@ -75,24 +75,10 @@ def plan(session: Session, settings: DreamerSettings) -> Plan:
 
 def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
     _, space = playing_env(session.env, settings, session.data, session.runtime)
-    config, device = updates.dreamer_config(settings, space), pick_device(session.device)
-    model = updates.new_dreamer(config, session.seed).to(device)
-    trainer = updates.new_trainer(model, settings, pick(settings.precision, device))
-    batch, seq_len, capacity = settings.batch, settings.seq_len, settings.capacity
-    seconds = updates.seconds_per_update(trainer, batch, seq_len, device, session.runtime.clock)
-    count = settings.steps * settings.train_ratio / (batch * seq_len)
-    count += settings.pretrain if session.data else 0
-    weights = updates.weight_bytes(model)
-    return Plan(
-        "train-dreamer",
-        run.folder,
-        f"{settings.steps} steps of {settings.num_envs} environments, {count:,.0f} updates",
-        disk=replay_store.disk_bound(capacity, settings.part_rows, config) + weights,
-        memory=updates.training_bytes(config, weights, batch=batch, seq_len=seq_len, capacity=capacity),
-        # Half as much again for acting and validations, and 5 ms for each environment step.
-        seconds=(count * seconds, 1.5 * count * seconds + settings.steps / 200),
-        scratch=CHECKPOINTS * weights,
-    )
+    device, pretrained = pick_device(session.device), bool(session.data)
+    cost = dreamer_cost(session.runtime.clock, settings, space, pretrained, session.seed, device)
+    what = f"{settings.steps} steps of {settings.num_envs} environments, {cost.updates:,.0f} updates"
+    return Plan("train-dreamer", run.folder, what, cost.disk, cost.memory, cost.seconds, scratch=cost.scratch)
 
 
 def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
@@ -111,7 +97,7 @@ def train_dreamer(session: Session, settings: DreamerSettings) -> Result:
     replay = replay_store.disk_bound(settings.capacity, settings.part_rows, config)
     session.budget(replay_path(session)).require(replay, 0, f"a replay of {settings.capacity} steps")
     model = updates.new_dreamer(config, session.seed)
-    need = (CHECKPOINTS + 1) * updates.weight_bytes(model), "a Dreamer's checkpoints"
+    need = publishing_bytes(model), "a Dreamer's checkpoints"
     work = partial(_train, session, settings, env, space, model, datasets)
     result = run_stage(session, "train-dreamer", run, need, _summary, work, env)
     if result.status == RESTORED:
@@ -180,12 +166,4 @@ def _writer(
 
 
 def _summary(artifact: Artifact) -> str:
-    metrics = artifact.metrics
-    parts = [f"{metrics['env_steps']:,} env steps, {metrics['updates']:,} updates"]
-    for name in ("training", "validation"):
-        if metrics[f"{name}_return"] is not None:
-            episodes = metrics[f"{name}_episodes"]
-            parts.append(f"mean return of {episodes} {name} episodes {metrics[f'{name}_return']:.2f}")
-    if (first := metrics["first_squared_error"]) is not None:
-        parts.append(f"squared error a frame {metrics['squared_error']:.1f} ({first:.1f} at first)")
-    return "; ".join(parts)
+    return summarize(artifact.metrics)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from stages.dream import _open, _run, dream
+from stages.dream import dream
 from stages.session import Session
 from tests.conftest import IN_PROCESS, SLUG, TINY, arguments, outcome, run
 from tests.sharing.conftest import reseal
@@ -15,6 +15,7 @@ from wm.envs.code import EnvCode
 from wm.envs.registry import EnvConfig
 from wm.errors import BadData, UsageProblem
 from wm.evaluation.fidelity_metrics import format_fidelity
+from wm.pipeline.dream_inputs import dream_run, open_inputs
 from wm.report import dream_pictures
 from wm.settings import DreamSettings
 from wm.training import weights
@@ -42,9 +43,9 @@ def test_without_a_controller_random_policies_dream(uncontrolled: Session) -> No
 
 def test_the_dream_of_another_controller_has_a_name_of_its_own(chain: Path) -> None:
     session = Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=chain / "runs" / SLUG)
-    models = _open(session, DreamSettings())
+    inputs = open_inputs(session, DreamSettings())
     for agent, folder in (("controller", "dream"), ("mine", "dream-mine"), ("controller-2", "dream-controller-2")):
-        assert _run(session, DreamSettings(agent=agent), models).folder.name == folder
+        assert dream_run(session, DreamSettings(agent=agent), inputs).folder.name == folder
 
 
 def test_dreams_are_no_longer_than_real_episodes_can_be(uncontrolled: Session) -> None:

@@ -1,7 +1,7 @@
 """The loops around online training: progress, metrics, checkpoints, the memory guard, and a clean stop."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,3 +161,15 @@ def final_metrics(
         "precision": precision,
         "capacity": capacity,
     }
+
+
+def summarize(metrics: Mapping[str, Any]) -> str:
+    """The metrics of a finished training in one sentence."""
+    parts = [f"{metrics['env_steps']:,} env steps, {metrics['updates']:,} updates"]
+    for name in ("training", "validation"):
+        if metrics[f"{name}_return"] is not None:
+            episodes = metrics[f"{name}_episodes"]
+            parts.append(f"mean return of {episodes} {name} episodes {metrics[f'{name}_return']:.2f}")
+    if (first := metrics["first_squared_error"]) is not None:
+        parts.append(f"squared error a frame {metrics['squared_error']:.1f} ({first:.1f} at first)")
+    return "; ".join(parts)

@@ -1,10 +1,13 @@
 """Dream fidelity in few figures: an artifact's metrics, and those metrics as text."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wm.artifacts import durable
+from wm.errors import BadData
 from wm.evaluation.event_rates import EVENTS
 from wm.stats import Score, with_interval
 from wm.units import format_rate
@@ -33,6 +36,18 @@ def summarize_fidelity(fidelity: dict[str, Any]) -> dict[str, Any]:
         "open_loop": fidelity["open_loop"],
         "events": fidelity["events"],
     }
+
+
+def require_finite(figures: dict[str, Any], folder: Path) -> None:
+    """Raise BadData for figures that are no numbers: of finite weights that are too large to compute with."""
+    try:
+        # It refuses NaN and Infinity.
+        durable.canonical_json(figures)
+    except ValueError:
+        raise BadData(
+            f"the weights in {folder} predict values that are not finite; expected numbers, so restore them or train "
+            "again."
+        ) from None
 
 
 def format_returns(metrics: dict[str, Any]) -> str:

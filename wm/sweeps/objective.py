@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from wm.settings import ControllerSettings, Settings
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -34,3 +36,9 @@ OBJECTIVES = {
         "validation_return", "validation_mean", "validation return", True, frozenset({"validation_episodes"})
     ),
 }  # fmt: skip
+
+
+def validates_in_reality(settings: Settings) -> bool:
+    """Whether validations compare trials before their end: returns in the dream also depend on the dream, so they prune
+    nothing."""
+    return not isinstance(settings, ControllerSettings) or settings.policy_gradient or settings.in_ == "real"

@@ -9,7 +9,7 @@ A range has the type and lies within the bounds of its setting; so does every ch
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,20 @@ def corners(space: Space, base: Settings) -> list[Settings]:
     first = {name: each.ends[0] for name, each in space.items()}
     others = itertools.chain.from_iterable(({name: end} for end in each.ends[1:]) for name, each in space.items())
     return [dataclasses.replace(base, **(first | other)) for other in ({}, *others)]
+
+
+def require_fit(corners: Sequence[Settings], check: Callable[[Settings], None]) -> None:
+    """Raise the UsageProblem of `check` if all corners have one: every trial would fail of it."""
+    problems = []
+    for settings in corners:
+        try:
+            check(settings)
+        except UsageProblem as problem:
+            # One corner may contradict itself where others do not, so all are asked first.
+            problems.append(problem)
+        else:
+            return
+    raise problems[0]
 
 
 def assignments(values: Mapping[str, Any], stage: str) -> list[str]:

@@ -29,6 +29,7 @@ from wm.sweeps.space import Choices, Range, Space
 RECIPE_FILE, JOURNAL = "recipe.json", "journal.log"
 UNPRUNED_TRIALS = 5  # of the first, with which the others are compared; Optuna's default
 UNPRUNED_VALIDATIONS = 1  # of a trial: the first one of V and M is that of untrained weights
+STATES = ("complete", "pruned", "failed")
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -43,6 +44,10 @@ class Outcome:
     state: str
     figure: float | None
     same_as: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"trial": self.number, "run": str(self.folder), "figure": self.figure, **self.values}
 
 
 class Sweep:
@@ -91,11 +96,19 @@ class Sweep:
     def _last_figure(trial: FrozenTrial) -> float | None:
         return trial.intermediate_values[trial.last_step] if trial.last_step is not None else None
 
+    def counts(self) -> dict[str, int]:
+        """How many finished trials have each state."""
+        states = [outcome.state for outcome in self.outcomes()]
+        return {state: states.count(state) for state in STATES}
+
     def best(self, count: int) -> list[Outcome]:
-        """The best complete trials, at most so many, the earliest of equals first."""
-        complete = [one for one in self.outcomes() if one.state == "complete" and one.same_as is None]
+        """The best complete trials, at most so many, the earliest of equals first. Raises BadData if none is."""
+        complete = [outcome for outcome in self.outcomes() if outcome.state == "complete" and outcome.same_as is None]
+        if not complete:
+            failed = self.counts()["failed"]
+            raise BadData(f"{self.folder}: no trial is complete, and {failed} failed; narrow the space.")
         sign = -1 if self.objective.maximize else 1
-        return sorted(complete, key=lambda one: sign * (one.figure or 0.0))[:count]
+        return sorted(complete, key=lambda outcome: sign * (outcome.figure or 0.0))[:count]
 
     def next_trial(self) -> "Trial":
         """The trial that was interrupted, or a new one."""
@@ -114,8 +127,8 @@ class Sweep:
 
     def same_as(self, trial: "Trial") -> Outcome | None:
         """The earlier trial of the same values, complete or pruned: it would have the same result."""
-        earlier = (one for one in self.outcomes() if one.state != "failed" and one.same_as is None)
-        return next((one for one in earlier if one.values == trial.values), None)
+        earlier = (outcome for outcome in self.outcomes() if outcome.state != "failed" and outcome.same_as is None)
+        return next((outcome for outcome in earlier if outcome.values == trial.values), None)
 
     def complete(self, trial: "Trial", figure: float) -> None:
         """The trial has ended with this figure."""
