@@ -263,7 +263,7 @@ def uses(scope: ast.AST, name: str) -> tuple[set[str], bool]:
 
 
 def few_values(tree: ast.Module) -> Iterator[str]:
-    """Functions and classes that take settings, read few of their fields and pass them to nobody."""
+    """Functions and classes that take a stage's settings, read few of their fields and pass them to nobody."""
     for owner in ast.walk(tree):
         for function in ast.iter_child_nodes(owner):
             if not isinstance(function, ast.FunctionDef):
@@ -271,7 +271,7 @@ def few_values(tree: ast.Module) -> Iterator[str]:
             kept = isinstance(owner, ast.ClassDef) and function.name == "__init__"
             scope: Any = owner if kept else function  # what a constructor keeps, methods read
             for argument in [*function.args.args, *function.args.kwonlyargs]:
-                if argument.annotation is None or not re.search(r"Settings\b", ast.unparse(argument.annotation)):
+                if argument.annotation is None or not re.search(r"\wSettings\b", ast.unparse(argument.annotation)):
                     continue
                 fields, passed = uses(scope, argument.arg)
                 if len(fields) <= MOST_VALUES and not passed:
