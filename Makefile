@@ -70,7 +70,7 @@ pretrained: curriculum ## Train with PRESET=laptop, and pack each run into dist/
 	done
 
 docs: $(STAMP) ## Write the generated pages of docs/ and README's tables
-	for page in reference scores peers learning speed scale memory; do $(BIN)/python -m benchmarks.pages.$$page || exit; done
+	for page in reference scores peers learning speed scale memory dreamer_memory; do $(BIN)/python -m benchmarks.pages.$$page || exit; done
 
 site: $(STAMP) ## Build docs/ into build/site
 	@$(PIP) --no-build-isolation --editable '.[docs]'

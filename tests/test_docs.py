@@ -188,6 +188,24 @@ def test_the_page_on_learning_is_rendered_from_its_rows() -> None:
     assert learning.PAGE.read_text() == learning.page(json.loads(learning.ROWS.read_text()))
 
 
+def test_the_page_about_memory_is_rendered_from_its_rows() -> None:
+    from benchmarks.pages import memory
+
+    assert memory.PAGE.read_text() == memory.page(json.loads(memory.ROWS.read_text())), "run `make docs`"
+
+
+def test_seeds_overlap_where_the_worst_with_a_trained_memory_is_no_better_than_the_best_without() -> None:
+    from benchmarks.pages import memory
+
+    means = {"none": (0.1, 0.3), "untrained": (0.5, 0.8), "trained": (0.8, 0.9)}
+    rows = [
+        {"env": "Catch", "in": "real", "memory": kind, "mean": mean} for kind, both in means.items() for mean in both
+    ]
+    sentence = memory.comparison(rows, "Catch", "real")
+    assert "against C without h +0.65, no overlap" in sentence
+    assert "against C with the h of an untrained M +0.20, the seeds overlap" in sentence
+
+
 def test_the_page_on_peers_is_rendered_from_its_rows() -> None:
     from benchmarks.pages import peers
 

@@ -87,7 +87,7 @@ def commands(env: str, seed: int) -> Iterator[str]:
 def rows_of(run: Path) -> list[Row]:
     """The row of every tested C of a run."""
     env = json.loads((run / "vae" / "model.json").read_text())["env"]
-    hidden = _manifest(run / "mdnrnn")["recipe"]["settings"]["hidden"]
+    mdnrnn = _manifest(run / "mdnrnn")
     rows = []
     for folder in sorted((run / "evaluation").glob("controller-*")):
         tested, trained = _manifest(folder), _manifest(run / folder.name)
@@ -95,7 +95,7 @@ def rows_of(run: Path) -> list[Row]:
         rows.append({
             "env": score["env"],
             "mask": env["mask"],
-            "hidden": hidden,
+            "hidden": mdnrnn["recipe"]["settings"]["hidden"],
             "in": settings["in_"],
             "memory": settings["memory"],
             "seed": settings["seed"],
@@ -106,6 +106,7 @@ def rows_of(run: Path) -> list[Row]:
             "env_steps": trained["metrics"]["env_steps"],
             "dream_steps": trained["metrics"].get("dream_steps", 0),
             "minutes": round(trained["metrics"]["seconds"] / 60, 1),
+            "warning": mdnrnn["metrics"]["events"].get("warning", "") if settings["in_"] == "dream" else "",
             "commit": trained["provenance"]["commit"],
             "sha256": hashlib.sha256((folder / "score.json").read_bytes()).hexdigest(),
         })  # fmt: skip
@@ -172,12 +173,22 @@ def page(rows: list[Row]) -> str:
             f"Frames show {describe_mask(task.mask)}. {task.why} "
             f"M has {own[0]['hidden']} units of memory. Random play returns {own[0]['random']:.2f}.\n",
             markdown_table(*_table(own)),
+            *_warnings(own),
             "Commands of a seed:\n\n```sh\n" + "\n".join(commands(env, 0)) + "\n```\n",
         ]
     missing = [env for env in ("Pong", "Breakout", "CarRacing") if env not in envs]
     if missing:
         parts.append(f"Not measured: {', '.join(missing)}.\n")
     return "\n".join(parts)
+
+
+def _warnings(rows: list[Row]) -> list[str]:
+    """What the event rates of each seed's M said before C learned in its dreams."""
+    warnings = {row["seed"]: row["warning"] for row in rows if row["warning"]}
+    if not warnings:
+        return []
+    lines = "".join(f"- Seed {seed}: {warning}\n" for seed, warning in warnings.items())
+    return [f"M's event rates, which are shown before C learns in the dream:\n\n{lines}"]
 
 
 def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
