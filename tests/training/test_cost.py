@@ -68,7 +68,7 @@ def test_latents_are_counted_with_the_disk_of_m() -> None:
     assert many.memory > few.memory
 
 
-def test_checkpoints_and_published_weights_are_thirteen_times_the_weights() -> None:
+def test_checkpoints_and_published_weights_are_ten_times_the_weights() -> None:
     model = torch.nn.Linear(9, 10)
     assert weight_bytes(model) == 400
-    assert publishing_bytes(model) == 13 * 400
+    assert publishing_bytes(model) == 10 * 400

@@ -15,8 +15,8 @@ from wm.training.fit import make_trainer, pick_precision, seconds_per_step
 from wm.training.mdnrnn import accelerated_mdnrnn_loss, loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_loss, cache_bytes, new_vae, new_vae_loss
 
-# Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
-CHECKPOINTS = 12
+# Sizes of the weights that checkpoints take: the best, the last and the next one, each with Adam's two moments.
+CHECKPOINTS = 9
 VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
 ENCODED_PER_SECOND = 5000  # frames
 LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
