@@ -5,7 +5,15 @@ import torch
 
 from wm.actions import ActionSpace
 from wm.settings import MdnRnnSettings, VaeSettings
-from wm.training.cost import LATENT_BYTES, mdnrnn_cost, mdnrnn_memory, publishing_bytes, vae_cost, weight_bytes
+from wm.training.cost import (
+    LATENT_BYTES,
+    RECORD_BYTES,
+    mdnrnn_cost,
+    mdnrnn_memory,
+    publishing_bytes,
+    vae_cost,
+    weight_bytes,
+)
 from wm.training.mdnrnn import mdnrnn_config, new_mdnrnn
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES
 
@@ -68,7 +76,7 @@ def test_latents_are_counted_with_the_disk_of_m() -> None:
     assert many.memory > few.memory
 
 
-def test_checkpoints_and_published_weights_are_ten_times_the_weights() -> None:
+def test_checkpoints_and_published_weights_are_ten_times_the_weights_besides_the_records() -> None:
     model = torch.nn.Linear(9, 10)
     assert weight_bytes(model) == 400
-    assert publishing_bytes(model) == 10 * 400
+    assert publishing_bytes(model) == 10 * 400 + RECORD_BYTES

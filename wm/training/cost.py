@@ -19,7 +19,10 @@ from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_lo
 CHECKPOINTS = 9
 VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
 ENCODED_PER_SECOND = 5000  # frames
-LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
+# On disk, of one number of a frame's latents, when it is encoded and in plans: two half floats, as if zstd saved
+# nothing. With actions and rewards they took 1.3 (Breakout) to 3.5 bytes (CarRacing, 24 latents) on 2026-11-29.
+LATENT_BYTES = 4
+RECORD_BYTES = 2_000_000  # of a training of V or M beside its weights: log, pictures, records; the presets' take 0.2 MB
 PROCESS_BYTES = 300_000_000  # of a process with torch
 FREED_BYTES = 180_000_000  # what malloc keeps of that which steps and validations have freed
 PASS_FRAMES = 256  # at a time without gradients: when the data is measured, and when z is probed
@@ -46,8 +49,8 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 def publishing_bytes(model: nn.Module) -> int:
-    """Bytes of disk that a training needs for its checkpoints and for the weights it publishes."""
-    return (CHECKPOINTS + 1) * weight_bytes(model)
+    """Bytes of disk that a training needs for its checkpoints and for what it publishes."""
+    return (CHECKPOINTS + 1) * weight_bytes(model) + RECORD_BYTES
 
 
 def vae_cost(
@@ -77,8 +80,7 @@ def vae_cost(
     frame_bytes = _frame_bytes(shape, rows, batch=settings.batch, cache=cache, oriented=oriented)
     # Of the six: weights, gradients and Adam's two moments; the rest is for the copies of a checkpoint.
     memory = PROCESS_BYTES + 6 * size + frame_bytes
-    # 300 kB hold metrics, pictures and the records beside the weights; 200 kB for M, which has no pictures.
-    return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
+    return TrainingCost(seconds, memory, disk=size + RECORD_BYTES, scratch=CHECKPOINTS * size)
 
 
 def _frame_bytes(shape: tuple[int, ...], rows: int, *, batch: int, cache: int, oriented: bool) -> int:
@@ -121,7 +123,7 @@ def mdnrnn_cost(
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,
         mdnrnn_memory(model, rows, batch=settings.batch, length=length, mixtures=settings.mixtures),
-        disk=size + latents + 200_000,
+        disk=size + latents + RECORD_BYTES,
         scratch=CHECKPOINTS * size,
         latents=latents,
     )
