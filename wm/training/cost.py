@@ -24,7 +24,13 @@ ENCODED_PER_SECOND = 5000  # frames
 LATENT_BYTES = 4
 RECORD_BYTES = 2_000_000  # of a training of V or M beside its weights: log, pictures, records; the presets' take 0.2 MB
 PROCESS_BYTES = 300_000_000  # of a process with torch
-FREED_BYTES = 180_000_000  # what malloc keeps of that which steps and validations have freed
+# What malloc keeps of that which steps and validations have freed. At the peak, the comparison of M with baselines or
+# the probe of V, trainings in Pong had up to 40 MB more than 180 MB account for; repeats differ by 50 MB (2026-11-29).
+FREED_BYTES = 240_000_000
+# Sizes of the weights in memory: they, gradients of two threads, Adam's two moments, and a checkpoint's copies while it
+# is saved. V's peak grew by 13 times its weights (17 to 37 MB), M's by 9 to 15 times (2 to 72 MB) (2026-11-29).
+WEIGHT_COPIES = 13
+LATENT_MEMORY = 20  # in memory, of a number of a frame's latents: mean and deviation as float32 are 8, joining the rest
 PASS_FRAMES = 256  # at a time without gradients: when the data is measured, and when z is probed
 PASS_BYTES, STEP_BYTES = 30, 110  # of activations for each number of a frame, without gradients and with them
 EVALUATED_ROWS = 40_000  # at most, by which M is compared with baselines
@@ -78,8 +84,7 @@ def vae_cost(
         seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, trainer)
     size, cache, oriented = weight_bytes(model), cache_bytes(settings.ram), settings.orientation_targets > 0
     frame_bytes = _frame_bytes(shape, rows, batch=settings.batch, cache=cache, oriented=oriented)
-    # Of the six: weights, gradients and Adam's two moments; the rest is for the copies of a checkpoint.
-    memory = PROCESS_BYTES + 6 * size + frame_bytes
+    memory = PROCESS_BYTES + WEIGHT_COPIES * size + frame_bytes
     return TrainingCost(seconds, memory, disk=size + RECORD_BYTES, scratch=CHECKPOINTS * size)
 
 
@@ -136,5 +141,5 @@ def mdnrnn_memory(model: Predictor, rows: int, *, batch: int, length: int, mixtu
     per_step = 4 * (10 * model.hidden + 9 * mixtures * model.latent)
     training = batch * length * per_step
     compared = min(rows, EVALUATED_ROWS) * (33 * model.hidden + 24 * model.latent)
-    # Bytes a number of the latents: mean and deviation as float32 are 8; reading and joining them take the rest.
-    return PROCESS_BYTES + FREED_BYTES + 13 * weight_bytes(model) + 20 * rows * model.latent + max(training, compared)
+    latents = LATENT_MEMORY * rows * model.latent
+    return PROCESS_BYTES + FREED_BYTES + WEIGHT_COPIES * weight_bytes(model) + latents + max(training, compared)
