@@ -20,7 +20,7 @@ from benchmarks.pages.markdown import markdown_table
 from benchmarks.pages.scale_recipes import RECIPES, TORCHRUN
 from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS
 from wm.rollouts.collecting import ONE_WRITER, blocks_pay
-from wm.training.cost import ENCODED_PER_SECOND, LATENT_BYTES
+from wm.training.cost import ENCODED_PER_SECOND, LATENT_BYTES, LATENT_MEMORY
 from wm.units import format_duration, format_size
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,6 @@ PAGE = ROOT / "docs" / "scale.md"
 FILES_PER_PART = 10  # two of each of the four arrays, the group's metadata, and the manifest
 # The default of V.
 LATENTS = 32
-LATENT_MEMORY = 20  # bytes of memory a latent of a frame takes while M trains (wm/training/cost.py)
 CANDIDATES, EPISODES, STEPS = 64, 16, 1000  # of a generation of the paper's CarRacing
 PPO_STEPS, SLOTS, LATE = 256, 8, 20  # of a task of PPO; milliseconds (benchmarks/cluster.py)
 PORTIONS = (8, 4, 2, 1)  # episodes of a task

@@ -105,7 +105,7 @@ def test_unfinished_work_in_which_a_digit_was_changed_is_not_resumed(chain: Path
     logs = {"generations.jsonl", "metrics.jsonl", "temperature.json", "whitener-0.npy"}
     expected = logs if name == "searched" else {"metrics.jsonl"}
     assert expected <= set(names)
-    assert name == "searched" or len([each for each in names if each.startswith("step-")]) >= 4
+    assert name == "searched" or len([each for each in names if each.startswith("step-")]) >= 3
     assert json.loads(run(tmp_path, *COMMANDS[name], "--json").stdout)["status"] == "resumed"
     if name == "searched":
         shutil.move(tmp_path / "runs" / SLUG / name, tmp_path / "killed")

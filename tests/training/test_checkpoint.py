@@ -62,18 +62,21 @@ def test_a_rate_that_was_halved_stays_so(tmp_path: Path) -> None:
     assert resumed.rate == 0.5
 
 
-def test_the_best_and_the_last_two_are_kept(tmp_path: Path) -> None:
+def test_the_best_and_the_last_are_kept_and_of_the_one_before_its_json(tmp_path: Path) -> None:
     trainer, checkpoints = setup(tmp_path)
     for step, value in ((1, 5.0), (2, 1.0), (3, 4.0), (4, 3.0), (5, 2.0)):
         trainer.step(step)
         checkpoints.save(step, score(value))
     assert [checkpoint.step for checkpoint in checkpoints.all()] == [2, 4, 5]
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 6
+    tensors, records = (sorted(path.stem for path in tmp_path.rglob(f"*.{end}")) for end in ("safetensors", "json"))
+    assert tensors == ["step-00000002", "step-00000005"]
+    assert records == ["step-00000002", "step-00000004", "step-00000005"]
+    assert setup(tmp_path)[1].resume() == 5
     assert checkpoints.load_best().step == 2
 
 
 def saved(folder: Path) -> Checkpoints:
-    """Four checkpoints, of which the first one, which is the best, and the last two are kept."""
+    """Four checkpoints: the first, which is the best, and the last are kept, and of the third the JSON."""
     trainer, checkpoints = setup(folder)
     log = MetricsLog(folder, -1)
     for step, value in ((1, 1.0), (2, 4.0), (3, 3.0), (4, 2.0)):

@@ -12,7 +12,7 @@ from wm.models.dreamer.agent import Dreamer
 from wm.settings import DreamerSettings
 from wm.training.precision import pick
 
-CHECKPOINTS = 9  # sizes of the weights: three checkpoints meanwhile, each with Adam's two moments
+CHECKPOINTS = 6  # sizes of the weights: the last checkpoint and the next one, each with Adam's two moments
 STEPS_PER_SECOND = 200  # of the environments, at least
 
 

@@ -23,6 +23,7 @@ from wm.pretrained import TrainedMdnRnn, build_controller, save_controller
 from wm.rollouts.players import PolicySpec
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
+from wm.seeding import integer
 from wm.settings import ControllerSettings
 
 MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
@@ -54,8 +55,8 @@ def evolve_controller(
     new_search = partial(Search, start, settings.popsize, settings.sigma, algo=settings.algo)
     with open_workers(runtime) as workers:
         fitness = Fitness(settings, seed, policy, mdnrnn, workers, initial)
-        # Another seed than the search's, so that its first candidates are not those that chose the temperature.
-        sweep = partial(new_search, seed=seed + 1)
+        # No search's seed: its first candidates are not those that chose the temperature, of this run or another.
+        sweep = partial(new_search, seed=integer(seed, "temperature"))
         temperature, sweep_steps = choose_temperature(runtime, settings.temperature, sweep, fitness, folder, label)
         whitener = (
             _initial_whitener(workspace, mdnrnn, fitness, folder, len(start)) if settings.whitened_from_start else None

@@ -10,6 +10,7 @@ from wm.pipeline.lives import lost_lives
 from wm.pipeline.session import Session
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedVae
+from wm.training.cost import LATENT_BYTES
 
 # Raised when other latents follow from the same V and episodes; M and C are then made anew, too.
 RECIPE = 4
@@ -40,8 +41,7 @@ def encode(session: Session, dataset: Dataset, vae: TrainedVae) -> Result:
         speed = dataset.rows / (session.runtime.clock() - start)
         return {"rows": dataset.rows, "latent": vae.model.latent, "frames_per_second": round(speed)}
 
-    # Bytes a number: a bound of twice what two half floats take compressed (LATENT_BYTES in wm/training/cost.py).
-    need = dataset.rows * vae.model.latent * 6
+    need = dataset.rows * vae.model.latent * LATENT_BYTES
     run = latents_run(session, dataset, vae)
     return run_stage(session, "encode", run, (need, "encoding"), _summary, work, vae.env)
 

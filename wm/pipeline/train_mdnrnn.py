@@ -174,8 +174,7 @@ def train_mdnrnn(session: Session, settings: MdnRnnSettings) -> Result:
         figures |= {"trained_on": device_name(device), "parameters": weight_bytes(model) // 4}
         return {**scores, **predictions, **figures, **times}
 
-    # 1 MB for the log, the picture and the records.
-    run, need = mdnrnn_run(session, settings, latents, vae), publishing_bytes(new_mdnrnn(config, seed)) + 1_000_000
+    run, need = mdnrnn_run(session, settings, latents, vae), publishing_bytes(new_mdnrnn(config, seed))
     result = run_stage(session, "train-mdnrnn", run, (need, "training M"), _summary, work, vae.env)
     conclusions = prediction_conclusion(result.metrics["open_loop"], HELD_OUT), event_conclusion(result.metrics)
     return replace(

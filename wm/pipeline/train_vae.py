@@ -92,8 +92,7 @@ def train_vae(session: Session, settings: VaeSettings) -> Result:
         save_vae_pictures(runtime, builder.folder, session.env, settings.steps, data.validation, reconstructions)
         return metrics
 
-    # 2 MB for the strip of reconstructions, its film and the log.
-    need = publishing_bytes(new_vae(settings.network, settings.latent, shape, session.seed)) + 2_000_000, "training V"
+    need = publishing_bytes(new_vae(settings.network, settings.latent, shape, session.seed)), "training V"
     result = run_stage(session, "train-vae", vae_run(session, settings, datasets), need, _summary, work, env)
     if settings.require_probe and result.status in (UP_TO_DATE, RESTORED):  # trained when less was required
         probe = {name: ProbeResult.from_json(each) for name, each in (result.metrics.get("probe") or {}).items()}

@@ -49,7 +49,8 @@ class CurriculumSettings(Settings):
         high=99,
         result=False,
     )
-    # With 2 the quick preset's four environments took 17 minutes instead of 24 (2026-11-22), in the memory of two.
+    # In the memory of one. With 2 the quick preset's four environments took 17 minutes instead of 24 (2026-11-22).
+    # That was before V and M trained on all cores (2026-11-27), and has not been measured since.
     jobs: int = setting(1, "Environments at a time.", low=1, high=8, section="Curriculum", result=False)
     keep: str = setting(
         "all",

@@ -1,11 +1,12 @@
 """Checkpoints: everything needed to resume a training bit for bit, written whole or not at all.
 
 A checkpoint is one safetensors file (model, optimizer) and a JSON, written last; without its JSON the file does not
-count. The best and the last two are kept. Batches and noise are functions of (seed, step), so no generator has to be
-saved.
+count. The last one and the best are kept, and no older one to fall back to: damage is refused (decision 0022). Batches
+and noise are functions of (seed, step), so no generator has to be saved.
 
-The JSON has a digest of itself, and those of the recipe, of its tensors, of the last line of metrics and of the other
-checkpoints that are kept. So the last one tells whether anything that a resumed training reads was changed.
+The JSON has a digest of itself, and those of the recipe, of its tensors, of the last line of metrics, and of the JSONs
+of the best checkpoint and of the one before. So the last one tells whether anything that a resumed training reads was
+changed. The one before keeps its JSON alone: it names one that is gone, so that the loss of the last JSON is noticed.
 """
 
 import hashlib
@@ -25,8 +26,6 @@ from wm.errors import BadData
 from wm.telemetry import metrics_log
 from wm.training import weights
 
-# Training resumes from the last one alone, as damage is refused (decision 0022); the other only costs disk.
-KEEP_LAST = 2
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter that has had a gradient
 _RECORD = {
     "step": COUNT,
@@ -63,7 +62,7 @@ class Resumable(Protocol):
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint on disk. `state` is the trainer's. `metrics_digest` is that of the last line of metrics before it;
-    `kept` are the JSON files of the other checkpoints with their digests."""
+    `kept` are the JSON files of the best checkpoint and of the one before, with their digests."""
 
     folder: Path
     step: int
@@ -103,7 +102,7 @@ class Checkpoints:
         self._checkpoints = self._read_all()
 
     def all(self) -> list[Checkpoint]:
-        """The checkpoints that are kept, oldest first."""
+        """The checkpoints whose JSON is kept, oldest first."""
         return list(self._checkpoints)
 
     def _read_all(self) -> list[Checkpoint]:
@@ -119,6 +118,9 @@ class Checkpoints:
             if not path.is_file() or sha256_file(path) != digest:
                 self._refuse(path, f"is missing or not the one that {last.record.name} names")
             checkpoints.append(self._read_record(path))
+        self._require_tensors(last)
+        if self._keep_best and (best := _best([*checkpoints, last])) is not last:
+            self._require_tensors(best)
         lines = {line.digest for line in metrics_log.chained(self._artifact)}
         if last.metrics_digest and last.metrics_digest not in lines:
             self._refuse(self._artifact / metrics_log.NAME, f"lacks lines that were there before {last.record.name}")
@@ -132,9 +134,11 @@ class Checkpoints:
         checkpoint = Checkpoint(self.folder, record["step"], record["scores"], record["state"], *digests)
         if checkpoint.record != path or record["recipe"] != self._recipe:
             self._refuse(path, "is of another step or another training")
-        if not checkpoint.tensors.is_file() or sha256_file(checkpoint.tensors) != checkpoint.tensors_digest:
-            self._refuse(checkpoint.tensors, f"is missing or does not match its checksum in {path.name}")
         return checkpoint
+
+    def _require_tensors(self, checkpoint: Checkpoint) -> None:
+        if not checkpoint.tensors.is_file() or sha256_file(checkpoint.tensors) != checkpoint.tensors_digest:
+            self._refuse(checkpoint.tensors, f"is missing or does not match its checksum in {checkpoint.record.name}")
 
     def _refuse(self, path: Path, problem: str) -> NoReturn:
         raise BadData(f"{path} {problem}; {self._way_out}.")
@@ -144,12 +148,13 @@ class Checkpoints:
         return f"restore it, or remove {self._artifact} to begin anew"
 
     def save(self, step: int, scores: dict[str, float]) -> None:
-        """Save the state after `step` steps and remove those that are neither the best nor among the last two."""
+        """Save the state after `step` steps and remove the other checkpoints but the best."""
         metrics = chained_log.sync(self._artifact / metrics_log.NAME)
         checkpoint = Checkpoint(self.folder, step, scores, deepcopy(self.trainer.state()), "", metrics, {})
         weights.save(checkpoint.tensors, tensors_of(self.trainer))
         earlier = [old for old in self._checkpoints if old.step != step]
-        kept = self._kept([*earlier, checkpoint])[:-1]
+        best = _best([*earlier, checkpoint]) if self._keep_best else checkpoint
+        kept = [old for old in earlier if old in (best, earlier[-1])]
         checkpoint = replace(
             checkpoint,
             tensors_digest=sha256_file(checkpoint.tensors),
@@ -160,12 +165,8 @@ class Checkpoints:
         for old in earlier:
             if old not in kept:
                 durable.remove(old.record)
+            if old != best:
                 durable.remove(old.tensors)
-
-    def _kept(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
-        best = [min(checkpoints, key=lambda checkpoint: checkpoint.score)] if self._keep_best else []
-        last = checkpoints[-KEEP_LAST:]
-        return [checkpoint for checkpoint in checkpoints if checkpoint in last or checkpoint in best]
 
     def _write_record(self, checkpoint: Checkpoint) -> None:
         record = {
@@ -196,7 +197,7 @@ class Checkpoints:
 
     def best(self) -> Checkpoint:
         """The checkpoint with the lowest validation loss, the earliest of equals."""
-        return min(self._checkpoints, key=lambda checkpoint: checkpoint.score)
+        return _best(self._checkpoints)
 
     def load_best(self) -> Checkpoint:
         """Put the weights of the best checkpoint into the model."""
@@ -209,6 +210,10 @@ class Checkpoints:
         if hashlib.sha256(data).hexdigest() != checkpoint.tensors_digest:
             self._refuse(checkpoint.tensors, "does not match its checksum")
         return weights.load_tensors(data, str(checkpoint.tensors))
+
+
+def _best(checkpoints: list[Checkpoint]) -> Checkpoint:
+    return min(checkpoints, key=lambda checkpoint: checkpoint.score)
 
 
 def tensors_of(trainer: Resumable) -> dict[str, Tensor]:

@@ -15,13 +15,22 @@ from wm.training.fit import make_trainer, pick_precision, seconds_per_step
 from wm.training.mdnrnn import accelerated_mdnrnn_loss, loss_arguments, mdnrnn_config, new_mdnrnn, window_length
 from wm.training.vae import SAMPLE_FRAMES, VALIDATION_FRAMES, accelerated_vae_loss, cache_bytes, new_vae, new_vae_loss
 
-# Sizes of the weights that checkpoints take: the best, the last two and the next one, each with Adam's two moments.
-CHECKPOINTS = 12
+# Sizes of the weights that checkpoints take: the best, the last and the next one, each with Adam's two moments.
+CHECKPOINTS = 9
 VAE_OVERHEAD, MDNRNN_OVERHEAD = 1.15, 1.2  # of validations and checkpoints on the time of the steps
 ENCODED_PER_SECOND = 5000  # frames
-LATENT_BYTES = 3  # on disk, of one number of a frame's latents: two half floats, compressed
+# On disk, of one number of a frame's latents, when it is encoded and in plans: two half floats, as if zstd saved
+# nothing. With actions and rewards they took 1.3 (Breakout) to 3.5 bytes (CarRacing, 24 latents) on 2026-11-29.
+LATENT_BYTES = 4
+RECORD_BYTES = 2_000_000  # of a training of V or M beside its weights: log, pictures, records; the presets' take 0.2 MB
 PROCESS_BYTES = 300_000_000  # of a process with torch
-FREED_BYTES = 180_000_000  # what malloc keeps of that which steps and validations have freed
+# What malloc keeps of that which steps and validations have freed. At the peak, the comparison of M with baselines or
+# the probe of V, trainings in Pong had up to 40 MB more than 180 MB account for; repeats differ by 50 MB (2026-11-29).
+FREED_BYTES = 240_000_000
+# Sizes of the weights in memory: they, gradients of two threads, Adam's two moments, and a checkpoint's copies while it
+# is saved. V's peak grew by 13 times its weights (17 to 37 MB), M's by 9 to 15 times (2 to 72 MB) (2026-11-29).
+WEIGHT_COPIES = 13
+LATENT_MEMORY = 20  # in memory, of a number of a frame's latents: mean and deviation as float32 are 8, joining the rest
 PASS_FRAMES = 256  # at a time without gradients: when the data is measured, and when z is probed
 PASS_BYTES, STEP_BYTES = 30, 110  # of activations for each number of a frame, without gradients and with them
 EVALUATED_ROWS = 40_000  # at most, by which M is compared with baselines
@@ -46,8 +55,8 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 def publishing_bytes(model: nn.Module) -> int:
-    """Bytes of disk that a training needs for its checkpoints and for the weights it publishes."""
-    return (CHECKPOINTS + 1) * weight_bytes(model)
+    """Bytes of disk that a training needs for its checkpoints and for what it publishes."""
+    return (CHECKPOINTS + 1) * weight_bytes(model) + RECORD_BYTES
 
 
 def vae_cost(
@@ -75,10 +84,8 @@ def vae_cost(
         seconds = VAE_OVERHEAD * settings.steps * seconds_per_step(clock, trainer)
     size, cache, oriented = weight_bytes(model), cache_bytes(settings.ram), settings.orientation_targets > 0
     frame_bytes = _frame_bytes(shape, rows, batch=settings.batch, cache=cache, oriented=oriented)
-    # Of the six: weights, gradients and Adam's two moments; the rest is for the copies of a checkpoint.
-    memory = PROCESS_BYTES + 6 * size + frame_bytes
-    # 300 kB hold metrics, pictures and the records beside the weights; 200 kB for M, which has no pictures.
-    return TrainingCost(seconds, memory, disk=size + 300_000, scratch=CHECKPOINTS * size)
+    memory = PROCESS_BYTES + WEIGHT_COPIES * size + frame_bytes
+    return TrainingCost(seconds, memory, disk=size + RECORD_BYTES, scratch=CHECKPOINTS * size)
 
 
 def _frame_bytes(shape: tuple[int, ...], rows: int, *, batch: int, cache: int, oriented: bool) -> int:
@@ -121,7 +128,7 @@ def mdnrnn_cost(
     return TrainingCost(
         seconds + rows / ENCODED_PER_SECOND,
         mdnrnn_memory(model, rows, batch=settings.batch, length=length, mixtures=settings.mixtures),
-        disk=size + latents + 200_000,
+        disk=size + latents + RECORD_BYTES,
         scratch=CHECKPOINTS * size,
         latents=latents,
     )
@@ -134,5 +141,5 @@ def mdnrnn_memory(model: Predictor, rows: int, *, batch: int, length: int, mixtu
     per_step = 4 * (10 * model.hidden + 9 * mixtures * model.latent)
     training = batch * length * per_step
     compared = min(rows, EVALUATED_ROWS) * (33 * model.hidden + 24 * model.latent)
-    # Bytes a number of the latents: mean and deviation as float32 are 8; reading and joining them take the rest.
-    return PROCESS_BYTES + FREED_BYTES + 13 * weight_bytes(model) + 20 * rows * model.latent + max(training, compared)
+    latents = LATENT_MEMORY * rows * model.latent
+    return PROCESS_BYTES + FREED_BYTES + WEIGHT_COPIES * weight_bytes(model) + latents + max(training, compared)
