@@ -33,6 +33,8 @@ from wm.training.precision import pick
 # Raised by each change after which the same settings give another Dreamer.
 RECIPE = 4
 CHECKPOINTS = 6  # sizes of the weights: the last checkpoint and the next one, each with Adam's two moments
+MOST_OVERHEAD = 1.5  # times the updates' seconds, with acting and validations
+SECONDS_PER_STEP = 0.005  # at most, of an environment
 
 
 def replay_path(session: Session) -> Path:
@@ -89,8 +91,7 @@ def _estimate(session: Session, settings: DreamerSettings, run: Run) -> Plan:
         f"{settings.steps} steps of {settings.num_envs} environments, {count:,.0f} updates",
         disk=replay_store.disk_bound(capacity, settings.part_rows, config) + weights,
         memory=updates.training_bytes(config, weights, batch=batch, seq_len=seq_len, capacity=capacity),
-        # Half as much again for acting and validations, and 5 ms for each environment step.
-        seconds=(count * seconds, 1.5 * count * seconds + settings.steps / 200),
+        seconds=(count * seconds, MOST_OVERHEAD * count * seconds + SECONDS_PER_STEP * settings.steps),
         scratch=CHECKPOINTS * weights,
     )
 
