@@ -37,6 +37,9 @@ __all__ = ["RECIPE", "dream", "plan", "require_used_by_dreamer"]
 
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
+PICTURE_SECONDS = (5, 30)  # of pictures and encoding, besides the episodes
+DREAMER_SECONDS = (5, 60)
+DREAMER_MEMORY = 700_000_000  # bytes, for the model and the frames of its episodes
 # Options without effect on a Dreamer.
 _OF_CONTROLLERS = ("data", "workers", "worker_timeout", "executor", "executor_any_cpu")
 
@@ -76,8 +79,9 @@ def plan(session: Session, settings: DreamSettings) -> Plan:
         speed = measure_env(vae.env, clock).with_models(vae.model, mdnrnn.model, clock)
         low, high = speed.duration(episodes * min(settings.max_steps, speed.longest), workers)
         what = f"a comparison over {episodes} real episodes, an animation of {FRAMES} steps, a film strip"
-        # Pictures and encoding take 5 to 30 seconds besides the episodes.
-        return Plan("dream", run.folder, what, BYTES, playing_memory(workers), (low + 5, high + 30))
+        least, longer = PICTURE_SECONDS
+        seconds = low + least, high + longer
+        return Plan("dream", run.folder, what, BYTES, playing_memory(workers), seconds)
 
     return plan_stage("dream", run, estimate)
 
@@ -133,8 +137,7 @@ def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDrea
 def _plan_dreamer(session: Session, settings: DreamSettings) -> Plan:
     _, run = _dreamer_run(session, settings)
     what = f"open-loop predictions of {EPISODES} episodes, an animation and a film strip"
-    # 700 MB for the model and the frames of its episodes; seconds to a minute.
-    return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, BYTES, 700_000_000, (5, 60)))
+    return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, BYTES, DREAMER_MEMORY, DREAMER_SECONDS))
 
 
 def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:

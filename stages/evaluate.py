@@ -25,6 +25,8 @@ from wm.stats import Score, with_interval
 # Raised by each change after which the same agent has other returns.
 RECIPE = 2
 SCORES = "score.json"
+RECORD_BYTES = 50_000  # of disk in plans, of the score and its returns
+LARGEST_BYTES = 1_000_000  # that the disk budget must have left
 
 
 def _open(session: Session, settings: EvaluateSettings) -> EvaluatedAgent:
@@ -64,8 +66,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
         speed = measure_env(agent.spec.env, session.runtime.clock)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         seconds = speed.duration(2 * settings.episodes * speed.longest, workers)
-        # 50 kB for the score and its returns.
-        return Plan("evaluate", run.folder, what, 50_000, playing_memory(workers), seconds)
+        return Plan("evaluate", run.folder, what, RECORD_BYTES, playing_memory(workers), seconds)
 
     return plan_stage("evaluate", run, estimate)
 
@@ -104,7 +105,7 @@ def _score(
     env = None if agent.kind == "random" else agent.env
     run = _run(session, settings, agent)
     # 1 MB of free disk, in which the log of episodes fits, too.
-    return run_stage(session, "evaluate", run, (1_000_000, "evaluation"), _summary, work, env)
+    return run_stage(session, "evaluate", run, (LARGEST_BYTES, "evaluation"), _summary, work, env)
 
 
 def _table(metrics: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ from wm.settings import ControllerSettings
 
 __all__ = ["RECIPE", "check", "describe", "plan", "train_controller"]
 
+RECORD_BYTES = 200_000  # of disk, of curves, logs and the means of a search
+
 
 def check(session: Session, settings: ControllerSettings) -> None:
     """Raise a WmError for settings that do not fit the inputs."""
@@ -42,8 +44,8 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         workers, clock = session.processes, session.runtime.clock
         memory = None if config.memory == "none" else mdnrnn.model
         speed = measure_env(vae.env, clock).with_models(vae.model, memory, clock)
-        # Means and two vectors in float32, and 200 kB for curves and logs.
-        disk = (MEANS + 2) * controller.parameters * 4 + 200_000
+        # Means and two vectors in float32.
+        disk = (MEANS + 2) * controller.parameters * 4 + RECORD_BYTES
         if settings.policy_gradient:
             seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)
         else:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import torch
 
-from stages import console, train_controller, train_mdnrnn, train_vae
+from stages import console, dream, train_controller, train_mdnrnn, train_vae
 from stages.curriculum.outcome import recorded_outcome
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
@@ -53,6 +53,10 @@ SERVER_BYTES = 160_000_000  # of the process from which workers are forked: it s
 # What the curriculum's process has beside a stage's own estimate, elsewhere LEFT_BYTES. It imports torch at once.
 BESIDE = {"collect": 340_000_000, "train-vae": SERVER_BYTES, "train-mdnrnn": SERVER_BYTES + LEFT_BYTES}
 BYTES_PER_FRAME = 200  # compressed, of a controller's episodes
+DREAMER_PAGES = 4_000_000  # bytes of disk, of what is made from a trained Dreamer
+DREAMER_PAGE_SECONDS = (5, 600)  # of each: its episodes may last a minute each
+FIDELITY_PICTURES = 2_000_000  # bytes of disk
+SCORE_RECORDS = 10_000  # bytes of disk
 GYMNASIUM_RENDERER = 2.0  # times as long as ours, at most: test episodes are drawn by it
 
 
@@ -250,8 +254,8 @@ def _plans(pipeline: Pipeline) -> list[Plan]:
         plan = None if changed else _own_plan(step)
         if plan is None and pipeline.steps[0].stage == "train-dreamer":
             memory = playing_memory(step.session.processes)
-            # A Dreamer's pages: 4 MB, and seconds to minutes, as episodes may last a minute each.
-            plan = Plan(step.stage, step.outputs[0], "plays with the trained Dreamer", 4_000_000, memory, (5, 600))
+            what = "plays with the trained Dreamer"
+            plan = Plan(step.stage, step.outputs[0], what, DREAMER_PAGES, memory, DREAMER_PAGE_SECONDS)
         if plan is None:
             unmade = unmade or _UnmadeInputs.of(pipeline)
             plan = next((plan for other, plan in estimated if _is_alike(step, other)), None)
@@ -323,20 +327,18 @@ class _UnmadeInputs:
             return replace(plan, rows=expected, disk=expected * BYTES_PER_FRAME)
         if isinstance(settings, ControllerSettings):
             what = train_controller.describe(settings)
-            # 200 kB for curves, logs and the means of a search.
-            plan = self._playing(step, most_steps(settings, longest), what, 200_000)
+            plan = self._playing(step, most_steps(settings, longest), what, train_controller.RECORD_BYTES)
             return replace(plan, seconds=self._training_seconds(step, settings), fixed_work=settings.policy_gradient)
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings.dreams)
             most = episodes * min(settings.max_steps, longest)
-            # 2 MB of pictures.
-            plan = self._playing(step, most, f"a comparison over {episodes} real episodes", 2_000_000)
-            # Pictures and encoding take 5 to 30 seconds besides the episodes.
-            return replace(plan, seconds=(plan.seconds[0] + 5, plan.seconds[1] + 30))
+            plan = self._playing(step, most, f"a comparison over {episodes} real episodes", FIDELITY_PICTURES)
+            least, longer = dream.PICTURE_SECONDS
+            return replace(plan, seconds=(plan.seconds[0] + least, plan.seconds[1] + longer))
         assert isinstance(settings, EvaluateSettings)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         # Twice, because the random policy plays as many episodes.
-        plan = self._playing(step, 2 * settings.episodes * longest, what, 10_000)
+        plan = self._playing(step, 2 * settings.episodes * longest, what, SCORE_RECORDS)
         return replace(plan, seconds=(plan.seconds[0], GYMNASIUM_RENDERER * plan.seconds[1]))
 
     def _training_seconds(self, step: Step, settings: ControllerSettings) -> tuple[float, float]:

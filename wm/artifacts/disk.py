@@ -13,6 +13,7 @@ from wm.errors import BadData, DiskProblem
 from wm.units import format_size
 
 RESERVE = 1 << 30  # bytes that stay free on a large volume, for the system and other programs
+FEW_INODES = 32  # below which a full disk is said to lack inodes
 RESERVE_SHARE = 0.05  # of the volume, where that is less
 
 
@@ -94,7 +95,7 @@ def explain(error: OSError) -> str:
     if error.errno == errno.ENOSPC and error.filename:
         inodes, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
         # Removing the partly written files has freed some inodes and some space.
-        if inodes is not None and inodes < 32 and shutil.disk_usage(volume).free > 1 << 20:
+        if inodes is not None and inodes < FEW_INODES and shutil.disk_usage(volume).free > 1 << 20:
             why = "there are no inodes left, so remove some small files"
     where = f" at {error.filename}" if error.filename else ""
     return f"the disk failed{where}: {why}; what was committed before is intact."

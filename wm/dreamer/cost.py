@@ -13,6 +13,7 @@ from wm.settings import DreamerSettings
 from wm.training.precision import pick
 
 CHECKPOINTS = 6  # sizes of the weights: the last checkpoint and the next one, each with Adam's two moments
+MOST_OVERHEAD = 1.5  # times the updates' seconds, with acting and validations
 STEPS_PER_SECOND = 200  # of the environments, at least
 
 
@@ -54,8 +55,7 @@ def dreamer_cost(
     )
     return DreamerCost(
         updates=count,
-        # Half as much again for acting and validations.
-        seconds=(count * seconds, 1.5 * count * seconds + settings.steps / STEPS_PER_SECOND),
+        seconds=(count * seconds, MOST_OVERHEAD * count * seconds + settings.steps / STEPS_PER_SECOND),
         memory=memory,
         disk=disk_bound(settings.capacity, settings.part_rows, config) + weights,
         scratch=CHECKPOINTS * weights,

@@ -27,6 +27,7 @@ from wm.settings import ControllerSettings
 
 # Raised by each change after which the same settings give another C; older ones stay in the archive.
 RECIPE = 14
+LARGEST_BYTES = 2_000_000  # that the disk budget must have left
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",
@@ -70,7 +71,7 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         return metrics
 
     # 2 MB for curves, logs and snapshots of the search.
-    return run_stage(session, "train-controller", run, (2_000_000, "training C"), _summary, work, vae.env)
+    return run_stage(session, "train-controller", run, (LARGEST_BYTES, "training C"), _summary, work, vae.env)
 
 
 def _event_warning(workspace: Workspace, settings: ControllerSettings, mdnrnn: TrainedMdnRnn) -> str:

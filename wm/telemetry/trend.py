@@ -15,6 +15,9 @@ MIN_READINGS = 10  # below which nothing can be told
 MIN_INTERVAL = 5  # readings below which a slope has no interval: of four, even all slopes together cover only 92 %
 WARM_UP = 0.2  # share of a training without a replay that is not judged
 MIN_FREE = 200.0  # MB of memory, below which a training is at capacity
+BUFFER_SHARE = 0.8  # of the growth, above which nearly all is that of a known buffer
+MIN_BLOCK_SLOPE = 0.001  # blocks a step of the device's small pool: one in a thousand steps
+MIN_RESERVED = 64  # MB: PyTorch's allocator reserves blocks of up to 20, so that a few more are no fragmentation
 MAX_READINGS = 400  # whose pairs give the slope
 Lines = Sequence[dict[str, Any]]
 
@@ -140,8 +143,7 @@ def judge(lines: Lines) -> Assessment:
         return Assessment("leaking", f"{summary}, {trend.drift:.1f} MB in all, and no buffer explains it.")
     if last[-1].get("memory_free_mb", math.inf) < MIN_FREE:
         return Assessment("at capacity", f"{last[-1]['memory_free_mb']:.0f} MB of memory are free; {summary}.")
-    # 0.8: nearly all growth is that of a known buffer.
-    if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > 0.8 * anonymous.drift:
+    if anonymous.drift > MIN_DRIFT and buffers is not None and buffers.drift > BUFFER_SHARE * anonymous.drift:
         return Assessment("filling a buffer", f"{anonymous}, as much as buffers grow; {summary}.")
     if trend.drift > MIN_DRIFT:
         return Assessment("flat", f"{summary}; the interval reaches below {1000 * MIN_SLOPE:g} kB a step.")
@@ -155,14 +157,12 @@ def _judge_device(lines: Lines) -> Assessment | None:
     assert blocks is not None
     assert allocated is not None
     assert reserved is not None
-    # One block in a thousand steps.
-    if blocks.is_above(0.001) and allocated.slope > 0:
+    if blocks.is_above(MIN_BLOCK_SLOPE) and allocated.slope > 0:
         return Assessment("leaking", f"{blocks.slope:.3g} blocks a step stay in the device's small pool.")
     if allocated.rises:
         return Assessment("leaking", f"{allocated} stay allocated on the device.")
     if lines[-1]["cuda_retries"] > lines[0]["cuda_retries"]:
         return Assessment("at capacity", "the device's allocator had to free its cache.")
-    # MB. PyTorch's allocator reserves blocks of up to 20 MB, so that a few more are no fragmentation.
-    if reserved.drift > 64 and reserved.rises:
+    if reserved.drift > MIN_RESERVED and reserved.rises:
         return Assessment("fragmenting", f"{reserved} are reserved on the device while the memory in use is flat.")
     return None
