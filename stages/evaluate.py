@@ -25,8 +25,7 @@ from wm.stats import Score, with_interval
 # Raised by each change after which the same agent has other returns.
 RECIPE = 2
 SCORES = "score.json"
-RECORD_BYTES = 50_000  # of disk in plans, of the score and its returns
-LARGEST_BYTES = 1_000_000  # that the disk budget must have left
+SCORE_BYTES = 1_000_000  # of disk, at most: the score of an agent, its returns, and the log of its episodes
 
 
 def _open(session: Session, settings: EvaluateSettings) -> EvaluatedAgent:
@@ -56,6 +55,11 @@ def _run(session: Session, settings: EvaluateSettings, agent: EvaluatedAgent) ->
     return session.make_run(name, "evaluation", RECIPE, recipe, inputs, seeded=False)
 
 
+def disk_bytes(settings: EvaluateSettings) -> int:
+    """Bytes of disk that an agent's score, the random policy's, and the videos take."""
+    return 2 * SCORE_BYTES + settings.record_video * VIDEO_BYTES
+
+
 def plan(session: Session, settings: EvaluateSettings) -> Plan:
     """What `evaluate` would do."""
     agent = _open(session, settings)
@@ -66,7 +70,7 @@ def plan(session: Session, settings: EvaluateSettings) -> Plan:
         speed = measure_env(agent.spec.env, session.runtime.clock)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         seconds = speed.duration(2 * settings.episodes * speed.longest, workers)
-        return Plan("evaluate", run.folder, what, RECORD_BYTES, playing_memory(workers), seconds)
+        return Plan("evaluate", run.folder, what, disk_bytes(settings), playing_memory(workers), seconds)
 
     return plan_stage("evaluate", run, estimate)
 
@@ -104,8 +108,7 @@ def _score(
 
     env = None if agent.kind == "random" else agent.env
     run = _run(session, settings, agent)
-    # 1 MB of free disk, in which the log of episodes fits, too.
-    return run_stage(session, "evaluate", run, (LARGEST_BYTES, "evaluation"), _summary, work, env)
+    return run_stage(session, "evaluate", run, (SCORE_BYTES, "evaluation"), _summary, work, env)
 
 
 def _table(metrics: dict[str, Any]) -> str:

@@ -2,10 +2,9 @@
 gradient in one of them."""
 
 from stages.session import Session
-from wm.evolution.controller_search import MEANS
 from wm.evolution.cost import search_seconds
 from wm.pipeline.plan import Plan, plan_stage
-from wm.pipeline.train_controller import RECIPE, controller_config, controller_run, train_controller
+from wm.pipeline.train_controller import RECIPE, controller_config, controller_run, disk_bytes, train_controller
 from wm.policy_gradient.cost import training_seconds
 from wm.pretrained import build_controller
 from wm.rollouts.speed import measure_env
@@ -14,8 +13,6 @@ from wm.run_models import load_pair
 from wm.settings import ControllerSettings
 
 __all__ = ["RECIPE", "check", "describe", "plan", "train_controller"]
-
-RECORD_BYTES = 200_000  # of disk, of curves, logs and the means of a search
 
 
 def check(session: Session, settings: ControllerSettings) -> None:
@@ -44,13 +41,20 @@ def plan(session: Session, settings: ControllerSettings) -> Plan:
         workers, clock = session.processes, session.runtime.clock
         memory = None if config.memory == "none" else mdnrnn.model
         speed = measure_env(vae.env, clock).with_models(vae.model, memory, clock)
-        # Means and two vectors in float32.
-        disk = (MEANS + 2) * controller.parameters * 4 + RECORD_BYTES
         if settings.policy_gradient:
             seconds = training_seconds(clock, settings, controller, mdnrnn.model, speed, vae.env.action_repeat, workers)
         else:
             seconds = search_seconds(clock, settings, controller, mdnrnn.model, speed, workers)
-        memory_bytes, fixed = playing_memory(workers), settings.policy_gradient
-        return Plan("train-controller", run.folder, describe(settings), disk, memory_bytes, seconds, fixed_work=fixed)
+        disk, scratch = disk_bytes(settings, controller)
+        return Plan(
+            "train-controller",
+            run.folder,
+            describe(settings),
+            disk,
+            playing_memory(workers),
+            seconds,
+            scratch=scratch,
+            fixed_work=settings.policy_gradient,
+        )
 
     return plan_stage("train-controller", run, estimate)

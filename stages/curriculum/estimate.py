@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import torch
 
-from stages import console, dream, train_controller, train_mdnrnn, train_vae
+from stages import console, dream, evaluate, train_controller, train_mdnrnn, train_vae
 from stages.curriculum.outcome import recorded_outcome
 from stages.curriculum.parallel import cores_each
 from stages.curriculum.pipeline import STAGES, Pipeline, Step, folder_bytes, pipelines_of
@@ -25,12 +25,13 @@ from wm.envs.registry import EnvConfig
 from wm.errors import DiskProblem, MissingInput, Stopped, WmError
 from wm.evaluation.dream_fidelity import most_real_episodes
 from wm.evolution.cost import most_steps, search_seconds
+from wm.models.controller import Controller
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import build
 from wm.pipeline.collect import env_config
 from wm.pipeline.plan import Plan
 from wm.pipeline.stage import UP_TO_DATE
-from wm.pipeline.train_controller import controller_config
+from wm.pipeline.train_controller import controller_config, disk_bytes
 from wm.policy_gradient.cost import training_seconds
 from wm.pretrained import shape_controller
 from wm.rollouts.speed import PlayingSpeed, measure_env
@@ -55,8 +56,6 @@ BESIDE = {"collect": 340_000_000, "train-vae": SERVER_BYTES, "train-mdnrnn": SER
 BYTES_PER_FRAME = 200  # compressed, of a controller's episodes
 DREAMER_PAGES = 4_000_000  # bytes of disk, of what is made from a trained Dreamer
 DREAMER_PAGE_SECONDS = (5, 600)  # of each: its episodes may last a minute each
-FIDELITY_PICTURES = 2_000_000  # bytes of disk
-SCORE_RECORDS = 10_000  # bytes of disk
 GYMNASIUM_RENDERER = 2.0  # times as long as ours, at most: test episodes are drawn by it
 
 
@@ -204,8 +203,9 @@ def _stage_and_rounds(group: list[tuple[int, Plan]]) -> str:
 def _together(plans: list[Plan]) -> Plan:
     """One plan after the other."""
     least, most = (sum(plan.seconds[edge] for plan in plans) for edge in (0, 1))
-    disk, memory = sum(plan.disk for plan in plans), max(plan.memory for plan in plans)
-    return replace(plans[0], disk=disk, memory=memory, seconds=(least, most))
+    disk, scratch = sum(plan.disk for plan in plans), max(plan.scratch for plan in plans)
+    memory = max(plan.memory for plan in plans)
+    return replace(plans[0], disk=disk, scratch=scratch, memory=memory, seconds=(least, most))
 
 
 def _size(size: int) -> str:
@@ -327,24 +327,31 @@ class _UnmadeInputs:
             return replace(plan, rows=expected, disk=expected * BYTES_PER_FRAME)
         if isinstance(settings, ControllerSettings):
             what = train_controller.describe(settings)
-            plan = self._playing(step, most_steps(settings, longest), what, train_controller.RECORD_BYTES)
-            return replace(plan, seconds=self._training_seconds(step, settings), fixed_work=settings.policy_gradient)
+            controller = self._controller(settings)
+            disk, scratch = disk_bytes(settings, controller)
+            plan = self._playing(step, most_steps(settings, longest), what, disk)
+            seconds = self._training_seconds(step, settings, controller)
+            return replace(plan, scratch=scratch, seconds=seconds, fixed_work=settings.policy_gradient)
         if isinstance(settings, DreamSettings):
             episodes = most_real_episodes(settings.dreams)
             most = episodes * min(settings.max_steps, longest)
-            plan = self._playing(step, most, f"a comparison over {episodes} real episodes", FIDELITY_PICTURES)
+            plan = self._playing(step, most, f"a comparison over {episodes} real episodes", dream.BYTES)
             least, longer = dream.PICTURE_SECONDS
             return replace(plan, seconds=(plan.seconds[0] + least, plan.seconds[1] + longer))
         assert isinstance(settings, EvaluateSettings)
         what = f"{settings.episodes} test episodes, and as many of the random policy"
         # Twice, because the random policy plays as many episodes.
-        plan = self._playing(step, 2 * settings.episodes * longest, what, SCORE_RECORDS)
+        plan = self._playing(step, 2 * settings.episodes * longest, what, evaluate.disk_bytes(settings))
         return replace(plan, seconds=(plan.seconds[0], GYMNASIUM_RENDERER * plan.seconds[1]))
 
-    def _training_seconds(self, step: Step, settings: ControllerSettings) -> tuple[float, float]:
+    def _controller(self, settings: ControllerSettings) -> Controller:
+        config = controller_config(settings, self.env, self.speed.space, 0)
+        return shape_controller(config, self.env, self.speed.space, self.memory.latent, self.memory.hidden)
+
+    def _training_seconds(
+        self, step: Step, settings: ControllerSettings, controller: Controller
+    ) -> tuple[float, float]:
         memory, speed, workers = self.memory, self.speed, step.session.processes
-        config = controller_config(settings, self.env, speed.space, 0)
-        controller = shape_controller(config, self.env, speed.space, memory.latent, memory.hidden)
         if not settings.policy_gradient:
             return search_seconds(time.monotonic, settings, controller, memory, speed, workers)
         return training_seconds(time.monotonic, settings, controller, memory, speed, self.env.action_repeat, workers)

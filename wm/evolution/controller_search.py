@@ -11,6 +11,7 @@ from wm.artifacts.runs import Builder
 from wm.artifacts.workspace import Workspace
 from wm.dreams.initial_states import early_initial_states, load_newest_latents
 from wm.evolution.cma_es import Search
+from wm.evolution.cost import MEANS
 from wm.evolution.evolve import Evolution, load_whitener, logged, save_whitener
 from wm.evolution.fitness import Fitness
 from wm.evolution.history import History
@@ -25,8 +26,6 @@ from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
 from wm.seeding import integer
 from wm.settings import ControllerSettings
-
-MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
 
 
 def evolve_controller(

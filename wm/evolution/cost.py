@@ -15,8 +15,16 @@ from wm.rollouts.speed import SHORTEST, PlayingSpeed
 from wm.settings import ControllerSettings
 from wm.training.precision import pick
 
+MEANS = 64  # of the search's means, equally spaced, that are saved for `wm dream`
 # One step would be mostly the start of a rollout.
 TIMED_DREAM_STEPS = 5
+
+
+def disk_bytes(controller: Controller, whiteners: int) -> int:
+    """Bytes that the best weights of a search, its means and so many whiteners take, while it runs and afterwards."""
+    # Means of float32 and the best one; the matrices are float64, of the inputs of an output and its bias.
+    side = controller.parameters // controller.outputs
+    return (MEANS + 1) * controller.parameters * 4 + whiteners * side**2 * 8
 
 
 def most_steps(settings: ControllerSettings, longest: int) -> int:

@@ -11,23 +11,25 @@ from wm.envs.registry import EnvConfig
 from wm.episodes.latents import join
 from wm.episodes.lives import cut_at_lost_lives
 from wm.evaluation.event_rates import STEPS, judge_events
+from wm.evolution import cost as cost_of_search
 from wm.evolution.controller_search import evolve_controller
 from wm.evolution.transfer import load_transfer_source
-from wm.models.controller import ControllerConfig, pick_head
+from wm.models.controller import Controller, ControllerConfig, pick_head
 from wm.pipeline.session import Session, stage_name
 from wm.pipeline.stage import Result, run_stage
+from wm.policy_gradient import cost as cost_of_gradient
 from wm.policy_gradient.controller_training import train_by_gradient
 from wm.policy_gradient.network import policy_config
 from wm.policy_gradient.real_rollouts import require_instances
-from wm.pretrained import TrainedMdnRnn, TrainedVae
+from wm.pretrained import TrainedMdnRnn, TrainedVae, build_controller
 from wm.report.returns_plot import draw_returns
 from wm.rollouts.players import policy_spec
 from wm.run_models import load_pair
 from wm.settings import ControllerSettings
+from wm.training.cost import RECORD_BYTES
 
 # Raised by each change after which the same settings give another C; older ones stay in the archive.
 RECIPE = 14
-LARGEST_BYTES = 2_000_000  # that the disk budget must have left
 _STOPPED = {
     "hours": "time limit reached",
     "steps": "step limit reached",
@@ -55,6 +57,16 @@ def controller_config(settings: ControllerSettings, env: EnvConfig, space: Actio
     return ControllerConfig(head, settings.hidden, settings.memory_used, seed)
 
 
+def disk_bytes(settings: ControllerSettings, controller: Controller) -> tuple[int, int]:
+    """Bytes of disk that a trained C takes, and those that its training needs meanwhile."""
+    if settings.policy_gradient:
+        kept, scratch = cost_of_gradient.disk_bytes(controller)
+    else:
+        whiteners = int(settings.whitened_from_start) + len(settings.whitened_later)
+        kept, scratch = cost_of_search.disk_bytes(controller, whiteners), 0
+    return kept + RECORD_BYTES, scratch
+
+
 def train_controller(session: Session, settings: ControllerSettings) -> Result:
     """Train C, validate it every so often in real episodes of their own, publish the best by validation."""
     workspace = session.workspace
@@ -70,8 +82,9 @@ def train_controller(session: Session, settings: ControllerSettings) -> Result:
         durable.write_bytes(builder.folder / "returns.png", draw_returns(history, session.env))
         return metrics
 
-    # 2 MB for curves, logs and snapshots of the search.
-    return run_stage(session, "train-controller", run, (LARGEST_BYTES, "training C"), _summary, work, vae.env)
+    controller = build_controller(mdnrnn, controller_config(settings, vae.env, mdnrnn.space, session.seed), vae.env)
+    need = sum(disk_bytes(settings, controller)), "training C"
+    return run_stage(session, "train-controller", run, need, _summary, work, vae.env)
 
 
 def _event_warning(workspace: Workspace, settings: ControllerSettings, mdnrnn: TrainedMdnRnn) -> str:

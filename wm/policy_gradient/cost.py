@@ -14,6 +14,7 @@ from wm.policy_gradient.imitation import MINIBATCH, MOST_STEPS
 from wm.policy_gradient.network import ActorCritic
 from wm.policy_gradient.ppo import Passes, Rollout, make_optimizer, update
 from wm.policy_gradient.real_rollouts import PASSES as REAL_PASSES
+from wm.policy_gradient.snapshots import MOST as MOST_SNAPSHOTS
 from wm.rollouts.players import NUM_ENVS
 from wm.rollouts.speed import PlayingSpeed
 from wm.settings import ControllerSettings
@@ -22,6 +23,16 @@ from wm.training.cpu_threads import one_thread
 TIMED_UPDATES, TIMED_DREAM_STEPS = 2, 5  # after one that is not timed, because it also allocates
 # Episodes cost other than random play: the ball is in play for longer, the car drives; and the machine has other work.
 FASTEST, SLOWEST = 0.6, 1.6
+FLOAT_BYTES = 4  # weights are float32
+
+
+def disk_bytes(controller: Controller) -> tuple[int, int]:
+    """Bytes that the weights of a finished training take, and those of its checkpoints meanwhile."""
+    policy = FLOAT_BYTES * controller.parameters
+    networks = FLOAT_BYTES * sum(tensor.numel() for tensor in ActorCritic(controller, 0).state_dict().values())
+    snapshots = MOST_SNAPSHOTS * policy
+    # The last checkpoint and the next one: the networks, the best ones, and Adam's two moments.
+    return 2 * policy + snapshots + networks, 2 * (4 * networks + snapshots)
 
 
 def training_seconds(

@@ -22,7 +22,7 @@ ENCODED_PER_SECOND = 5000  # frames
 # On disk, of one number of a frame's latents, when it is encoded and in plans: two half floats, as if zstd saved
 # nothing. With actions and rewards they took 1.3 (Breakout) to 3.5 bytes (CarRacing, 24 latents) on 2026-11-29.
 LATENT_BYTES = 4
-RECORD_BYTES = 2_000_000  # of a training of V or M beside its weights: log, pictures, records; the presets' take 0.2 MB
+RECORD_BYTES = 2_000_000  # of a training beside its weights: log, pictures, records; the presets' take 0.2 to 0.4 MB
 PROCESS_BYTES = 300_000_000  # of a process with torch
 # What malloc keeps of that which steps and validations have freed. At the peak, the comparison of M with baselines or
 # the probe of V, trainings in Pong had up to 40 MB more than 180 MB account for; repeats differ by 50 MB (2026-11-29).
