@@ -111,6 +111,7 @@ ALLOWED = {
     },
     "pipeline": {
         "artifacts",
+        "dreamer",
         "dreams",
         "envs",
         "episodes",

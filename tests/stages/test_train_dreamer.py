@@ -15,13 +15,13 @@ from PIL import Image
 from torch import Tensor
 
 from stages.session import Session
-from stages.train_dreamer import replay_path
 from tests.conftest import SLUG, TINY, outcome, run
 from tests.tiny import TinyEnv
 from wm.artifacts import durable
 from wm.dreamer import online, replay_store, training, updates
 from wm.envs import registry
 from wm.episodes.dataset import Dataset
+from wm.pipeline.train_dreamer import replay_path
 from wm.report import sections
 from wm.report.plots import Plot
 from wm.report.run_summary import RunSummary

@@ -20,6 +20,7 @@ from wm.report.plots import Curve, draw
 from wm.runtime import Progress, Runtime
 from wm.settings import DreamerSettings
 from wm.telemetry import metrics_log
+from wm.telemetry.malloc import keep_freed
 from wm.telemetry.memory_guard import MemoryGuard
 from wm.telemetry.metrics_log import MetricsLog
 
@@ -38,6 +39,7 @@ def train(
     """Resume a training or start it, and run it to its end, with metrics in `folder`; the world model is trained on
     collected episodes first, if there are any. A stop request or an exceeded memory limit leaves a checkpoint. Returns
     the seconds of earlier sessions."""
+    keep_freed()
     resumed = training.resume()
     if resumed:
         runtime.log(f"{label}: resumes at step {training.counts.steps} of {settings.steps}")
