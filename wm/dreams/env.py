@@ -236,8 +236,8 @@ class DreamEnv(gym.Env[Observation, Any]):
 class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
     """`num_envs` dreams as a gymnasium vector environment, observed as in DreamEnv.
 
-    A dream that has ended is reset by the next step, whose reward is 0 (gymnasium's NEXT_STEP), or with
-    `AutoresetMode.SAME_STEP` by the step that ends it, with its last observation in `info["final_obs"]`.
+    A dream that has ended is reset by the next step, whose reward is 0 (gymnasium's NEXT_STEP). With
+    `AutoresetMode.SAME_STEP` the step that ends it resets it, and has the last observation in `info["final_obs"]`.
     """
 
     def __init__(

@@ -92,8 +92,8 @@ def train_vae(
     call resumes from the last checkpoint.
 
     Raises UsageProblem for a wrong name or value, MissingInput without episodes, and DiskProblem before anything is
-    written. Raises RecipeMismatch where data, run and environment do not belong together, Locked while another process
-    makes the same artifact, and MissingPackage for a device that torch does not find.
+    written. Raises RecipeMismatch where data, run and environment do not belong together, and Locked while another
+    process makes the same artifact. Raises MissingPackage for a device that torch does not find.
     """
     call = _Call("train-vae", env, preset, settings)
     session = call.session(data, run, name, seed, device, disk_budget, keep_current, runtime)

@@ -21,7 +21,7 @@ from wm.seeding import generator, integer
 
 @dataclass(frozen=True)
 class Dream:
-    """T dreamt steps. Row 0 of `frames` (T + 1, S, S, C) uint8, `latents` (T + 1, Z) and `hidden` (T + 1, H) is the
+    """T dreamt steps: `frames` (T + 1, S, S, C) uint8, `latents` (T + 1, Z) and `hidden` (T + 1, H). Their row 0 is the
     real start, as V shows it.
 
     `rewards` (T,) are those M expects. `ends` (T,) are the probabilities that an action ends the episode; the dream

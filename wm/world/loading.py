@@ -28,8 +28,8 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
 
     Raises MissingInput where V or M, or an agent of another name, is not trained, and BadData where a file is damaged.
     Raises RecipeMismatch where V, M and C do not belong together, or where the environment takes other actions today.
-    Raises UsageProblem for a Dreamer, for an environment `module:id` whose module is not imported yet, for an
-    address as data, and for what is no path or no name.
+    Raises UsageProblem for a Dreamer, and for an environment `module:id` whose module is not imported yet. So it does
+    for an address as data, and for what is no path or no name.
     """
     folder = _path("run", run)
     if not isinstance(agent, str) or not agent:

@@ -24,8 +24,8 @@ Observation = NDArray[Any]
 class RealEnv(gym.Env[Observation, Any]):
     """The real environment with the observations of a View: V encodes each frame, M remembers what was done.
 
-    Latents and h are clipped to the bounds they have in a dream. Where the player serves (Pong, Breakout), the first
-    actions of an episode and those after a lost life are replaced by the serve, and `info["served"]` says so.
+    Latents and h are clipped to the bounds they have in a dream. In Pong and Breakout the player
+    serves. There the serve replaces the first actions of an episode and after a lost life; `info["served"]` says so.
     `render()` returns the frame that V sees, as RGB (S, S, 3). Before its first `reset` it can be pickled and copied;
     later that raises UsageProblem.
     """

@@ -156,9 +156,9 @@ class World:
     ) -> DreamEnv:
         """M's dream as a gymnasium environment, from random real steps.
 
-        `obs` is what is observed: `z` latents (Z,), `zh` latents and M's h (Z + H,), both within the bounds of real
-        ones, or `pixels` V's frames (S, S, C) uint8. A dream is truncated after `max_steps` actions, by default at the
-        environment's limit, at most 1000. With render_mode "rgb_array" `render()` returns V's picture.
+        `obs` is what is observed: `z` latents (Z,), `zh` latents and M's h (Z + H,), or `pixels` V's frames (S, S, C)
+        uint8. Latents and h are within the bounds of real ones. A dream is truncated after `max_steps` actions, by
+        default at the environment's limit, at most 1000. With render_mode "rgb_array" `render()` returns V's picture.
         """
         options = {"obs": obs, "temperature": temperature, "max_steps": max_steps}
         config = self._dreams(temperature, max_steps)
