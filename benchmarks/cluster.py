@@ -44,7 +44,7 @@ EMPTY_TASKS = 100
 IDENTITY_BYTES = 1000 * 50 / 1000  # a second and worker: `dask_cluster.ASK_ALL_EVERY` asks for 1 kB of each
 TRIPS = 6  # of which the fastest counts: the first loads the environments, and the machine may be busy
 LATE = 20  # milliseconds
-GENERATION_SECONDS = 6.2  # with 1,000 workers, by the simulation of docs/decisions/0024
+GENERATION_SECONDS = 6.2  # with 1,000 workers, where late tasks are asked again (wm/rollouts/executor_workers.py)
 
 
 def nothing(*_: Any) -> None:

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from benchmarks import play
+from benchmarks import cluster, play
 from tests.report.play.reference import parts_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,3 +25,11 @@ def test_the_page_whose_speed_is_measured_has_the_networks_of_the_laptop_preset(
     world, _ = parts_of(play.game("small", tmp_path).page().decode())
     assert (world["mdnrnn"]["network"], world["controller"]["head"]) == ("rollout", "categorical")
     assert len(world["starts"]) == 8
+
+
+def test_a_generation_sends_few_megabytes_to_a_thousand_workers() -> None:
+    """Tasks of one episode and their replies; with all candidates in every task they would be 230 MB."""
+    tasks, size = cluster.generation_bytes()
+    assert tasks == cluster.CANDIDATES * cluster.EPISODES_EACH
+    # Dask's own messages, about 1.9 kB a task (docs/scale.md), and signs of life come on top; the limit is 10 MB.
+    assert size + tasks * 2000 + cluster.IDENTITY_BYTES * cluster.WORKERS * cluster.GENERATION_SECONDS < 10e6

@@ -4,7 +4,9 @@ import configparser
 import dataclasses
 import json
 import math
+import os
 import re
+import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -138,6 +140,17 @@ def test_settings_in_a_document_exist(path: Path) -> None:
     settings = {item.name.rstrip("_") for group in COMMANDS.values() for item in dataclasses.fields(group)}
     for name in re.findall(r"--set (?:[a-z-]+\.(?:later\.)?)?([a-z]\w+)", path.read_text()):
         assert name in settings | {"name", "stage"}, f"{path.name} has --set {name}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sh")
+@pytest.mark.parametrize(("extras", "installed"), [("", "."), ("cluster,s3", ".[cluster,s3]")])
+def test_an_image_has_the_extras_that_its_build_is_given(extras: str, installed: str) -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    (word,) = re.findall(r"--no-build-isolation \\\n +(.*)$", text, re.M)
+    done = subprocess.run(["sh", "-c", f"printf %s {word}"], env={"EXTRAS": extras}, capture_output=True, text=True)
+    assert done.stdout == installed
+    named = set(re.findall(r"--build-arg (\w+)=", "".join(path.read_text() for path in CURRENT) + text))
+    assert "EXTRAS" in named <= set(re.findall(r"^ARG (\w+)", text, re.M))
 
 
 def test_links_between_documents_resolve() -> None:

@@ -102,7 +102,8 @@ srun torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint 
 
 ### Kubernetes
 
-An image with this project, its extras `cluster` and `s3`, and the credentials of the store as a secret named `store`:
+It takes an image with this project and its extras `cluster` and `s3`, as `docker build --build-arg EXTRAS=cluster,s3 .`
+makes it, and the credentials of the store as a secret named `store`:
 
 ```yaml
 apiVersion: v1

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY
+from tests.episodes.test_mirror import mounted
 from tests.episodes.test_writer import bytes_of
+from tests.object_store import Server
 from tests.rollouts.clusters import local_cluster, play_badly
 from wm.artifacts.disk import DiskBudget
 from wm.envs.registry import EnvConfig
@@ -162,3 +164,18 @@ def test_workers_of_a_cluster_write_blocks_and_one_is_killed(
     assert taken == [64, 128]
     assert bytes_of(path) == written_here
     assert not staged(path)
+
+
+@pytest.mark.extra("cluster")
+@pytest.mark.extra("s3")
+def test_workers_of_a_cluster_put_their_blocks_into_a_store(
+    written_here: dict[str, bytes], taken: list[int], s3: Server, tmp_path: Path
+) -> None:
+    address = f"s3://{s3.bucket()}/data/d"
+    path = mounted(address, tmp_path).folder
+    with local_cluster(2) as cluster:
+        collect(path, Runtime(executor=f"dask:{cluster.scheduler_address}"))
+    assert taken == [64, 128]
+    stored = {name: data for name, data in s3.objects(address).items() if not name.startswith("provenance")}
+    assert stored == written_here
+    assert not list(path.glob("part-000064-*/frames")), "its arrays did not come here"

@@ -3,9 +3,10 @@
 import shutil
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,9 +19,11 @@ from tests.rollouts.clusters import dask_process, local_cluster
 from wm.artifacts import manifest
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
+from wm.episodes.schema import PackedEpisode
 from wm.errors import MissingPackage, RecipeMismatch, Unreachable, UsageProblem, WmError
+from wm.evolution.search_log import LOG
 from wm.rollouts import dask_cluster, executor_workers
-from wm.rollouts.collection import describe, play_episode
+from wm.rollouts.collection import Collection, describe, play_episode
 from wm.rollouts.dask_cluster import parse_executor
 from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import heartbeat
@@ -191,29 +194,93 @@ def test_a_manifest_says_whether_other_cpus_were_accepted(
         return ProcessWorkers(0, runtime.raise_if_stopped, runtime.clock)
 
     monkeypatch.setattr(dask_cluster, "open_cluster", open_here)
-    words = ("evaluate", "--env", TINY, "--agent", "random", "--episodes", "2", "--executor", "dask:tcp://head:8786")
-    run(tmp_path, *words, *["--executor-any-cpu"] * any_cpu)
+    words = ("evaluate", "--env", TINY, "--agent", "random", "--episodes", "2")
+    run(tmp_path, *words, "--executor", "dask:tcp://head:8786", *["--executor-any-cpu"] * any_cpu)
     (made,) = (tmp_path / "runs" / SLUG / "evaluation").glob(f"*/{manifest.NAME}")
     provenance = manifest.read_json(made)["provenance"]
     assert (provenance["executor"], provenance["any_cpu"], set(asked)) == ("dask", any_cpu, {any_cpu})
+    assert "up to date" in run(tmp_path, *words).stdout, "an executor is part of no recipe"
+
+
+def play_slowly(collection: Collection, index: int) -> PackedEpisode:
+    """An episode whose task lasts long enough to be disturbed."""
+    work(index)
+    return play_episode(collection, index)
 
 
 @cluster_only
-def test_episodes_are_the_same_bytes_as_on_this_machine(cluster: Any) -> None:
+def test_episodes_are_the_same_bytes_as_on_this_machine(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the way one worker is killed, and another one stopped."""
+    monkeypatch.setattr(executor_workers, "SOONEST", 1.0)
     collection, _ = describe(EnvConfig("CartPole", size=32), "random", 0, 0)
+    stopped = process_of(cluster, 1)
     with open_(cluster) as workers:
-        played = dict(workers.map(play_episode, [(collection, k) for k in range(4)]))
+        played = dict(workers.map(play_slowly, [(collection, k) for k in range(12)]))  # imports what is slow to import
+        assert sorted(played) == list(range(12))
+        played.clear()
+        try:
+            for index, episode in workers.map(play_slowly, [(collection, k) for k in range(12)]):
+                played[index] = episode
+                if len(played) == 2:
+                    process_of(cluster, 0).kill()
+                if len(played) == 5:
+                    stopped.send_signal(signal.SIGSTOP)
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+    assert sorted(played) == list(range(12))
     for index, episode in played.items():
         own = play_episode(collection, index)
         assert (episode.packed, episode.actions.tolist()) == (own.packed, own.actions.tolist())
 
 
 @cluster_only
+def test_behind_tls_a_cluster_plays_for_those_who_have_its_certificates(tmp_path: Path) -> None:
+    """They are named by the variables of docs/how-to.md."""
+    pytest.importorskip("cryptography", reason="cryptography makes the certificates; `make test-extras` has it")
+    import dask
+    from distributed.security import Security
+
+    security, variables = Security.temporary(), dict[str, str]()
+    for name, field in (("CA_FILE", "ca_file"), ("CLIENT__CERT", "client_cert"), ("CLIENT__KEY", "client_key")):
+        (tmp_path / f"{field}.pem").write_text(getattr(security, f"tls_{field}"))
+        variables[f"DASK_DISTRIBUTED__COMM__TLS__{name}"] = str(tmp_path / f"{field}.pem")
+    with local_cluster(1, protocol="tls://", security=security) as cluster:
+        assert cluster.scheduler_address.startswith("tls://")
+        with pytest.raises(Unreachable, match="no Dask scheduler answers at tls://"):
+            open_(cluster)
+        known = dask.config.merge(dask.config.config, dask.config.collect_env(variables))
+        with mock.patch.dict(dask.config.config, known), open_(cluster) as workers:
+            assert list(workers.map(abs, [(-1,)])) == [(0, 1)]
+
+
+@contextmanager
+def killed_once_there(path: Path, cluster: Any, worker: int) -> Iterator[None]:
+    """The worker is killed as soon as there is a file `path`."""
+    ended, killed = threading.Event(), threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(0.01):
+            if path.exists():
+                process_of(cluster, worker).kill()
+                killed.set()
+                return
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert killed.is_set()
+
+
+@cluster_only
 def test_commands_leave_the_same_episodes_weights_and_returns(chain: Path, cluster: Any, tmp_path: Path) -> None:
-    """Of collect, and of a search and a policy gradient; a worker is killed on the way."""
+    """Of collect, and of a search and a policy gradient; each of these loses a worker after its first iteration."""
     trainings = {
-        "cma": ("--algo", "cma", "--popsize", "6", "--max-generations", "2"),
-        "ppo": ("--algo", "ppo", "--set", "max_env_steps=2000", "--set", "validate_steps=1000"),
+        "cma": ("--algo", "cma", "--popsize", "6", "--max-generations", "4"),
+        "ppo": ("--algo", "ppo", "--set", "max_env_steps=4000", "--set", "rollout_steps=50"),
     }
     left = []
     for executor in ("", f"dask:{cluster.scheduler_address}"):
@@ -222,12 +289,13 @@ def test_commands_leave_the_same_episodes_weights_and_returns(chain: Path, clust
         how = {"WM_EXECUTOR": executor, "WM_WORKERS": "1"} if executor else {}
         run(folder, "collect", "--env", TINY, "--episodes", "9", "--size", "32", "--data", "data/new.zarr", **how)
         digests = [Dataset.open(folder / "data" / "new.zarr").fingerprint]
-        if executor:
-            process_of(cluster, 0).kill()
-        for name, words in trainings.items():
-            validations = ("--set", "validation_episodes=3")
-            run(folder, "train-controller", "--env", TINY, "--name", name, *words, *validations, **how)
-            made = manifest.read_json(folder / "runs" / SLUG / name / manifest.NAME)
+        for worker, (name, words) in enumerate(trainings.items()):
+            artifact = folder / "runs" / SLUG / name
+            log = artifact.with_name(f"{name}.partial") / LOG
+            with killed_once_there(log, cluster, worker) if executor else nullcontext():
+                validations = ("--set", "validation_episodes=3")
+                run(folder, "train-controller", "--env", TINY, "--name", name, *words, *validations, **how)
+            made = manifest.read_json(artifact / manifest.NAME)
             digests += [made["files"]["weights.safetensors"]["sha256"], str(made["metrics"]["validation_return"])]
             assert made["provenance"].get("executor", "") == executor.partition(":")[0]
         left.append(digests)
