@@ -83,10 +83,14 @@ def collecting(rows: Rows, rates: Rates) -> str:
                 cost = workers * seconds / 3600 * rates.core_hour
                 cells.append(
                     [env, f"{frames:,}", f"{workers:,}", "workers" if blocks else "client", format_duration(playing),
-                     format_duration(writing), format_duration(seconds), f"{cost:,.2f}", format_size(returned),
+                     format_duration(writing), format_duration(seconds), f"{cost:,.2f}",
+                     format_size(workers * rows["collector"] * 1e6), format_size(returned),
                      format_size(returned / seconds)]
                 )  # fmt: skip
-    head = ["", "frames", "workers", "parts from", "to play", "to write", "time", "cost", "to the client", "a second"]
+    head = [
+        "", "frames", "workers", "parts from", "to play", "to write", "time", "cost", "memory", "to the client",
+        "a second",
+    ]  # fmt: skip
     return markdown_table(head, cells)
 
 
@@ -237,7 +241,7 @@ client, writes what they play and sends the tasks; its time does not fall. It ke
 CarRacing. Where more play many episodes, a task is a block of 64 episodes, and its worker writes the parts. They go
 into the dataset's folder, if all see it, or into its store. The client commits them, and the bytes are the same. How
 long a part takes it was measured on a busy disk, so that is an upper bound. With few blocks for many workers, time is
-lost at the end.
+lost at the end. Memory is that of the workers, each as one that plays CarRacing and writes parts.
 """
 _KEEPING = """## Keeping and reading
 

@@ -7,12 +7,15 @@ Computing is measured in CPU time; beside other programs that is longer too. Nee
 """
 
 import json
+import math
 import pickle
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +26,7 @@ import psutil
 from benchmarks.cluster import LATE, generation_bytes, one_worker, trip
 from benchmarks.rollouts import lockstep
 from wm.envs.registry import EnvConfig
-from wm.episodes.schema import BLOCK_EPISODES, PackedEpisode
+from wm.episodes.schema import BLOCK_EPISODES, PART_ROWS, PackedEpisode
 from wm.episodes.staged_parts import open_place, write_block
 from wm.episodes.writer import Writer, create
 from wm.models.mdnrnn.network import MdnRnn
@@ -40,6 +43,7 @@ SHORT, LONG = 40, 160  # steps of the same episodes: the difference has no reset
 SLOTS = 8
 # Enough that the start of a connection does not count.
 TASKS = 200
+WATCH_SECONDS = 0.5  # between two readings of memory
 # Blocks of which the fastest counts, for the disk has other work.
 BLOCKS = 4
 
@@ -90,10 +94,44 @@ def on_cluster() -> tuple[float, float]:
     ):
         list(workers.map(act, [()]))
         worker = psutil.Process(cluster.workers[0].pid)
-        memory = sum(process.memory_full_info().pss for process in [worker, *worker.children(recursive=True)])
+        memory = worker_bytes(worker)
         began = time.process_time()
         list(workers.map(abs, [(0,)] * TASKS))
         return 1000 * (time.process_time() - began) / TASKS, memory
+
+
+def collector_bytes() -> float:
+    """The most memory of a Dask worker's processes while they play CarRacing and write a part of it."""
+    from distributed import LocalCluster
+
+    collection, recipe = describe(EnvConfig("CarRacing"), "random", seed=0, max_steps=0)
+    readings, done = [], threading.Event()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        open_workers(Runtime(executor=f"dask:{cluster.scheduler_address}")) as workers,
+    ):
+        worker = psutil.Process(cluster.workers[0].pid)
+
+        def watch() -> None:
+            while not done.wait(WATCH_SECONDS):
+                with suppress(psutil.NoSuchProcess):  # one ended meanwhile
+                    readings.append(worker_bytes(worker))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        create(path := Path(folder, "d.zarr"), recipe)
+        with open_place(path) as place:
+            task = partial(play_episode, collection), place, recipe, 0, math.ceil(PART_ROWS / 1000)
+            list(workers.map(write_block, [task]))
+        done.set()
+        watcher.join()
+    return max(readings)
+
+
+def worker_bytes(worker: psutil.Process) -> int:
+    """The memory of a worker's processes."""
+    return sum(process.memory_full_info().pss for process in [worker, *worker.children(recursive=True)])
 
 
 def again(episodes: list[PackedEpisode], index: int) -> PackedEpisode:
@@ -171,6 +209,9 @@ ROWS: dict[str, tuple[str, str, int, Callable[[], float]]] = {
     "worker": (
         "MB", "memory of a worker of Dask that acts with V, M and C: all of its processes", 0,
         lambda: on_cluster()[1] / 1e6,
+    ),
+    "collector": (
+        "MB", "the same of one that plays CarRacing and writes parts", 0, lambda: collector_bytes() / 1e6
     ),
     "commit": ("ms", "the client's time to commit a part from a worker, on a busy disk", 1, lambda: committed()[0]),
     "head": ("bytes", "what the client is sent of such a part: its table and its manifest", -2, lambda: committed()[1]),
