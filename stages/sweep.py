@@ -54,7 +54,8 @@ def _sweep(**options: Any) -> None:
         console.be_quiet()
     context, stage = click.get_current_context(), options["stage"]
     _require_used(context, stage)
-    check_name("--name", options["name"] or stage)
+    if "/" in check_name("--name", options["name"] or stage):
+        raise UsageProblem(f"--name is {options['name']!r}; expected one without '/', for runs/<Env>.sweep-NAME.")
     preset = chosen_preset(context, options)
     sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
     base, origin = sources.resolve(stage, COMMANDS[stage], session.env)

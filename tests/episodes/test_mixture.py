@@ -28,7 +28,7 @@ def test_a_mixture_weighs_the_datasets_and_without_one_their_rows_do(tmp_path: P
     rows = [dataset.rows for dataset in datasets]
     assert batch_sizes(32, "", datasets) == split_batch(32, rows)
     assert batch_sizes(32, "", datasets, later_weight=3.0) == split_batch(32, [rows[0], 3 * rows[1]])
-    for mixture in ("0.5", "0.5,x", "0.5,0"):
+    for mixture in ("0.5", "0.5,x", "0.5,0", "0.5,inf", "0.5,nan", "1e308,1e308"):
         with pytest.raises(UsageProblem, match=f"mixture is '{mixture}'; expected a number above 0 for each of the 2"):
             batch_sizes(32, mixture, datasets)
 

@@ -151,6 +151,14 @@ def _marked(place: int, value: int) -> Callable[[Path], None]:
     return spoil
 
 
+def _begun_elsewhere(path: Path) -> None:
+    """The list begins behind the archive's end, so the files begin before its start."""
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"PK\x05\x06") + 16
+    data[place : place + 4] = (2**31 - 1).to_bytes(4, "little")
+    path.write_bytes(data)
+
+
 def _endless_list(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as opened:
         for number in range(20_000):
@@ -163,6 +171,7 @@ def _endless_list(path: Path) -> None:
         (_marked(6, 99), "is no zip file, or a damaged one"),  # of a version that zipfile does not know
         (_marked(8, 0x20), "is damaged at vae/model.json"),  # patched data
         (_marked(8, 0x40), "is damaged at vae/model.json"),  # strong encryption
+        (_begun_elsewhere, "its list of files says that one begins at byte -"),
         (_endless_list, "its list of files has"),
         (_rewritten(_as_link), "which is no plain file"),
         (_rewritten(_outside), f"which {NAME} does not list"),

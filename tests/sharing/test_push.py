@@ -134,6 +134,7 @@ def test_what_cannot_be_published_is_one_sentence(trained: Path, answer: Answer)
     train = f"wm train-controller --env {TINY}"
     assert f"run `{train} --name other` first" in answer("push", RUN, "shared", "--agent", "other", code=66)
     assert "expected a number or all" in answer("push", RUN, "shared", "--episodes", "few", code=64)
+    assert "expected a number or all" in answer("push", RUN, "shared", "--episodes", "9" * 5000, code=64)
     assert "--without is 'vae'; expected one of latents" in answer("push", RUN, "shared", "--without", "vae", code=64)
     assert "more than --max-size" in answer("push", RUN, "shared", "--max-size", "1kB", code=64)
     shutil.rmtree(trained.parents[1] / "data")

@@ -222,6 +222,11 @@ def test_an_error_of_one_process_before_it_meets_the_others_is_said(tmp_path: Pa
     assert "lost.toml" in done.stderr
 
 
+def test_a_variable_of_torchrun_alone_means_nothing(tmp_path: Path) -> None:
+    done = outcome(tmp_path, "train-vae", "--config", "lost.toml", LOCAL_RANK="first")
+    assert done.returncode == 66
+
+
 @pytest.mark.slow
 def test_a_plan_is_printed_once_and_a_memory_limit_ends_all(workspace: Path) -> None:
     shown, said = torchrun(workspace, 2, *VAE, "60", "--dry-run", "--json")

@@ -118,3 +118,10 @@ def test_a_float_is_rounded_within_its_range() -> None:
     assert Range(0.00123442, 1.0).rounded(0.00123442) == 0.00123442
     assert Range(1e-4, 1e-2).rounded(0.00123456) == 0.001235
     assert Range(4, 20000).rounded(12345) == 12345
+
+
+def test_ranges_that_differ_in_a_late_digit_have_different_texts() -> None:
+    assert str(Range(1e-4, 1e-2, log=True)) == "0.0001 to 0.01, log"
+    assert str(Range(1, 1_000_000)) == "1 to 1e+06"  # as in the recipes of earlier sweeps
+    assert str(Range(1, 1_234_567)) == "1 to 1234567"
+    assert str(Range(0.0, 0.12345678, step=0.00123456789)) == "0 to 0.12345678, step 0.00123456789"

@@ -59,10 +59,10 @@ def is_address(text: str) -> bool:
     return text.startswith(SCHEME)
 
 
-def refuse_address(data: str) -> None:
-    """Raise UsageProblem where data is given to a Python function as an address."""
-    if is_address(data):
-        raise UsageProblem(f"data is {data!r}; in Python it is a folder, only commands take an address.")
+def refuse_address(name: str, text: str) -> None:
+    """Raise UsageProblem where a folder is given as an address."""
+    if is_address(text):
+        raise UsageProblem(f"{name} is {text!r}; in Python it is a folder, only commands take an address.")
 
 
 def parse_address(text: str) -> tuple[str, str]:

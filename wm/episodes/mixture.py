@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wm.artifacts.json_reader import LARGEST_NUMBER
 from wm.episodes.dataset import Dataset
 from wm.episodes.frame_batches import FrameBatches
 from wm.episodes.pieces import WHOLE, Piece
@@ -77,9 +78,9 @@ def batch_sizes(batch: int, mixture: str, datasets: Sequence[Dataset], later_wei
     except ValueError:
         # What is no number is told below, with what a mixture looks like.
         weights = []
-    if len(weights) != len(datasets) or min(weights) <= 0:
+    if len(weights) != len(datasets) or not all(0 < weight <= LARGEST_NUMBER for weight in weights):
         raise UsageProblem(
-            f"mixture is {mixture!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
+            f"mixture is {mixture[:80]!r}; expected a number above 0 for each of the {len(datasets)} datasets, "
             "separated by commas."
         )
     return split_batch(batch, weights)

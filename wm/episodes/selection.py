@@ -10,7 +10,13 @@ from wm.episodes.schema import Episode
 from wm.errors import MissingInput, UsageProblem
 
 SAMPLE = 12  # episodes that stand for a dataset
+MOST_DIGITS = 15  # of the number of an episode: below 2^53
 MOST_ASKED = 100_000  # of a range, so that a typing error does not fill the memory
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is the number of an episode, or a number of them: digits, as few as Python reads."""
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 def parse_episodes(text: str) -> list[int]:
@@ -18,8 +24,8 @@ def parse_episodes(text: str) -> list[int]:
     indices: set[int] = set()
     for piece in text.split(","):
         first, dash, last = piece.strip().partition("-")
-        if not all(number.isascii() and number.isdecimal() for number in ((first, last) if dash else (first,))):
-            raise UsageProblem(f"--episodes is {text!r}; expected numbers and ranges, such as 0,7,20-25.")
+        if not all(map(is_number, (first, last) if dash else (first,))):
+            raise UsageProblem(f"--episodes is {text[:80]!r}; expected numbers and ranges, such as 0,7,20-25.")
         start, stop = int(first), int(last or first) + 1
         if not start < stop <= start + MOST_ASKED:
             problem = f"--episodes has {piece.strip()!r}"

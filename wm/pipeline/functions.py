@@ -9,14 +9,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
 
 from wm import extras
-from wm.artifacts.object_store import refuse_address
+from wm.arguments import folder, folders
 from wm.errors import UsageProblem
 from wm.pipeline import collect as collecting
 from wm.pipeline import train_controller as controller_training
@@ -159,7 +158,11 @@ class _Call:
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Numbers of numpy are numbers, too."""
+        """Numbers of numpy are numbers, too. Raises UsageProblem for what is no name."""
+        if not isinstance(self.env, str) or not self.env.strip() or "\0" in self.env:
+            raise UsageProblem(f"env is {self.env!r}; expected the name of an environment, such as 'Pong'.")
+        if not isinstance(self.preset, str | None):
+            raise UsageProblem(f"preset is {self.preset!r}; expected the name of one, such as 'laptop', or None.")
         items = self.settings.items()
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in items}
         object.__setattr__(self, "settings", plain)
@@ -189,19 +192,22 @@ class _Call:
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= LARGEST_SEED:
             raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 to 2^53.")
         seed = int(seed)
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise UsageProblem(f"name is {name!r}; expected that of an artifact, or None for the stage's.")
         if device not in DEVICES:
             raise UsageProblem(f"device is {device!r}; expected one of {', '.join(DEVICES)}.")
-        paths = (data,) if isinstance(data, str | os.PathLike) else tuple(data or ())
+        paths = () if data is None else folders("data", data)
         if data is not None and not paths:
             raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr.")
-        for path in paths:
-            refuse_address(str(path))
-        places = {"data": paths, "run": () if run is None else (run,), "name": () if name is None else (name,)}
+        at = () if run is None else (folder("run", run),)
+        if not isinstance(keep_current, bool):
+            raise UsageProblem(f"keep_current is {keep_current!r}; expected True or False.")
+        places = {"data": paths, "run": at, "name": () if name is None else (name,)}
         return Session(
             self.env,
             seed,
-            tuple(map(Path, paths)),
-            None if run is None else Path(run),
+            paths,
+            at[0] if at else None,
             name,
             device,
             None if disk_budget is None else _bytes(disk_budget),

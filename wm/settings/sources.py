@@ -150,7 +150,7 @@ def preset_names(family: str = "") -> list[str]:
 
 def find_preset(name: str) -> Path:
     """The file of a preset. Raises UsageProblem with the nearest name."""
-    if (path := next(PRESETS.rglob(f"{name}.toml"), None)) is None:
+    if (path := next((path for path in PRESETS.rglob("*.toml") if path.stem == name), None)) is None:
         raise UsageProblem(f"--preset is {name!r}; {suggestion(name, preset_names())}")
     return path
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from wm.artifacts import durable, links, manifest
+from wm.artifacts.json_reader import LARGEST
 from wm.errors import BadData, Unreachable, UsageProblem
 from wm.sharing.contents import MAX_FILES, WAY_OUT
 from wm.sharing.folder import PIECE
@@ -149,7 +150,13 @@ class _Bounded:
 
     def __init__(self, opened: _Opened) -> None:
         self._opened = opened
-        self.seek, self.tell, self.seekable = opened.seek, opened.tell, opened.seekable
+        self.tell, self.seekable = opened.tell, opened.seekable
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As of a file. Raises BadZipFile for a place that no file has: the list says where the files are."""
+        if whence == os.SEEK_SET and not 0 <= offset <= LARGEST:
+            raise zipfile.BadZipFile(f"its list of files says that one begins at byte {offset}")
+        return self._opened.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
         """As of a file. Raises BadZipFile for more than such a list may have."""

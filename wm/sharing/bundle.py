@@ -137,8 +137,8 @@ def open_episodes(
 
     Raises RecipeMismatch for a dataset of another environment, MissingInput where episodes are missing."""
     trained_on = int(artifacts["vae"].metrics["episodes"]) if "vae" in artifacts else 0
-    if episodes != "all" and not (episodes.isascii() and episodes.isdecimal()):
-        raise UsageProblem(f"--episodes is {episodes!r}; expected a number or all.")
+    if episodes != "all" and not selection.is_number(episodes):
+        raise UsageProblem(f"--episodes is {episodes[:80]!r}; expected a number or all.")
     count = trained_on if episodes == "all" else min(int(episodes), trained_on)
     if count == 0:
         return None, trained_on

@@ -35,8 +35,8 @@ class Range:
     step: float | None = None
 
     def __str__(self) -> str:
-        more = ", log" if self.log else f", step {self.step:g}" if self.step else ""
-        return f"{self.low:g} to {self.high:g}{more}"
+        more = ", log" if self.log else f", step {_number(self.step)}" if self.step else ""
+        return f"{_number(self.low)} to {_number(self.high)}{more}"
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -48,6 +48,12 @@ class Range:
         if isinstance(value, int):
             return value
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+def _number(value: float) -> str:
+    """With six digits, or with all where that would be another number: a recipe tells one range from another."""
+    text = f"{value:g}"
+    return text if float(text) == value else str(value)
 
 
 @dataclass(frozen=True)
