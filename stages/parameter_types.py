@@ -76,9 +76,11 @@ class GivenPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A Path."""
-        if value == "" and param is not None:
+        if param is not None and (value == "" or _is_address(value)):
             name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
-            raise UsageProblem(f"{name} is empty; expected a path.")
+            if value == "":
+                raise UsageProblem(f"{name} is empty; expected a path.")
+            raise UsageProblem(f"{name} is {value}; expected a path, only datasets have an address.")
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if isinstance(param, click.Option) and path.name in ("", ".."):
             path = path.resolve()

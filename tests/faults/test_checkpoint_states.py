@@ -41,6 +41,8 @@ SPECIFIC = {
         (("spacing",), 0),
         (("slots",), []),
         (("slots", 0, "actions"), ["left"]),
+        (("slots", 0, "actions"), [99]),
+        (("slots", 0, "actions"), [[0.5]]),
         (("slots", 0, "agent"), {"memory": [["x"]]}),
     ],
 }

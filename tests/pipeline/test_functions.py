@@ -189,6 +189,7 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
         ({"run": ""}, UsageProblem, "run is ''; expected the path of a folder"),
         ({"run": "s3://bucket/r"}, UsageProblem, "run is 's3://bucket/r'; in Python it is a folder"),
         ({"run": 3}, UsageProblem, "run is 3; expected the path of a folder"),
+        ({"run": __file__}, UsageProblem, "which is a file; expected the path of a folder"),
         ({"name": 3}, UsageProblem, "name is 3; expected that of an artifact"),
         ({"name": ""}, UsageProblem, "name is ''; expected that of an artifact"),
         ({"preset": "*"}, UsageProblem, "preset is '\\*'; expected one of"),

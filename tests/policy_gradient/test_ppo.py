@@ -174,6 +174,6 @@ def test_both_sources_of_experience_are_learned_from_in_such_steps() -> None:
     real = ControllerSettings(algo="ppo", minibatch=9)
     policy: Any = SimpleNamespace(env=SimpleNamespace(action_repeat=1))
     workers: Any = None
-    assert RealSource(real, 0, policy, workers).passes == Passes(4, 9)
+    assert RealSource(real, 0, policy, ActionSpace(3), workers).passes == Passes(4, 9)
     mdnrnn, initial = cast(Any, SimpleNamespace(space=ActionSpace(count=3), model=None)), cast(Any, None)
     assert DreamSource(replace(real, in_="dream"), 0, mdnrnn, CONTROLLER, initial).passes == Passes(2, 9)

@@ -59,12 +59,6 @@ def is_address(text: str) -> bool:
     return text.startswith(SCHEME)
 
 
-def refuse_address(name: str, text: str) -> None:
-    """Raise UsageProblem where a folder is given as an address."""
-    if is_address(text):
-        raise UsageProblem(f"{name} is {text!r}; in Python it is a folder, only commands take an address.")
-
-
 def parse_address(text: str) -> tuple[str, str]:
     """Bucket and prefix; the prefix may be empty. Raises UsageProblem for another text."""
     if (match := _ADDRESS.fullmatch(text)) is None:

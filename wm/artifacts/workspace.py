@@ -1,8 +1,14 @@
 """The places of one environment's datasets and artifacts."""
 
+import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from wm.artifacts.object_store import is_address
+from wm.errors import UsageProblem
 
 # The stages' own artifacts, and the folders in a run that are none: `random` is the random policy's evaluation.
 RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "videos", "random",
@@ -45,3 +51,22 @@ class Workspace:
         """The command line of a stage for this environment and run, for error messages. Episodes are of no run."""
         usual = name == "collect" or self.run == usual_run(self.env)
         return f"wm {name} --env {shlex.quote(self.env)}" + ("" if usual else f" --run {shlex.quote(str(self.run))}")
+
+
+def folder(name: str, value: Any) -> Path:
+    """`value` as the path of a folder. Raises UsageProblem for what is none, an empty one, an address, and a file."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise UsageProblem(f"{name} is {value!r}; expected the path of a folder.")
+    if is_address(text):
+        raise UsageProblem(f"{name} is {text!r}; in Python it is a folder, only commands take an address.")
+    path = Path(text)
+    if path.is_file():
+        raise UsageProblem(f"{name} is {text!r}, which is a file; expected the path of a folder.")
+    return path
+
+
+def folders(name: str, value: Any) -> tuple[Path, ...]:
+    """A path, or those of a list. Raises UsageProblem as `folder`."""
+    paths = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]
+    return tuple(folder(name, each) for each in paths)

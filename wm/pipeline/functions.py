@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wm import extras
-from wm.arguments import folder, folders
+from wm.artifacts.workspace import folder, folders
 from wm.errors import UsageProblem
 from wm.pipeline import collect as collecting
 from wm.pipeline import train_controller as controller_training

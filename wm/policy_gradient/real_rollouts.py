@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wm.artifacts.json_reader import COUNT, NUMBER, Schema, list_of, or_null, table
+from wm.actions import ActionSpace
+from wm.artifacts.json_reader import COUNT, NUMBER, Schema, between, list_of, or_null, table
 from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
 from wm.policy_gradient.ppo import Passes, Rollout
@@ -33,14 +34,16 @@ from wm.settings import ControllerSettings
 # Four passes over four minibatches, as OpenAI's ppo2: 16 slots of 128 steps are 2,048 rows.
 PASSES = Passes(4, 512)
 _NUMBERS = list_of(NUMBER)
-_AGENT = table({"action": _NUMBERS, "memory": list_of(_NUMBERS)}, {"z": _NUMBERS, "fire": list_of(or_null(COUNT), 2)})
 
 
-def _action(value: Any, key: str) -> None:
-    (_NUMBERS if isinstance(value, list) else COUNT)(value, key)
-
-
-_SLOT = table({"number": COUNT, "episode": COUNT, "actions": list_of(_action), "agent": or_null(_AGENT)})
+def _slot_schema(space: ActionSpace) -> Schema:
+    """The schema of a slot in an environment with these actions."""
+    action = between(0, space.count - 1) if space.discrete else list_of(NUMBER, space.width)
+    agent = table(
+        {"action": list_of(NUMBER, space.width), "memory": list_of(_NUMBERS)},
+        {"z": _NUMBERS, "fire": list_of(or_null(COUNT), 2)},
+    )
+    return table({"number": COUNT, "episode": COUNT, "actions": list_of(action), "agent": or_null(agent)})
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,10 @@ class RealSource:
 
     place, unit = "real", "environment steps"
 
-    def __init__(self, settings: ControllerSettings, seed: int, policy: PolicySpec, workers: Workers) -> None:
+    def __init__(
+        self, settings: ControllerSettings, seed: int, policy: PolicySpec, space: ActionSpace, workers: Workers
+    ) -> None:
+        self._slot = _slot_schema(space)
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
         self.passes = PASSES.with_minibatch(settings.minibatch)
         self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))
@@ -112,7 +118,7 @@ class RealSource:
     @property
     def state_schemas(self) -> dict[str, Schema]:
         """As Source."""
-        return {"slots": list_of(_SLOT, len(self._slots))}
+        return {"slots": list_of(self._slot, len(self._slots))}
 
     def state(self) -> dict[str, Any]:
         """As Source: the slots."""

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wm import model_json
-from wm.arguments import folder, folders
 from wm.artifacts import manifest, runs
-from wm.artifacts.workspace import Workspace, env_slug
+from wm.artifacts.workspace import Workspace, env_slug, folder, folders
 from wm.errors import MissingInput, UsageProblem
 from wm.pretrained import is_dreamer
 from wm.run_models import load_all, load_pair
