@@ -268,7 +268,7 @@ NO_MEMORY = (
 
 
 def _fail(message: str, code: int) -> int:
-    if console.may_speak(int(os.environ["LOCAL_RANK"]) if is_rank(os.environ) else 0):
+    if console.may_speak(int(os.environ.get("LOCAL_RANK", "0")) if is_rank(os.environ) else 0):
         click.echo(f"wm: {console.visible(message, keep='')}", err=True)
     return code
 

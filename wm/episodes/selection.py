@@ -10,12 +10,12 @@ from wm.episodes.schema import Episode
 from wm.errors import MissingInput, UsageProblem
 
 SAMPLE = 12  # episodes that stand for a dataset
-MOST_DIGITS = 15  # of the number of an episode: below 2^53
+MOST_DIGITS = 1000  # of the number of an episode: Python reads up to 4,300
 MOST_ASKED = 100_000  # of a range, so that a typing error does not fill the memory
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is the number of an episode, or a number of them: digits, as few as Python reads."""
+    """Whether a text is the number of an episode, or a number of them: digits, and not more than Python reads."""
     return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
