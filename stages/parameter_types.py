@@ -76,11 +76,9 @@ class GivenPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A Path."""
-        if param is not None and (value == "" or _is_address(value)):
+        if value == "" and param is not None:
             name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
-            if value == "":
-                raise UsageProblem(f"{name} is empty; expected a path.")
-            raise UsageProblem(f"{name} is {value}; expected a path, only datasets have an address.")
+            raise UsageProblem(f"{name} is empty; expected a path.")
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if isinstance(param, click.Option) and path.name in ("", ".."):
             path = path.resolve()

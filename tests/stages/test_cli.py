@@ -317,7 +317,6 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
                 ("export", "d.zarr", "--to", "npz", "--out"),
             )
         ),
-        (("train-vae", "--env", "Pong", "--run", "s3://b/run"), 64, "--run is s3://b/run; expected a path, only"),
         (("compare", ".", "--out", "."), 64, ". is a folder; expected the path of a file"),
         (("view", "d.zarr", "--out", ".."), 64, ".. is a folder; expected the path of a file"),
         (("play", "--example", "--out", "/"), 64, "/ is a folder; expected the path of a file"),
