@@ -45,9 +45,9 @@ def run_command(
             if as_json:
                 console.print_json(needs.as_json())
             else:
-                console.echo(str(needs))
+                console.echo(needs.text(console.table, console.wrap))
             return
-        console.say(str(needs))
+        console.say(needs.text(console.table, console.wrap))
         needs.require_disk()
         order = needs.longest_first()
     session.stop.install()
