@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
+from wm.artifacts.disk import require_possible
 from wm.errors import MissingInput, UsageProblem
 from wm.settings.base import WANTED, suggestion
 
@@ -67,9 +68,9 @@ class OneOf(click.Choice[Any]):
 
 
 class GivenPath(click.Path):
-    """A path. Raises UsageProblem for an empty one, as a shell gives it for a variable that is not set: Path would take
-    it for the working folder. An option's path has a name, also where it is given as `.`: what belongs to a folder lies
-    beside it."""
+    """A path. Raises UsageProblem for one at which nothing can be, and for an empty one, as a shell gives it for a
+    variable that is not set: Path would take it for the working folder. An option's path has a name, also where it is
+    given as `.`: what belongs to a folder lies beside it."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -80,6 +81,7 @@ class GivenPath(click.Path):
             name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
             raise UsageProblem(f"{name} is empty; expected a path.")
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        require_possible(path)
         if isinstance(param, click.Option) and path.name in ("", ".."):
             path = path.resolve()
             if not path.name:

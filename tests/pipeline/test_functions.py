@@ -187,6 +187,7 @@ def test_the_caller_is_told(chain: Path, tmp_path: Path) -> None:
         ({"data": b"d.zarr"}, UsageProblem, "data is b'd.zarr'; expected the path"),
         ({"data": "a\0b"}, UsageProblem, "expected the path of a folder"),
         ({"run": ""}, UsageProblem, "run is ''; expected the path of a folder"),
+        ({"run": "x" * 300}, UsageProblem, "has a name that is too long for the disk; give a shorter one"),
         ({"run": "s3://bucket/r"}, UsageProblem, "run is 's3://bucket/r'; in Python it is a folder"),
         ({"run": 3}, UsageProblem, "run is 3; expected the path of a folder"),
         ({"run": __file__}, UsageProblem, "which is a file; expected the path of a folder"),

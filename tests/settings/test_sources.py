@@ -119,6 +119,11 @@ def test_a_source_of_any_characters_is_a_comment_of_one_line() -> None:
     assert text.endswith(r"# a\nb\x1b.toml")
 
 
+def test_values_of_any_characters_are_read_again() -> None:
+    text = to_toml({("collect", "a\x7f"): {"policy": Sourced('\x7f\x00\n\t"\u2028é', "--set")}})
+    assert tomllib.loads(text) == {"collect": {"a\x7f": {"policy": '\x7f\x00\n\t"\u2028é'}}}
+
+
 def test_the_tables_of_a_curriculum_hold_what_differs_by_environment_and_round(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         "[collect]\nsize = 32\n[collect.Pong]\ngray = true\n[collect.Pong.later]\nepisodes = 7\n"

@@ -166,6 +166,41 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_is_no_fault_of_the_disk(
     assert sentence == "wm: runs is a file where a folder is expected; remove or rename it."
 
 
+@pytest.mark.parametrize("words", [("collect", "--env", TINY, "--data"), ("ls",), ("verify",), ("report",)])
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("loop", "loop is a link that leads to itself; remove it, or give another path."),
+        ("loop/x", "loop/x is a link that leads to itself; remove it, or give another path."),
+        ("x" * 300, f"the path '{'x' * 30}'... has a name that is too long for the disk; give a shorter one."),
+        ("ab/" * 2000, "the path 'ab/ab/ab/ab/ab/ab/ab/ab/ab/ab/'... has a name that is too long for the disk;"),
+    ],
+    ids=["loop", "in a loop", "long", "deep"],
+)
+def test_a_path_at_which_nothing_can_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
+    path: str, reason: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    assert refused(capsys, 64, *words, path).startswith(f"wm: {reason}")
+
+
+@pytest.mark.parametrize("words", [("train-vae", "--env", TINY, "--run"), ("report",), ("pull", "a", "--run")])
+def test_an_address_is_no_path_of_a_run(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    sentence = refused(capsys, 64, *words, "s3://bucket/run")
+    assert sentence.startswith("wm: s3://bucket/run is no place for this; expected a folder on this machine.")
+
+
+def test_a_name_that_is_too_long_is_no_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset(tmp_path / "data" / f"{SLUG}.zarr")
+    words = ("train-vae", "--env", TINY, "--steps", "2", "--name", "x" * 300)
+    assert "has a name that is too long for the disk; give a shorter one." in refused(capsys, 65, *words)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "printed"),
     [

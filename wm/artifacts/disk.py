@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.errors import BadData, DiskProblem
+from wm.errors import BadData, DiskProblem, UsageProblem
 from wm.units import format_size
 
 RESERVE = 1 << 30  # bytes that stay free on a large volume, for the system and other programs
@@ -78,15 +78,38 @@ def require_folder(path: Path) -> None:
         raise BadData(in_the_way(path))
 
 
+def require_possible(path: Path) -> None:
+    """Raise UsageProblem for a path at which nothing can be: an address, a link that leads to itself, a name that is
+    too long."""
+    if path.parts[:1] == ("s3:",):
+        raise UsageProblem(
+            f"s3://{'/'.join(path.parts[1:])} is no place for this; expected a folder on this machine. Datasets "
+            "given with --data, and `wm push`, may be in an object store."
+        )
+    try:
+        path.stat()
+    except OSError as error:
+        if why := _impossible(error, path):
+            raise UsageProblem(why) from None
+
+
+def _impossible(error: OSError, path: Path) -> str:
+    if error.errno == errno.ELOOP:
+        return f"{path} is a link that leads to itself; remove it, or give another path."
+    if error.errno == errno.ENAMETOOLONG:
+        return f"the path {str(path)[:30]!r}... has a name that is too long for the disk; give a shorter one."
+    return ""
+
+
 def explain_misplaced(error: OSError) -> str:
-    """The sentence of `in_the_way` about what the error comes from; empty for another error."""
+    """The sentence about what is in the way, or cannot be, where the error comes from; empty for another error."""
     paths = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     if error.errno == errno.EISDIR:
         return next((in_the_way(path) for path in paths if path.is_dir()), "")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         places = (place for path in paths for place in (path, *path.parents))
         return next((in_the_way(place) for place in places if place.exists() and not place.is_dir()), "")
-    return ""
+    return next((why for path in paths if (why := _impossible(error, path))), "")
 
 
 def explain(error: OSError) -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from wm.artifacts import links
-from wm.errors import BadData, DiskProblem, UsageProblem
+from wm.artifacts.disk import require_possible
+from wm.errors import BadData, DiskProblem
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
 # Bytes of a log, which no manifest lists while it grows: a training of 10**7 steps writes 50 MB. A file that claims
@@ -244,13 +245,9 @@ def publish(staged: Path, final: Path) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create `folder` with its parents, durably. Raises UsageProblem for an address in place of a path, and DiskProblem
+    """Create `folder` with its parents, durably. Raises UsageProblem for a path at which nothing can be, DiskProblem
     where nothing can be made, as in /proc."""
-    if folder.parts[:1] == ("s3:",):
-        raise UsageProblem(
-            f"s3://{'/'.join(folder.parts[1:])} is no place for this; expected a folder on this machine. Datasets "
-            "given with --data, and `wm push`, may be in an object store."
-        )
+    require_possible(folder)
     missing = []
     parent = folder
     while not parent.exists():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wm.artifacts.disk import require_possible
 from wm.artifacts.object_store import is_address
 from wm.errors import UsageProblem
 
@@ -61,6 +62,7 @@ def folder(name: str, value: Any) -> Path:
     if is_address(text):
         raise UsageProblem(f"{name} is {text!r}; in Python it is a folder, only commands take an address.")
     path = Path(text)
+    require_possible(path)
     if path.is_file():
         raise UsageProblem(f"{name} is {text!r}, which is a file; expected the path of a folder.")
     return path

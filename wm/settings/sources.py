@@ -294,12 +294,13 @@ def _line(name: str, value: Sourced, top: bool) -> str:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps("none" if value is None else value, ensure_ascii=False)
+    # A TOML text may hold any character but those that are control characters, of which JSON escapes all but this one.
+    return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
     bare = name.replace("-", "").replace("_", "")
-    return name if bare.isalnum() and bare.isascii() else json.dumps(name, ensure_ascii=False)
+    return name if bare.isalnum() and bare.isascii() else _toml(name)
 
 
 def to_json(tables: Tables) -> dict[str, Any]:
