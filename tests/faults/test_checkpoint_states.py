@@ -44,6 +44,9 @@ SPECIFIC = {
         (("slots", 0, "actions"), [99]),
         (("slots", 0, "actions"), [[0.5]]),
         (("slots", 0, "agent"), {"memory": [["x"]]}),
+        (("slots", 0, "agent", "memory"), []),
+        (("slots", 0, "agent", "memory", 0), [0.5]),
+        (("slots", 0, "agent", "z"), [0.5]),
     ],
 }
 

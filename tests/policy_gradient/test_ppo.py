@@ -172,8 +172,9 @@ def test_the_minibatch_of_the_settings_decides_how_many_gradient_steps_an_update
 
 def test_both_sources_of_experience_are_learned_from_in_such_steps() -> None:
     real = ControllerSettings(algo="ppo", minibatch=9)
-    policy: Any = SimpleNamespace(env=SimpleNamespace(action_repeat=1))
-    workers: Any = None
-    assert RealSource(real, 0, policy, ActionSpace(3), workers).passes == Passes(4, 9)
-    mdnrnn, initial = cast(Any, SimpleNamespace(space=ActionSpace(count=3), model=None)), cast(Any, None)
+    controller = SimpleNamespace(memory="none")
+    policy: Any = SimpleNamespace(env=SimpleNamespace(action_repeat=1), controller=controller)
+    mdnrnn: Any = SimpleNamespace(space=ActionSpace(count=3), model=SimpleNamespace(latent=2))
+    workers, initial = cast(Any, None), cast(Any, None)
+    assert RealSource(real, 0, policy, mdnrnn, workers).passes == Passes(4, 9)
     assert DreamSource(replace(real, in_="dream"), 0, mdnrnn, CONTROLLER, initial).passes == Passes(2, 9)

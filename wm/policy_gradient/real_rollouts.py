@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wm.actions import ActionSpace
 from wm.artifacts.json_reader import COUNT, NUMBER, Schema, between, list_of, or_null, table
 from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
 from wm.policy_gradient.ppo import Passes, Rollout
 from wm.policy_gradient.sources import Experience
+from wm.pretrained import TrainedMdnRnn
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob, lives_in
 from wm.rollouts.players import NUM_ENVS, PolicySpec, make_agent, map_playing
@@ -33,15 +33,17 @@ from wm.settings import ControllerSettings
 
 # Four passes over four minibatches, as OpenAI's ppo2: 16 slots of 128 steps are 2,048 rows.
 PASSES = Passes(4, 512)
-_NUMBERS = list_of(NUMBER)
 
 
-def _slot_schema(space: ActionSpace) -> Schema:
-    """The schema of a slot in an environment with these actions."""
+def _slot_schema(policy: PolicySpec, mdnrnn: TrainedMdnRnn) -> Schema:
+    """The schema of a slot in which a policy with this M plays."""
+    space, memory = mdnrnn.space, [0]
+    if policy.controller.memory != "none":
+        memory = [part.shape[-1] for part in mdnrnn.model.initial_state(1)]
     action = between(0, space.count - 1) if space.discrete else list_of(NUMBER, space.width)
     agent = table(
-        {"action": list_of(NUMBER, space.width), "memory": list_of(_NUMBERS)},
-        {"z": _NUMBERS, "fire": list_of(or_null(COUNT), 2)},
+        {"action": list_of(NUMBER, space.width), "memory": list_of(list_of(NUMBER, memory[0]), len(memory))},
+        {"z": list_of(NUMBER, mdnrnn.model.latent), "fire": list_of(or_null(COUNT), 2)},
     )
     return table({"number": COUNT, "episode": COUNT, "actions": list_of(action), "agent": or_null(agent)})
 
@@ -94,9 +96,9 @@ class RealSource:
     place, unit = "real", "environment steps"
 
     def __init__(
-        self, settings: ControllerSettings, seed: int, policy: PolicySpec, space: ActionSpace, workers: Workers
+        self, settings: ControllerSettings, seed: int, policy: PolicySpec, mdnrnn: TrainedMdnRnn, workers: Workers
     ) -> None:
-        self._slot = _slot_schema(space)
+        self._slot = _slot_schema(policy, mdnrnn)
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
         self.passes = PASSES.with_minibatch(settings.minibatch)
         self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))

@@ -98,7 +98,7 @@ def train_policy(
         source: Source
         if initial is None:
             env = replace(policy.env, render="fast") if settings.render == "fast" else policy.env
-            source = RealSource(settings, seed, replace(policy, env=env), mdnrnn.space, workers)
+            source = RealSource(settings, seed, replace(policy, env=env), mdnrnn, workers)
         else:
             controller = build_controller(mdnrnn, policy.controller, policy.env)
             source = DreamSource(settings, seed, mdnrnn, controller, initial)
