@@ -288,6 +288,15 @@ def test_inputs_in_a_manifest_are_those_that_are_opened(
         runs.load(run / kind, kind, "wm train-mdnrnn")
 
 
+@pytest.mark.parametrize("packages", [3, None, [[]], {"torch": 2}])
+def test_packages_in_a_recipe_are_names_and_versions(run: Path, packages: Any) -> None:
+    """Whatever compares recipes reads them: `wm compare`, and a stage whose artifact has another recipe."""
+    recipe = manifest.read_json(run / "vae" / "manifest.json")["recipe"]
+    seal(run / "vae", recipe=recipe | {"settings": recipe["settings"] | {"packages": packages}})
+    with pytest.raises(BadData, match=r"recipe\.settings\.packages.* is .*; expected"):
+        runs.read(run / "vae", "vae")
+
+
 @pytest.mark.parametrize("reading", ["null", "NaN", "1e300", '"1"', "true"])
 def test_a_reading_of_memory_is_a_number(tmp_path: Path, reading: str) -> None:
     (tmp_path / metrics_log.NAME).write_text(f'{{"step": 1, "loss": NaN, "rss_anon_mb": {reading}}}\n')
