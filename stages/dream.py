@@ -8,6 +8,7 @@ from stages.options import SHARED
 from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
+from wm.artifacts.workspace import check_name
 from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
 from wm.errors import UsageProblem
@@ -22,7 +23,7 @@ from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, requ
 from wm.pipeline.dream_inputs import RECIPE, dream_run, limited, open_inputs
 from wm.pipeline.lives import lost_lives_end
 from wm.pipeline.plan import Plan, plan_stage
-from wm.pipeline.session import check_name, stage_name
+from wm.pipeline.session import stage_name
 from wm.pipeline.stage import Result, run_stage
 from wm.pretrained import TrainedDreamer, is_dreamer
 from wm.report.conclusions import dream_conclusions

@@ -8,11 +8,10 @@ from stages import console
 from stages.session import Session
 from wm.artifacts import durable
 from wm.artifacts.runs import Artifact, Builder, Run
-from wm.artifacts.workspace import NO_STICKY
+from wm.artifacts.workspace import NO_STICKY, check_name
 from wm.errors import UsageProblem
 from wm.evaluation.score import EvaluatedAgent, open_agent, random_agent, score_agent
 from wm.pipeline.plan import Plan, plan_stage
-from wm.pipeline.session import check_name
 from wm.pipeline.stage import Result, run_stage
 from wm.report.conclusions import score_conclusion
 from wm.report.recording import VIDEO_BYTES, record_videos, show_episode

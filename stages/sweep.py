@@ -21,8 +21,8 @@ from stages.options import (
     shared_options,
 )
 from stages.parameter_types import GivenPath, Number, OneOf
+from wm.artifacts.workspace import check_name
 from wm.errors import UsageProblem
-from wm.pipeline.session import check_name
 from wm.settings import COMMANDS, Settings
 from wm.settings.sources import typed_settings
 from wm.units import format_duration, format_size

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.arguments import as_array
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 
 MOST_OPPOSED = 0.8  # of the second of two opposed dimensions: CarRacing's brake locks the wheels from 0.9 on
 LARGEST_INTEGER = 1 << 23  # of an integer box: up to here 32-bit floats hold halves, so rounding reaches every integer
@@ -97,7 +97,7 @@ class ActionSpace:
             fits = value.shape == (self.width,) and value.dtype.kind in "fiu" and bool(np.isfinite(value).all())
             expected = f"finite numbers, shape ({self.width},)"
         if not fits:
-            raise UsageProblem(f"the action is {action!r}; expected {expected}.")
+            raise UsageProblem(f"the action is {shown(action)}; expected {expected}.")
         return value
 
     def column(self, rows: int) -> NDArray[Any]:

@@ -6,6 +6,19 @@ import errno
 _NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Cannot allocate memory")
 
 
+LONGEST_VALUE = 500  # characters of a value in a sentence
+
+
+def shown(value: object) -> str:
+    """A value that somebody gave, as a sentence shows it: as Python writes it, in one line, and cut where it is
+    long."""
+    try:
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except Exception:  # that of anybody's class, or of an integer with more digits than Python writes
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
 class WmError(Exception):
     """Base of every error shown without a traceback."""
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Protocol
 
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 from wm.ranks import Ranks
 
 LOCAL = "local"  # the executor that is this machine
@@ -107,11 +107,31 @@ class Runtime:
     any_cpu: bool = False
 
     def __post_init__(self) -> None:
-        """Raises UsageProblem for a number of processes that is none."""
-        if not isinstance(self.workers, Integral) or self.workers < 0:
-            raise UsageProblem(f"workers is {self.workers!r}; expected a number of processes, 0 for this one alone.")
+        """Raises UsageProblem for a value of another type, and for a number of processes that is none."""
+        if isinstance(self.workers, bool) or not isinstance(self.workers, Integral) or self.workers < 0:
+            raise UsageProblem(
+                f"workers is {shown(self.workers)}; expected a number of processes, 0 for this one alone."
+            )
         if self.workers > MOST_WORKERS:
-            raise UsageProblem(f"workers is {str(self.workers)[:40]}; expected at most {MOST_WORKERS} processes.")
+            raise UsageProblem(f"workers is {shown(self.workers)[:40]}; expected at most {MOST_WORKERS} processes.")
+        for name in ("clock", "log", "progress", "stop_requested", "raise_if_stopped", "now"):
+            self._require(name, callable(getattr(self, name)), "a function")
+        timeout, limit = self.worker_timeout, self.memory_limit
+        self._require("worker_timeout", _is(Real, timeout) and timeout > 0, "a number of seconds above 0")
+        self._require("memory_limit", limit is None or (_is(Integral, limit) and limit > 0), "bytes above 0, or None")
+        for name in ("memory_snapshots", "any_cpu"):
+            self._require(name, isinstance(getattr(self, name), bool), "True or False")
+        self._require("track", self.track is None or callable(self.track), "a function that opens a tracker, or None")
+        self._require("executor", isinstance(self.executor, str), "a text, such as local or dask:tcp://host:port")
+
+    def _require(self, name: str, fits: bool, expected: str) -> None:
+        if not fits:
+            raise UsageProblem(f"{name} is {shown(getattr(self, name))}; expected {expected}.")
+
+
+def _is(kind: type, value: object) -> bool:
+    """Whether it is a number of this kind, which True and False are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def or_default(runtime: Runtime | None) -> Runtime:

@@ -2,7 +2,7 @@
 
 import re
 
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 LARGEST_SIZE = 10**18  # bytes: sums of such sizes fit 64 bits
@@ -12,7 +12,7 @@ def parse_size(text: str, name: str = "size") -> int:
     """`500MB`, `1.5 GB`, `2000000` -> bytes. A UsageProblem calls it `name`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", text.upper())
     if match is None:
-        raise UsageProblem(f"{name} is {text!r}; expected a number with a unit, such as 500MB or 2GB.")
+        raise UsageProblem(f"{name} is {shown(text)}; expected a number with a unit, such as 500MB or 2GB.")
     size = float(match.group(1)) * _UNITS[match.group(2)]
     if size > LARGEST_SIZE:
         raise UsageProblem(f"{name} is {text[:40]!r}; expected at most {LARGEST_SIZE // _UNITS['T']:,} TB.")

@@ -10,7 +10,7 @@ from typing import Any
 from stages import console
 from stages.curriculum.pipeline import Pipeline
 from wm.artifacts import durable, json_reader, manifest, runs
-from wm.artifacts.json_reader import ANYTHING, NUMBER, TABLE, TEXT, list_of, table
+from wm.artifacts.json_reader import ANYTHING, NUMBER, PATH, TABLE, TEXT, list_of, table
 from wm.errors import BadData, MissingInput, WmError
 from wm.evaluation.score import MIN_EPISODES
 from wm.pipeline.stage import UP_TO_DATE, Result
@@ -31,12 +31,12 @@ SCHEMA = json_reader.table(
             table(
                 {
                     "stage": TEXT,
-                    "artifact": TEXT,
+                    "artifact": PATH,
                     "fingerprint": TEXT,
                     "metrics": TABLE,
                     "summary": TEXT,
                     "wall_seconds": NUMBER,
-                    "pictures": list_of(TEXT),
+                    "pictures": list_of(PATH),
                 },
                 others=ANYTHING,
             )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stages import cli
+from stages.curriculum.outcome import SCHEMA
 from stages.curriculum.parallel import LEADER, read_share
 from tests.conftest import SLUG, TINY, outcome, write_dataset
 from wm.artifacts import durable, json_reader, locks, manifest, runs, schemas
@@ -286,6 +287,27 @@ def test_inputs_in_a_manifest_are_those_that_are_opened(
     seal(run / kind, recipe=recipe | {"inputs": inputs})
     with pytest.raises(BadData, match=rf"{kind}/manifest\.json: recipe\.{re.escape(sentence)}"):
         runs.load(run / kind, kind, "wm train-mdnrnn")
+
+
+@pytest.mark.parametrize("packages", [3, None, [[]], {"torch": 2}])
+def test_packages_in_a_recipe_are_names_and_versions(run: Path, packages: Any) -> None:
+    """Whatever compares recipes reads them: `wm compare`, and a stage whose artifact has another recipe."""
+    recipe = manifest.read_json(run / "vae" / "manifest.json")["recipe"]
+    seal(run / "vae", recipe=recipe | {"settings": recipe["settings"] | {"packages": packages}})
+    with pytest.raises(BadData, match=r"recipe\.settings\.packages.* is .*; expected"):
+        runs.read(run / "vae", "vae")
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "é" * 150, "x/" * 3000, 3])
+def test_a_path_in_the_record_of_a_curriculum_can_be_one(path: Any) -> None:
+    """The operating system raises ValueError or OSError for others."""
+    result = {"stage": "train-vae", "artifact": path, "fingerprint": "", "metrics": {}, "summary": "",
+              "wall_seconds": 1.0, "pictures": []}  # fmt: skip
+    record = {"fingerprint": "", "outcome": "", "seconds": 1.0, "usage": {}}
+    for wrong in (result, result | {"artifact": "runs/Pong/vae", "pictures": [path]}):
+        with pytest.raises(json_reader.Mismatch, match="expected the path of a file or a folder"):
+            SCHEMA(record | {"results": [wrong]}, "")
+    SCHEMA(record | {"results": [result | {"artifact": "runs/Pong/vae"}]}, "")
 
 
 @pytest.mark.parametrize("reading", ["null", "NaN", "1e300", '"1"', "true"])

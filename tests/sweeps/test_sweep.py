@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wm.artifacts import chained_log
+from wm.artifacts import chained_log, durable
 from wm.artifacts.json_reader import ANYTHING
 from wm.artifacts.recipe import Recipe
 from wm.errors import BadData, Locked, RecipeMismatch
@@ -125,6 +125,16 @@ def test_another_recipe_is_refused(tmp_path: Path) -> None:
         pytest.raises(RecipeMismatch, match=r"sweep of another recipe \(seed 0 -> 1\); choose another --name"),
         open_sweep(tmp_path / "sweep", recipe(seed=1), SPACE, RETURNS, 1),
     ):
+        pass
+
+
+@pytest.mark.parametrize("change", [{"settings": []}, {"settings": {"packages": 3}}, {"inputs": "x"}])
+def test_a_recipe_with_other_types_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    with opened(tmp_path):
+        pass
+    durable.write_json(tmp_path / "sweep" / "recipe.json", recipe().as_json() | change)
+    named = r"recipe\.json: (settings|inputs).*, so restore it, or remove"
+    with pytest.raises(BadData, match=named), opened(tmp_path):
         pass
 
 

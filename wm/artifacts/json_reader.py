@@ -18,6 +18,7 @@ MAX_BYTES = 1 << 20  # of a file; a larger one is refused before it is parsed
 MAX_DEPTH = 32  # of nested lists and tables; ours have at most 8
 LARGEST = 1 << 53  # of an integer: beyond it floats lose digits, and beyond 64 bits numpy raises
 LARGEST_NUMBER = 1e100  # of a figure: sums and squares of larger ones overflow, and nothing measured is near
+LONGEST_NAME, LONGEST_PATH = 255, 1000  # bytes of a file's name, as on ext4, NTFS and APFS; characters of a path
 WAY_OUT = "restore it or create the artifact again"
 
 
@@ -54,8 +55,15 @@ def _all_integers(values: list[Any], low: int = -LARGEST) -> bool:
     return set(map(type, values)) == {int} and min(values) >= low and max(values) <= LARGEST
 
 
+def _can_be_path(text: str) -> bool:
+    """Whether an operating system can be asked for it: it raises for others."""
+    names = text.split("/")
+    return "\0" not in text and max(len(name.encode()) for name in names) <= LONGEST_NAME and len(text) <= LONGEST_PATH
+
+
 ANYTHING: Schema = _Leaf("anything", lambda value: True)
 TEXT: Schema = _Leaf("text", lambda value: isinstance(value, str))
+PATH: Schema = _Leaf("the path of a file or a folder", lambda value: isinstance(value, str) and _can_be_path(value))
 FLAG: Schema = _Leaf(
     "true or false", lambda value: isinstance(value, bool), lambda values: set(map(type, values)) == {bool}
 )

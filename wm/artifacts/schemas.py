@@ -83,7 +83,8 @@ def _labels(value: Any, key: str) -> None:
 
 # Of a dataset that no collecting made: the episodes that were taken, or a digest of them or of the imported files.
 _ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "digest": TEXT, "files": TEXT}
-RECIPE = table({"settings": TABLE, "inputs": table_of(TEXT)}, others=ANYTHING)
+SETTINGS = table({}, {"packages": table_of(or_null(TEXT))}, others=ANYTHING)  # whose differences are told
+RECIPE = table({"settings": SETTINGS, "inputs": table_of(TEXT)}, others=ANYTHING)
 DATASET_RECIPE = table(
     {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": _labels},
     {
@@ -312,7 +313,13 @@ def _metrics(kind: str) -> Schema:
 
 def artifact(kind: str) -> Schema:
     """The schema of the manifest of a finished artifact of this kind."""
-    recipe = {"settings": _SETTINGS.get(kind, TABLE), "inputs": _INPUTS.get(kind, table_of(TEXT))}
+    settings = _SETTINGS.get(kind, SETTINGS)
+
+    def settings_of_kind(value: Any, key: str) -> None:
+        SETTINGS(value, key)
+        settings(value, key)
+
+    recipe = {"settings": settings_of_kind, "inputs": _INPUTS.get(kind, table_of(TEXT))}
     return table(
         {
             **dict.fromkeys(("kind", "sha256", "fingerprint"), TEXT),

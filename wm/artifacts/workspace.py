@@ -9,7 +9,7 @@ from typing import Any
 
 from wm.artifacts.disk import require_possible
 from wm.artifacts.object_store import is_address
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 
 # The stages' own artifacts, and the folders in a run that are none: `random` is the random policy's evaluation.
 RESERVED = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation", "film", "videos", "random",
@@ -18,6 +18,7 @@ NO_STICKY = "-no-sticky"  # ends the name of an evaluation without sticky action
 # A variant with such a name would be taken for a file or a folder of another kind.
 _ENDINGS = (".partial", ".tmp", ".zarr", ".html", ".md", ".json")  # also of pages and records in a run
 _FAMILIES = ("latents", "dream")  # names such as `latents-<dataset>` and `dream-<agent>`
+_MARKS = str.maketrans("", "", "-_.")
 
 
 def is_reserved(name: str, default: str) -> bool:
@@ -27,6 +28,16 @@ def is_reserved(name: str, default: str) -> bool:
     others = family in _FAMILIES and "-" in first and family != default.partition("-")[0]
     ending = any(Path(piece).suffix in _ENDINGS for piece in name.casefold().split("/"))
     return first in RESERVED or others or ending or first.endswith(NO_STICKY)
+
+
+def check_name(option: str, name: str) -> str:
+    """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
+    for part in name.split("/"):
+        if part[:1] in (".", "-") or not part.translate(_MARKS).isalnum():
+            raise UsageProblem(
+                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'."
+            )
+    return name
 
 
 def env_slug(env: str) -> str:
@@ -57,8 +68,8 @@ class Workspace:
 def folder(name: str, value: Any) -> Path:
     """`value` as the path of a folder. Raises UsageProblem for what is none, an empty one, an address, and a file."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise UsageProblem(f"{name} is {value!r}; expected the path of a folder.")
+    if not isinstance(text, str) or not text or "\0" in text or not _encodes(text):
+        raise UsageProblem(f"{name} is {shown(value)}; expected the path of a folder.")
     if is_address(text):
         raise UsageProblem(f"{name} is {text!r}; in Python it is a folder, only commands take an address.")
     path = Path(text)
@@ -66,6 +77,15 @@ def folder(name: str, value: Any) -> Path:
     if path.is_file():
         raise UsageProblem(f"{name} is {text!r}, which is a file; expected the path of a folder.")
     return path
+
+
+def _encodes(text: str) -> bool:
+    """Whether the operating system can be given the text."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def folders(name: str, value: Any) -> tuple[Path, ...]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from wm.actions import ActionSpace
 from wm.arguments import as_array
 from wm.dreams.view import Frames, View, to_picture
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 from wm.models.mdnrnn.cell import make_cell
 from wm.models.mdnrnn.predictor import Predictor, Sample, State
 
@@ -174,8 +174,8 @@ class DreamConfig:
 
 def require_render_mode(render_mode: str | None) -> None:
     """Raise UsageProblem for another render mode than None and rgb_array."""
-    if render_mode not in (None, *RENDER["render_modes"]):
-        raise UsageProblem(f"render_mode is {render_mode!r}; expected 'rgb_array' or None.")
+    if render_mode is not None and (not isinstance(render_mode, str) or render_mode not in RENDER["render_modes"]):
+        raise UsageProblem(f"render_mode is {shown(render_mode)}; expected 'rgb_array' or None.")
 
 
 def _view_of(config: DreamConfig, view: View | None, render_mode: str | None) -> View:
@@ -250,8 +250,9 @@ class DreamVectorEnv(gym.vector.VectorEnv[Observation, Any, NDArray[Any]]):
         render_mode: str | None = None,
     ) -> None:
         self._view, self.render_mode = _view_of(config, view, render_mode), render_mode
-        if autoreset_mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-            raise UsageProblem(f"autoreset_mode is {autoreset_mode}; expected NEXT_STEP or SAME_STEP of AutoresetMode.")
+        if not isinstance(autoreset_mode, AutoresetMode) or autoreset_mode == AutoresetMode.DISABLED:
+            given = autoreset_mode if isinstance(autoreset_mode, AutoresetMode) else shown(autoreset_mode)
+            raise UsageProblem(f"autoreset_mode is {given}; expected NEXT_STEP or SAME_STEP of AutoresetMode.")
         self.num_envs = num_envs
         self.metadata = RENDER | {"autoreset_mode": autoreset_mode}
         self.single_action_space, self.single_observation_space = action_space, self._view.space

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wm.arguments import one_of
 from wm.errors import UsageProblem
 from wm.models.mdnrnn.predictor import Predictor
 from wm.models.vae.networks import Vae, to_frames
@@ -32,8 +33,8 @@ class View:
     @classmethod
     def of_latents(cls, kind: str, mdnrnn: Predictor, low: Tensor, high: Tensor, vae: Vae | None = None) -> "View":
         """The view `z` or `zh` of latents between `low` and `high` (Z,). Raises UsageProblem for another kind."""
-        if kind not in ("z", "zh"):
-            raise UsageProblem(f"obs is {kind!r}; expected one of {', '.join(KINDS)}.")
+        if one_of("obs", kind, KINDS) == "pixels":
+            raise UsageProblem("obs is 'pixels', which is no view of latents; expected z or zh.")
         bounds = [(low, high)] + ([mdnrnn.hidden_bounds(low, high)] if kind == "zh" else [])
         lows, highs = (torch.cat(sides).numpy() for sides in zip(*bounds, strict=True))
         return cls(kind, gym.spaces.Box(lows, highs, dtype=np.float32), vae)

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wm import extras
+from wm.arguments import one_of
+from wm.artifacts.disk import require_possible
 from wm.artifacts.workspace import folder, folders
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 from wm.pipeline import collect as collecting
 from wm.pipeline import train_controller as controller_training
 from wm.pipeline import train_mdnrnn as mdnrnn_training
@@ -160,9 +162,9 @@ class _Call:
     def __post_init__(self) -> None:
         """Numbers of numpy are numbers, too. Raises UsageProblem for what is no name."""
         if not isinstance(self.env, str) or not self.env.strip() or "\0" in self.env:
-            raise UsageProblem(f"env is {self.env!r}; expected the name of an environment, such as 'Pong'.")
+            raise UsageProblem(f"env is {shown(self.env)}; expected the name of an environment, such as 'Pong'.")
         if not isinstance(self.preset, str | None):
-            raise UsageProblem(f"preset is {self.preset!r}; expected the name of one, such as 'laptop', or None.")
+            raise UsageProblem(f"preset is {shown(self.preset)}; expected the name of one, such as 'laptop', or None.")
         items = self.settings.items()
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in items}
         object.__setattr__(self, "settings", plain)
@@ -190,20 +192,19 @@ class _Call:
         end_if_starting()
         extras.require_versions()
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= LARGEST_SEED:
-            raise UsageProblem(f"seed is {seed!r}; expected a whole number from 0 to 2^53.")
+            raise UsageProblem(f"seed is {shown(seed)}; expected a whole number from 0 to 2^53.")
         seed = int(seed)
         if name is not None and (not isinstance(name, str) or not name.strip()):
-            raise UsageProblem(f"name is {name!r}; expected that of an artifact, or None for the stage's.")
-        if device not in DEVICES:
-            raise UsageProblem(f"device is {device!r}; expected one of {', '.join(DEVICES)}.")
+            raise UsageProblem(f"name is {shown(name)}; expected that of an artifact, or None for the stage's.")
+        one_of("device", device, DEVICES)
         paths = () if data is None else folders("data", data)
         if data is not None and not paths:
             raise UsageProblem("data is empty; expected the path of a dataset, or None for data/<Env>.zarr.")
         at = () if run is None else (folder("run", run),)
         if not isinstance(keep_current, bool):
-            raise UsageProblem(f"keep_current is {keep_current!r}; expected True or False.")
+            raise UsageProblem(f"keep_current is {shown(keep_current)}; expected True or False.")
         places = {"data": paths, "run": at, "name": () if name is None else (name,)}
-        return Session(
+        session = Session(
             self.env,
             seed,
             paths,
@@ -215,11 +216,18 @@ class _Call:
             runtime,
             self.command(places, seed),
         )
+        for path in (*session.data_paths, session.run_path):
+            require_possible(path)
+        return session
 
     def command(self, places: Mapping[str, Sequence[Any]], seed: int) -> str:
         """The command line that does the same; it is recorded with the artifact."""
         options = {**places, "preset": [self.preset] if self.preset else [], "seed": [seed] if seed else []}
-        options["set"] = [f"{name.rstrip('_')}={value}" for name, value in self.settings.items() if value is not None]
+        options["set"] = [
+            f"{name.rstrip('_')}={value if isinstance(value, str) else shown(value)}"
+            for name, value in self.settings.items()
+            if value is not None
+        ]
         words = ["wm", self.stage, "--env", self.env]
         for option, values in options.items():
             for value in values:
@@ -232,5 +240,7 @@ def _bytes(disk_budget: int | str) -> int:
     if isinstance(disk_budget, str):
         return parse_size(disk_budget, "disk_budget")
     if isinstance(disk_budget, bool) or not isinstance(disk_budget, Real) or not 0 <= disk_budget <= LARGEST_SIZE:
-        raise UsageProblem(f"disk_budget is {disk_budget!r}; expected a number of bytes, or a text such as '500MB'.")
+        raise UsageProblem(
+            f"disk_budget is {shown(disk_budget)}; expected a number of bytes, or a text such as '500MB'."
+        )
     return int(disk_budget)

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from wm.actions import ActionSpace
 from wm.artifacts import manifest
+from wm.artifacts.workspace import check_name
 from wm.dreams.initial_states import latents_of
 from wm.envs.registry import EnvConfig
 from wm.episodes.archive import claim, find_dataset
 from wm.errors import UsageProblem
 from wm.pipeline.collect import SessionRecord
-from wm.pipeline.session import Session, check_name
+from wm.pipeline.session import Session
 from wm.pretrained import is_dreamer, load_vae
 from wm.report.play.controls import controls_for, measure_pace
 from wm.report.play.human import record_person

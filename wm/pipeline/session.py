@@ -9,7 +9,7 @@ from wm.artifacts.disk import DiskBudget
 from wm.artifacts.provenance import describe_program
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
-from wm.artifacts.workspace import Workspace, env_slug, is_reserved, usual_run
+from wm.artifacts.workspace import Workspace, check_name, env_slug, is_reserved, usual_run
 from wm.errors import UsageProblem
 from wm.runtime import LOCAL, Runtime, or_default
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Session")
 
-_MARKS = str.maketrans("", "", "-_.")
 _DEPENDENTS = {
     "vae": ("latents", "mdnrnn", "controller", "dream", "evaluation"),
     "latents": ("mdnrnn", "controller", "dream", "evaluation"),
@@ -137,14 +136,4 @@ def stage_name(session: Session, default: str, init_from: str | None = None) -> 
             f"--init-from is {init_from}, so {default} would replace the one it starts from; give --name {default}-2, "
             "or another --run."
         )
-    return name
-
-
-def check_name(option: str, name: str) -> str:
-    """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
-    for part in name.split("/"):
-        if part[:1] in (".", "-") or not part.translate(_MARKS).isalnum():
-            raise UsageProblem(
-                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'."
-            )
     return name

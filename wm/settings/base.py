@@ -16,7 +16,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, TypeVar, get_args
 
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 from wm.masks import masked_rows
 
 # Of numbers without a bound of their own: no training counts so far, products of whole ones fit 64 bits, and those of
@@ -142,7 +142,7 @@ def check(item: Field, value: Any) -> None:
     high = MOST if high is None and isinstance(value, int | float) else high
     low = -MOST if low is None and isinstance(value, int | float) else low
     if choices is not None and value not in choices:
-        raise UsageProblem(f"{name} is {value!r}; expected one of {', '.join(map(str, choices))}.")
+        raise UsageProblem(f"{name} is {shown(value)}; expected one of {', '.join(map(str, choices))}.")
     if low is not None and not value >= low:
         raise UsageProblem(f"{name} is {_number_text(value)}; expected at least {_bound(low)}.")
     if high is not None and not value <= high:
@@ -155,7 +155,7 @@ def check_mask(mask: str) -> None:
         masked_rows(mask)
     except ValueError:
         raise UsageProblem(
-            f"--set mask is {mask!r}; expected none, flicker, or rows in percent of the height, such as 12-88."
+            f"--set mask is {shown(mask)}; expected none, flicker, or rows in percent of the height, such as 12-88."
         ) from None
 
 
@@ -207,7 +207,7 @@ def convert(item: Field, value: Any, source: str) -> Any:
         return None
     expected = value_type(item)
     if expected is bool:
-        text = str(value).lower()
+        text = value.lower() if isinstance(value, str) else shown(value).lower()
         if text in ("true", "1", "yes", "false", "0", "no"):
             return text in ("true", "1", "yes")
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -217,4 +217,4 @@ def convert(item: Field, value: Any, source: str) -> Any:
         except (TypeError, ValueError, OverflowError):
             # What cannot be converted is told below, with its source.
             pass
-    raise UsageProblem(f"{public_name(item)} is {repr(value)[:80]} ({source}); expected {WANTED[expected]}.")
+    raise UsageProblem(f"{public_name(item)} is {shown(value)[:80]} ({source}); expected {WANTED[expected]}.")

@@ -17,8 +17,7 @@ from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from wm.artifacts import durable, json_reader, links, locks
-from wm.artifacts.json_reader import TABLE
+from wm.artifacts import durable, json_reader, links, locks, schemas
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, RecipeMismatch
 from wm.seeding import integer
@@ -207,7 +206,7 @@ def require_recipe(folder: Path, recipe: Recipe) -> None:
         if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
             raise BadData(f"{folder} has no {RECIPE_FILE}; restore it, or remove {folder} to begin anew.")
         return
-    old = json_reader.read(path, TABLE, f"restore it, or remove {folder} to begin anew")
+    old = json_reader.read(path, schemas.RECIPE, f"restore it, or remove {folder} to begin anew")
     if changes := differences(old, recipe.as_json()):
         raise RecipeMismatch(
             f"{folder} is a sweep of another recipe ({', '.join(changes)}); choose another --name, or remove it."

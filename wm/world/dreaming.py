@@ -1,7 +1,7 @@
 """A dream along given actions, from a real start."""
 
+import math
 import operator
-import sys
 from dataclasses import dataclass
 from numbers import Real
 
@@ -14,7 +14,7 @@ from wm.dreams.env import Dreams
 from wm.dreams.initial_states import CONTEXT, initial_states_at
 from wm.dreams.view import decode
 from wm.episodes.latents import Latents
-from wm.errors import UsageProblem
+from wm.errors import UsageProblem, shown
 from wm.pretrained import TrainedMdnRnn, TrainedVae
 from wm.seeding import generator, integer
 
@@ -75,9 +75,13 @@ def dream_along(
 
 def checked_temperature(temperature: float) -> float:
     """The temperature as a float. Raises UsageProblem unless M can sample at it."""
-    if not isinstance(temperature, Real) or not 0 < temperature <= sys.float_info.max:
-        raise UsageProblem(f"temperature is {temperature!r}; expected a number above 0, such as 1.0.")
-    return float(temperature)
+    try:
+        value = float(temperature) if isinstance(temperature, Real) and not isinstance(temperature, bool) else 0.0
+    except OverflowError:
+        value = math.inf
+    if not 0 < value < math.inf:
+        raise UsageProblem(f"temperature is {shown(temperature)}; expected a number above 0, such as 1.0.")
+    return value
 
 
 def _drawn_start(latents: Latents, seed: int) -> tuple[int, int]:
@@ -93,8 +97,8 @@ def _checked_start(latents: Latents, start: tuple[int, int]) -> tuple[int, int]:
     """The start, if it is one. Raises UsageProblem otherwise."""
     try:
         episode, step = map(operator.index, start)
-    except (TypeError, ValueError):
-        raise UsageProblem(f"start is {start!r}; expected an episode and a step of it, such as (0, 3).") from None
+    except (TypeError, ValueError, RuntimeError):  # the last of a tensor
+        raise UsageProblem(f"start is {shown(start)}; expected an episode and a step of it, such as (0, 3).") from None
     if not 0 <= episode < len(latents.ends):
         raise UsageProblem(f"start is episode {episode}; M was trained on the episodes 0 to {len(latents.ends) - 1}.")
     last = int(latents.ends[episode] - latents.starts[episode]) - 1

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from wm import model_json
 from wm.artifacts import manifest, runs
-from wm.artifacts.workspace import Workspace, env_slug, folder, folders
-from wm.errors import MissingInput, UsageProblem
+from wm.artifacts.disk import require_possible
+from wm.artifacts.workspace import Workspace, check_name, env_slug, folder, folders
+from wm.errors import MissingInput, UsageProblem, shown
 from wm.pretrained import is_dreamer
 from wm.run_models import load_all, load_pair
 from wm.world.world import World
@@ -31,7 +32,8 @@ def load(run: RunPath, data: Paths = None, agent: str = "controller") -> World:
     """
     path = folder("run", run)
     if not isinstance(agent, str) or not agent:
-        raise UsageProblem(f"agent is {agent!r}; expected the name of a controller, such as 'controller'.")
+        raise UsageProblem(f"agent is {shown(agent)}; expected the name of a controller, such as 'controller'.")
+    require_possible(path / check_name("agent", agent))
     if not path.is_dir():
         raise MissingInput(f"{path} is not a folder; expected a run, such as runs/CartPole.")
     if (path / manifest.NAME).is_file():

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from wm import extras
-from wm.arguments import as_array, whole
+from wm.arguments import as_array, one_of, whole
 from wm.artifacts import manifest
 from wm.artifacts.workspace import Workspace
 from wm.dreams.env import DreamConfig, DreamEnv, DreamVectorEnv
 from wm.dreams.initial_states import LATENTS, latent_bounds, latents_of, load_latents
-from wm.dreams.view import View, decode
+from wm.dreams.view import KINDS, View, decode
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.episodes.latents import Latents
@@ -32,6 +32,8 @@ from wm.world.dreaming import Dream, dream_along
 from wm.world.environments import default_limit, dream_config, spec_of, view_of_latents
 from wm.world.evaluation import Evaluation, evaluate_agent, evaluate_policy
 from wm.world.real_env import RealEnv
+
+MOST_DREAMS = 1 << 20  # at once: their latents and M's h are some GB then
 
 
 class World:
@@ -176,7 +178,7 @@ class World:
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> DreamVectorEnv:
         """`num_envs` dreams as one gymnasium.vector.VectorEnv, computed as one batch; otherwise as `env`."""
-        num_envs = whole("num_envs", num_envs, 1)
+        num_envs = whole("num_envs", num_envs, 1, most=MOST_DREAMS)
         config, view = self._dreams(temperature, max_steps), self._view(obs)
         return DreamVectorEnv(config, self.action_space, num_envs, view, autoreset_mode, render_mode)
 
@@ -211,7 +213,7 @@ class World:
         a C, and UsageProblem for fewer than two episodes, or an `obs` that nobody takes. A score of fewer than 100 is
         a preview.
         """
-        if obs != "z" and (policy is None or (isinstance(policy, str) and policy == "random")):
+        if one_of("obs", obs, KINDS) != "z" and (policy is None or (isinstance(policy, str) and policy == "random")):
             raise UsageProblem(
                 f"obs is {obs!r}, but {policy or 'C'} observes by itself; leave it out, or give a policy."
             )
@@ -235,7 +237,7 @@ class World:
         return dream_config(self.mdnrnn, self.latents, temperature, limit)
 
     def _view(self, obs: str) -> View:
-        if obs == "pixels":
+        if one_of("obs", obs, KINDS) == "pixels":
             return View.of_pixels(self.vae.model)
         return view_of_latents(obs, self.vae, self.mdnrnn, self.latents)
 
