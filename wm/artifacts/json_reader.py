@@ -5,6 +5,7 @@ that code behind the reader never meets one.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -18,7 +19,8 @@ MAX_BYTES = 1 << 20  # of a file; a larger one is refused before it is parsed
 MAX_DEPTH = 32  # of nested lists and tables; ours have at most 8
 LARGEST = 1 << 53  # of an integer: beyond it floats lose digits, and beyond 64 bits numpy raises
 LARGEST_NUMBER = 1e100  # of a figure: sums and squares of larger ones overflow, and nothing measured is near
-LONGEST_NAME, LONGEST_PATH = 255, 1000  # bytes of a file's name, as on ext4, NTFS and APFS; characters of a path
+LONGEST_NAME = 255  # bytes of a file's name, as on ext4, NTFS and APFS
+LONGEST_PATH = 4096  # bytes of a path, as on Linux
 WAY_OUT = "restore it or create the artifact again"
 
 
@@ -57,8 +59,11 @@ def _all_integers(values: list[Any], low: int = -LARGEST) -> bool:
 
 def _can_be_path(text: str) -> bool:
     """Whether an operating system can be asked for it: it raises for others."""
-    names = text.split("/")
-    return "\0" not in text and max(len(name.encode()) for name in names) <= LONGEST_NAME and len(text) <= LONGEST_PATH
+    try:
+        path = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in path and len(path) <= LONGEST_PATH and max(map(len, path.split(b"/"))) <= LONGEST_NAME
 
 
 ANYTHING: Schema = _Leaf("anything", lambda value: True)
