@@ -73,7 +73,7 @@ class GivenPath(click.Path):
     given as `.`: what belongs to a folder lies beside it."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path)
+        super().__init__(path_type=Path, readable=False)  # reading says what may not be read, with its own exit code
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A Path."""

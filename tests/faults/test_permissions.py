@@ -62,3 +62,14 @@ def test_the_overview_shows_the_rest_of_a_run(chain_copy: Path, command: Command
     assert listed.returncode == 0, listed.stderr
     kinds = dict(line.split()[:2] for line in listed.stdout.splitlines() if len(line.split()) > 2)
     assert (kinds["mdnrnn"], kinds["controller"]) == ("mdnrnn", "damaged")
+
+
+@pytest.mark.parametrize("words", [("ls",), ("verify", "runs"), ("clean", "runs"), ("report", "runs")])
+def test_a_folder_that_may_not_be_read_is_not_an_empty_one(
+    chain_copy: Path, command: Command, words: tuple[str, ...]
+) -> None:
+    (chain_copy / "runs").chmod(0o000)
+    done = command(*words)
+    (chain_copy / "runs").chmod(0o755)
+    assert done.returncode == 77, done.stderr
+    assert done.stderr.startswith("wm: no permission for runs")

@@ -40,8 +40,11 @@ def below(folder: Path) -> Iterator[Path]:
 
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
-    folder that `enter` is false for. Raises BadData for what lies more than DEEPEST folders deep."""
+    folder that `enter` is false for; those below that may not be read are passed over, as ext4's `lost+found`. Raises
+    PermissionError for `folder` itself, and BadData for what lies more than DEEPEST folders deep."""
     # A stack and no recursion: a forged tree must not reach Python's recursion limit. Reversed, for pop takes the last.
+    if folder.is_dir():
+        os.scandir(folder).close()
     stack = [(entry, 1) for entry in reversed(_entries(folder))]
     while stack:
         entry, depth = stack.pop()
