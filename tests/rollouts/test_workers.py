@@ -1,3 +1,4 @@
+import importlib
 import os
 import signal
 import subprocess
@@ -206,6 +207,19 @@ def test_a_hanging_task_is_run_again_elsewhere_and_a_slow_one_with_heartbeats_is
         results = dict(workers.map(hang_once, [(k, str(tmp_path / "hung")) for k in range(4)]))
         assert results == {k: k for k in range(4)}
         assert list(workers.map(be_slow, [(1200,)])) == [(0, 1200)]  # longer than the timeout
+
+
+def test_a_worker_may_take_longer_to_start_than_a_step_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import multiprocessing, time\nif multiprocessing.parent_process(): time.sleep(2)\ndef seven(): return 7\n"
+    )
+    (tmp_path / "slow_to_import.py").write_text(program)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seven = importlib.import_module("slow_to_import").seven
+    with processes(1, timeout=0.5) as workers:
+        assert list(workers.map(seven, [()])) == [(0, 7)]
 
 
 @pytest.mark.parametrize(("step", "sent"), [(0.001, 2), (0.3, 16), (4.0, 64)])

@@ -160,7 +160,7 @@ class ProcessWorkers:
         for worker in busy:
             worker.last_message += paused
             for kind, value, memory in worker.messages():
-                worker.last_message = self._clock()
+                worker.started, worker.last_message = True, self._clock()
                 if kind == "alive":
                     self._watch_length(value)
                     continue
@@ -171,8 +171,10 @@ class ProcessWorkers:
                 worker.memory = worker.memory or memory
                 worker.grown = memory - worker.memory
                 yield worker, kind, value
-            if worker.task is not None and self._clock() - worker.last_message > self._timeout:
-                yield worker, "failed", f"its worker sent no heartbeat for {self._timeout:.0f} s"
+            # A process that starts on a busy machine imports for longer than a step may take.
+            timeout = self._timeout if worker.started else max(self._timeout, WORKER_TIMEOUT)
+            if worker.task is not None and self._clock() - worker.last_message > timeout:
+                yield worker, "failed", f"its worker sent no heartbeat for {timeout:.0f} s"
 
     def _watch_length(self, length: int) -> None:
         if length >= LONG_EPISODE and not self._warned:

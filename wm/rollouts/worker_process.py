@@ -77,6 +77,7 @@ def _serve(pipe: Any) -> None:
             # The pipe ends where the parent has died.
             _kill_children(os.getpid())
             return
+        heartbeat()  # it has started, and imported what the task needs
         try:
             with contextlib.chdir("."):  # an environment that goes elsewhere in a step does not move the next task
                 reply = ("done", function(*arguments))
@@ -184,6 +185,7 @@ class Worker:
                     os.environ[name] = value
         theirs.close()
         self.task: int | None = None
+        self.started = False  # until its first message
         self.last_message = 0.0
         self.memory = 0  # after its first task
         self.grown = 0
