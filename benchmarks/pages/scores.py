@@ -184,8 +184,8 @@ def page(rows: list[Row]) -> str:
         "eight runs shared. Elsewhere it had two cores.\n",
         "- LunarLander's ablations are other second rounds after the same first round (`--memory none` or "
         "`--memory untrained`). Each ran in one process beside other searches.\n"
-        "- The rows `ppo-dream` of CarRacing are of the preset until V, M and C were trained anew in a later round. "
-        "That of today has no rows yet; the log of 2026-11-28 and 29 has single runs.\n"
+        "- CarRacing's three runs `ppo-dream` shared two cores with each other and with other work, so their training "
+        "took three to five hours.\n"
         "- Pong's rows `ppo-dream-20-rounds` took V and the first episodes, and with seed 0 the first M, from runs of "
         "the same settings at commit `82fa737`. Its rows `ppo-dream-one-V` took V and M of two rounds, seed 2's of "
         "six, from runs of the same settings. Breakout's rows in the dream took V, the random episodes and the first "
