@@ -1,7 +1,6 @@
 """`wm sweep`: trials of a stage's settings, chosen by Optuna and compared by validation."""
 
 import importlib
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +24,6 @@ from wm.artifacts.workspace import check_name
 from wm.errors import UsageProblem
 from wm.settings import COMMANDS, Settings
 from wm.settings.sources import typed_settings
-from wm.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from stages.session import Session
@@ -113,19 +111,15 @@ def _module(stage: str) -> Any:
 
 def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, options: Mapping[str, Any]) -> None:
     """Print what the trials would need, by a first and a last corner of the space."""
+    from wm.pipeline.plan import repeated
+
     plans = [_module(stage).plan(replace(session, name="trial"), settings) for settings in (ends[0], ends[-1])]
-    seconds = [plan.seconds[bound] * options["trials"] for bound, plan in ((0, plans[0]), (1, plans[1]))]
-    disk, memory = max(plan.disk for plan in plans) * options["trials"], max(plan.memory for plan in plans)
+    trials = options["trials"]
+    plan = repeated(plans, trials, "sweep", folder, f"at most {trials} trials of {stage}")
     if options["as_json"]:
-        facts = {"disk_bytes": disk, "memory_bytes": memory, "seconds": sorted(seconds)}
-        console.print_json({"target": str(folder), "trials": options["trials"], **facts})
-        return
-    low, high = map(format_duration, sorted(seconds))
-    text = (
-        f"sweep -> {folder}: {options['trials']} trials of {stage}; disk at most {format_size(disk)}, memory about "
-        f"{format_size(memory)}, time at most about {low if low == high else f'{low} to {high}'}"
-    )
-    console.echo(console.wrap(text, indent=""))
+        console.print_json(plan.as_json() | {"trials": trials})
+    else:
+        console.echo(console.wrap(str(plan), indent=""))
 
 
 def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, Any]) -> None:
@@ -152,14 +146,12 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
 
 def _command(stage: str, preset: str | None, options: Mapping[str, Any], settings: Sequence[str]) -> str:
     """What runs the stage as the sweep does, with these settings."""
+    from wm.pipeline.session import command_line
+
     data = () if stage == "train-controller" else options["data"]  # which has it only from a config file
-    again = {"data": data, "run": options["run"], "preset": preset, "config": options["config"]}
-    again |= {"seed": options["seed"] or None, "set": (*options["set"], *settings)}
-    words = ["wm", stage, "--env", options["env"]]
-    for name, value in again.items():
-        for each in value if isinstance(value, tuple) else () if value is None else (value,):
-            words += [f"--{name}", str(each)]
-    return shlex.join(words)
+    once = {"run": options["run"], "preset": preset, "config": options["config"], "seed": options["seed"] or None}
+    given = {name: () if value is None else (value,) for name, value in once.items()}
+    return command_line(stage, options["env"], {"data": data, **given, "set": (*options["set"], *settings)})
 
 
 command = SectionCommand(

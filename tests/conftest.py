@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from unittest import mock
 
@@ -27,11 +29,16 @@ from wm import extras
 from wm.episodes.parts import PartBuilder
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
+from wm.evaluation import position_probe
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "tests.tiny:Tiny-v0"
 
 torch.set_num_threads(1)
+# Every command looks up the versions of all packages; those that a test calls in this process need not.
+_lookup = metadata.version
+_version = cache(lambda package, paths: _lookup(package))
+metadata.version = lambda distribution_name: _version(distribution_name, tuple(sys.path))
 
 # Under nohup or in the background of a script these signals are ignored, and children inherit it; tests send them.
 for number, action in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
@@ -223,6 +230,18 @@ def _same_random_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _brief_position_probe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests do not ask how well positions are read; fitting the probe would be most of their time."""
+    if "full_position_probe" not in request.fixturenames:
+        monkeypatch.setattr(position_probe, "STEPS", 20)
+
+
+@pytest.fixture
+def full_position_probe() -> None:
+    """For tests that ask how well positions are read."""
+
+
+@pytest.fixture(autouse=True)
 def _no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """pytest-xdist gives its processes the width of the terminal it was started from."""
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -230,7 +249,10 @@ def _no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every stage has been run, undisturbed, without workers; pytest's processes share the work."""
+    """A folder in which every stage has been run, undisturbed, without workers; pytest's processes share the work, and
+    with one that a test of tests starts in itself."""
+    if inherited := os.environ.get("CHAIN_TO_TEST_WITH"):
+        return Path(inherited)
     own = tmp_path_factory.mktemp("chain")
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -347,7 +347,10 @@ WALLS = {
     "name",
     [pytest.param(name, marks=pytest.mark.extra(wall.extra) if wall.extra else ()) for name, wall in WALLS.items()],
 )
-def test_without_the_wall_its_test_fails(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_wall_its_test_fails(
+    name: str, chain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CHAIN_TO_TEST_WITH", str(chain))
     wall, tests, loaded = WALLS[name], Path(__file__).resolve().parents[1], set(sys.modules)
     careful = resolve_name(wall.function)
     monkeypatch.setattr(wall.function, wall.careless)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SLUG, STAGES, arguments, run
+from tests.conftest import SLUG, SMALLEST, STAGES, TINY, arguments, run
 from wm.artifacts.disk import DiskBudget
 from wm.pipeline.plan import Plan
 from wm.training.cost import LATENT_BYTES
@@ -19,9 +19,10 @@ def test_a_plan_reads_as_a_sentence() -> None:
 def test_a_disk_budget_that_the_plan_says_suffices_is_not_refused(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "data", tmp_path / "data")
     for stage in STAGES[1:]:
-        plan = json.loads(run(tmp_path, *arguments(stage, "--dry-run", "--json")).stdout)["plan"][0]
+        words = (stage, "--env", TINY, *SMALLEST[stage])
+        plan = json.loads(run(tmp_path, *words, "--dry-run", "--json").stdout)["plan"][0]
         budget = plan["disk_bytes"] + plan["scratch_bytes"]
-        assert run(tmp_path, *arguments(stage, "--disk-budget", str(budget)))
+        assert run(tmp_path, *words, "--disk-budget", str(budget))
 
 
 def test_encoding_needs_the_bytes_that_plans_count_for_it_and_takes_no_more(

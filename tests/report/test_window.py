@@ -6,54 +6,24 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import TINY, outcome
+from tests.report.unseen_window import SCRIPT, serve_unseen
 from wm.episodes.dataset import Dataset
 from wm.report import window
 from wm.report.window import Window
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems show every window")
-SCRIPT = "WM_TEST_KEYS"  # for each frame a key that goes down or, with a minus, up; "close" closes the window
-serve = window._serve
-
-
-def _serve_unseen(pipe: Connection, title: str) -> None:
-    """`serve` in a process of its own, with the driver that it refuses to take for a window."""
-    import pygame
-
-    script, flip = iter(os.environ[SCRIPT].split(",")), pygame.display.flip
-
-    def flip_and_press() -> None:
-        flip()
-        assert pygame.display.get_caption()[0] == title
-        for word in next(script, "").split():
-            kind = pygame.KEYUP if word.startswith("-") else pygame.KEYDOWN
-            key = word.removeprefix("-")
-            event = (pygame.QUIT, {}) if key == "close" else (kind, {"key": pygame.key.key_code(key)})
-            pygame.event.post(pygame.event.Event(*event))
-
-    pygame.display.flip = flip_and_press
-    window._open_display = _open_unseen
-    serve(pipe, title)
-
-
-def _open_unseen() -> str:
-    import pygame
-
-    os.environ["SDL_VIDEODRIVER"] = "dummy"
-    pygame.display.init()
-    return ""
 
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Windows are opened without a display."""
-    monkeypatch.setattr(window, "_serve", _serve_unseen)
+    monkeypatch.setattr(window, "_serve", serve_unseen)
     monkeypatch.setenv("DISPLAY", ":0")
     yield monkeypatch
     assert not multiprocessing.active_children()

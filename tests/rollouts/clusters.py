@@ -19,6 +19,7 @@ from wm.episodes.schema import PackedEpisode
 from wm.rollouts.collection import Collection, play_episode
 from wm.rollouts.executor_workers import ExecutorWorkers
 from wm.rollouts.task_host import TaskHost, Terms, expected_machine
+from wm.rollouts.worker_process import slow_imports
 
 
 def nothing() -> None:
@@ -45,8 +46,10 @@ def answer_in_pool(terms: Terms, task: bytes, attachments: Mapping[str, Any]) ->
 
 
 def pool_of(processes: int) -> ProcessPoolExecutor:
-    """A plain executor, whose processes are hosts."""
-    return ProcessPoolExecutor(processes, get_context("spawn"))
+    """A plain executor, whose processes are hosts. They are forked from a server that has imported what is slow."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(slow_imports())
+    return ProcessPoolExecutor(processes, context)
 
 
 def workers_behind(
@@ -54,7 +57,7 @@ def workers_behind(
 ) -> ExecutorWorkers:
     """Workers of a connection of their own."""
     name, expected = expected_machine(any_cpu=False)
-    terms = Terms(uuid.uuid4().hex, name, timeout, time.monotonic, [])
+    terms = Terms(uuid.uuid4().hex, name, timeout, time.monotonic, slow_imports())
     answer = partial(answer_in_pool, terms)
     return ExecutorWorkers(pool, answer, {name: expected}, lambda: count, check, time.monotonic, timeout)
 

@@ -323,7 +323,10 @@ with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
     assert (done.stdout, done.stderr) == ("[(0, 1)]\n", "")
 
 
-@pytest.mark.parametrize("begin", ["wm.collect('CartPole', episodes=2, size=32, runtime=wm.Runtime(workers=1))", WORK])
+COLLECT = "wm.collect('CartPole', episodes=2, size=32, runtime=wm.Runtime(workers=1))"
+
+
+@pytest.mark.parametrize("begin", [pytest.param(COLLECT, marks=pytest.mark.slow), WORK])
 def test_a_program_that_a_worker_would_begin_again_is_told_what_it_lacks(begin: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"import time, wm\n{begin}\n")
     words = [sys.executable, "program.py"]

@@ -147,7 +147,7 @@ def test_a_worse_trial_is_pruned_and_leaves_nothing(folder: Path) -> None:
     assert not list(sweep.rglob("*.partial"))
     assert "wm train-vae --env" in done.stdout.splitlines()[-1]
     with_plan = run(folder, *words, "--dry-run")
-    assert with_plan.stdout.startswith(f"sweep -> runs/{SLUG}.sweep-train-vae: 10 trials of train-vae; disk at most")
+    assert with_plan.stdout.startswith(f"sweep -> runs/{SLUG}.sweep-train-vae: at most 10 trials of train-vae; disk")
 
 
 @NEEDS_OPTUNA

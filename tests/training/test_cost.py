@@ -44,6 +44,13 @@ def test_frames_in_memory_are_counted_up_to_their_limit() -> None:
     assert more - many == 1_000_000
 
 
+@pytest.fixture
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step is taken to see how long it takes."""
+    monkeypatch.setattr("wm.training.cost.seconds_per_step", lambda *_: 1.0)
+
+
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     ("batch", "rows", "orientations", "used"),
     [(8, 2_572, 0, 650e6), (64, 15_618, 0, 847e6), (64, 18_729, 0, 867e6), (64, 6_024, 1, 778e6)],
@@ -58,6 +65,7 @@ def test_the_memory_of_v_is_that_of_measured_trainings_and_no_less(
     assert used <= told < 1.2 * used
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     ("network", "latent", "batch", "used"),
     [

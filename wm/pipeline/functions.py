@@ -6,7 +6,6 @@ has begun, the other resumes. Nothing is printed, and no WM_* variable is read.
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from threading import RLock
@@ -23,7 +22,7 @@ from wm.pipeline import collect as collecting
 from wm.pipeline import train_controller as controller_training
 from wm.pipeline import train_mdnrnn as mdnrnn_training
 from wm.pipeline import train_vae as vae_training
-from wm.pipeline.session import Session
+from wm.pipeline.session import Session, command_line
 from wm.pipeline.stage import Result
 from wm.rollouts.worker_process import end_if_starting
 from wm.runtime import Runtime
@@ -228,11 +227,7 @@ class _Call:
             for name, value in self.settings.items()
             if value is not None
         ]
-        words = ["wm", self.stage, "--env", self.env]
-        for option, values in options.items():
-            for value in values:
-                words += [f"--{option}", os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
-        return shlex.join(words)
+        return command_line(self.stage, self.env, options)
 
 
 def _bytes(disk_budget: int | str) -> int:

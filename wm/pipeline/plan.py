@@ -1,6 +1,6 @@
 """What a stage would do: the plan of `--dry-run`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,3 +65,10 @@ def plan_stage(stage: str, run: Run, estimate: Callable[[], Plan]) -> Plan:
     plan = estimate()
     why = run.why_stale() or run.damage()
     return replace(plan, target=run.folder, what=plan.what + (f" ({why})" if why else ""))
+
+
+def repeated(plans: Sequence[Plan], times: int, stage: str, target: Path, what: str) -> Plan:
+    """What `stage` would do that runs one of these plans so often, whichever needs more."""
+    disk, scratch, memory = (max(getattr(plan, need) for plan in plans) for need in ("disk", "scratch", "memory"))
+    seconds = min(plan.seconds[0] for plan in plans) * times, max(plan.seconds[1] for plan in plans) * times
+    return Plan(stage, target, what, disk * times, memory, seconds, scratch=scratch)

@@ -1,5 +1,8 @@
 """What every stage is given: paths, seed, limits, and the Runtime and Workspace for the library."""
 
+import os
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
@@ -137,3 +140,12 @@ def stage_name(session: Session, default: str, init_from: str | None = None) -> 
             "or another --run."
         )
     return name
+
+
+def command_line(stage: str, env: str, options: Mapping[str, Iterable[Any]]) -> str:
+    """What runs `stage` from a shell with these values of each option."""
+    words = ["wm", stage, "--env", env]
+    for option, values in options.items():
+        for value in values:
+            words += [f"--{option}", os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+    return shlex.join(words)
