@@ -39,7 +39,7 @@ from wm.training import weights
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--in", "dream", "--set", "units=32",
          "--set", "num_envs=64", "--set", "rollout_steps=16")  # fmt: skip
-SHORT = (*WORDS, "--set", "max_dream_steps=14000", "--set", "validate_steps=6000", "--set", "validation_episodes=2",
+SHORT = (*WORDS, "--set", "max_dream_steps=7000", "--set", "validate_steps=3000", "--set", "validation_episodes=2",
          "--set", "memory=trained", "--set", "previous_action=true", "--set", "minibatch=256",
          "--set", "sticky_share=0.25")  # fmt: skip
 
@@ -105,16 +105,16 @@ def test_the_other_commands_take_its_controller(trained: Path) -> None:
     assert "Policy in the dream, training episodes" in text
     run(trained, "compare", f"runs/{SLUG}", "--out", "plot.png")
     plan = json.loads(run(trained, *SHORT, "--dry-run", "--json").stdout)["plan"][0]
-    assert "14,000 dream steps by policy gradient (dream)" in plan["what"]
+    assert "7,000 dream steps by policy gradient (dream)" in plan["what"]
     assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
 
 
-def break_at_eight(patch: pytest.MonkeyPatch) -> None:
-    """End a training in its eighth iteration."""
+def break_in_the_middle(patch: pytest.MonkeyPatch) -> None:
+    """End a training in its fifth iteration."""
     play = DreamSource.play
 
     def broken(source: DreamSource, parameters: Any, iteration: int) -> Experience:
-        if iteration == 8:
+        if iteration == 5:
             raise OSError("the machine went away")
         return play(source, parameters, iteration)
 
@@ -124,10 +124,10 @@ def break_at_eight(patch: pytest.MonkeyPatch) -> None:
 def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, broken = (with_inputs(trained, tmp_path / name) for name in ("whole", "broken"))
     run(whole, *SHORT)
-    break_at_eight(monkeypatch)
+    break_in_the_middle(monkeypatch)
     assert outcome(broken, *SHORT).returncode != 0
     monkeypatch.undo()
-    assert "resumes at iteration 6" in run(broken, *SHORT).stderr
+    assert "resumes at iteration 3" in run(broken, *SHORT).stderr
     assert weights_of(whole) == weights_of(broken)
     logs = [read_log(folder / "runs" / SLUG / "controller") for folder in (whole, broken)]
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
@@ -158,7 +158,7 @@ def test_a_c_that_exploits_the_dream_ends_the_training(
     assert "; C exploits the dream" in done.stdout
     metrics = metrics_of(tmp_path / "runs" / SLUG / "controller")
     assert (metrics["ended"], metrics["trusted"]) == ("exploited", False)
-    assert metrics["dream_steps"] == 12 * 64 * 16
+    assert metrics["dream_steps"] == 6 * 64 * 16
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def tensors_of(artifact: Path) -> dict[str, torch.Tensor]:
 
 
 NEXT = f"{SLUG}.round2"
-CONTINUED = (*WORDS, "--run", f"runs/{NEXT}", "--init-from", f"runs/{SLUG}", "--set", "max_dream_steps=14000",
-             "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
+CONTINUED = (*WORDS, "--run", f"runs/{NEXT}", "--init-from", f"runs/{SLUG}", "--set", "max_dream_steps=7000",
+             "--set", "validate_steps=3000", "--set", "validation_episodes=8")  # fmt: skip
 
 
 def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
     shutil.copytree(continued, broken)
     whole = tensors_of(broken / "runs" / NEXT / "controller")
     shutil.rmtree(broken / "runs" / NEXT / "controller")
-    break_at_eight(monkeypatch)
+    break_in_the_middle(monkeypatch)
     assert outcome(broken, *CONTINUED).returncode != 0
     monkeypatch.undo()
     assert "resumes at iteration" in run(broken, *CONTINUED).stderr
