@@ -1,4 +1,5 @@
 import importlib
+import multiprocessing.process
 import os
 import signal
 import subprocess
@@ -291,7 +292,13 @@ def test_what_an_environment_has_started_ends_with_its_worker() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names of signals")
-def test_the_simulator_of_a_worker_that_crashes_ends_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("heard_of", [True, False])
+def test_the_simulator_of_a_worker_that_crashes_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard_of: bool
+) -> None:
+    """Even where the fork server is late with the news."""
+    if not heard_of:
+        monkeypatch.setattr(multiprocessing.process.BaseProcess, "is_alive", lambda process: True)
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     pids = tmp_path / "pids"
     with processes(1) as workers, pytest.raises(WorkerFailed, match="ended with signal SIGSEGV"):

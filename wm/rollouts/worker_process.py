@@ -186,6 +186,7 @@ class Worker:
         theirs.close()
         self.task: int | None = None
         self.started = False  # until its first message
+        self.ended = False  # as its pipe tells, before the fork server may have heard of it
         self.last_message = 0.0
         self.memory = 0  # after its first task
         self.grown = 0
@@ -198,6 +199,7 @@ class Worker:
             while self.pipe.poll():
                 messages.append(self.pipe.recv())
         except (EOFError, OSError):
+            self.ended = True
             # Seconds. A process that was killed ends at once; this only bounds a wait for one that the kernel holds.
             self.process.join(timeout=5)
             code = self.process.exitcode
@@ -213,7 +215,8 @@ class Worker:
     def end(self) -> None:
         """Kill the process, and those that it has started."""
         if self.process.pid is not None:
-            (_kill_children if self.process.is_alive() else _kill_orphans)(self.process.pid)
+            alive = self.process.is_alive() and not self.ended
+            (_kill_children if alive else _kill_orphans)(self.process.pid)
         self.process.kill()
         self.process.join(timeout=5)
         self.pipe.close()
