@@ -39,7 +39,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 setup: $(STAMP) ## Create .venv; TORCH=cpu or TORCH=cuda selects the build of torch
 
 test: $(STAMP) ## Run the tests (about 5 minutes on two cores)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(STAMP) ## Run the long tests
 	$(BIN)/python -m pytest -m slow

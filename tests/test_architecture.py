@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,15 @@ ALLOWED = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A module of ours, which several tests look through."""
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -213,7 +220,7 @@ def test_only_one_place_opens_files_for_writing() -> None:
     for path in (ROOT / "wm").rglob("*.py"):
         if path.name in allowed:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
                 mode = node.args[1] if len(node.args) > 1 else None
                 assert isinstance(mode, ast.Constant), path
@@ -284,7 +291,7 @@ def test_functions_take_values_and_no_settings_of_which_they_read_a_few() -> Non
         f"{path.relative_to(ROOT)}: {use}"
         for path in sorted((ROOT / "wm").rglob("*.py"))
         if path.relative_to(ROOT / "wm").parts[0] not in ("pipeline", "settings")
-        for use in few_values(ast.parse(path.read_text()))
+        for use in few_values(parsed(path))
         if use.split()[0] not in LOOPS
     ]
     assert found == []
@@ -318,7 +325,7 @@ VAGUE = {"found", "told", "there", "held"}
 
 def names_in(path: Path) -> Iterator[str]:
     """The names that a module gives: of functions, classes, arguments, variables, attributes and imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
             yield node.name or ""
         elif isinstance(node, ast.arg):

@@ -1,7 +1,9 @@
 import configparser
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -90,7 +92,10 @@ def test_an_extra_in_another_version_is_an_error_with_the_command(
     install(tmp_path, "optuna", "3.6.1")
     (tmp_path / "optuna.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(MissingPackage, match=r"^wm sweep needs optuna, and optuna is 3.6.1 but wm needs optuna>=4.0; "):
+    with (
+        mock.patch.dict(sys.modules),
+        pytest.raises(MissingPackage, match=r"^wm sweep needs optuna, and optuna is 3.6.1 but wm needs optuna>=4.0; "),
+    ):
         extras.require("sweep", "wm sweep")
 
 

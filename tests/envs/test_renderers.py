@@ -96,7 +96,7 @@ def drive(size: int, steps: int) -> tuple[Any, Any]:
     return one, two
 
 
-@pytest.mark.parametrize("size", [32, 64, 96, 128])
+@pytest.mark.parametrize("size", [32, 64, *(pytest.param(size, marks=pytest.mark.slow) for size in (96, 128))])
 def test_fast_frames_have_the_exact_dashboard_and_car(size: int) -> None:
     exact, fast = (frames[:60] for frames in drive(size, 110 if size == 64 else 40))
     dashboard = np.s_[:, size * 7 // 8 :]

@@ -35,7 +35,7 @@ def resize(disk: Path, size: int, inodes: int = 1000) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("what", ["bytes", "inodes"])
+@pytest.mark.parametrize("what", ["bytes", pytest.param("inodes", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "warned",
     [

@@ -44,7 +44,7 @@ def test_episodes_whose_workers_raise_die_and_hang_are_replayed_by_another_worke
     assert files_of(tmp_path / "bad" / "d.zarr") == files_of(tmp_path / "good" / "d.zarr")
 
 
-@pytest.mark.parametrize("index", [21, 5])
+@pytest.mark.parametrize("index", [5, pytest.param(21, marks=pytest.mark.slow)])
 def test_after_three_failures_of_a_seed_the_environments_error_is_reported(tmp_path: Path, index: int) -> None:
     done = collect(tmp_path, f"raise:{seed_of(index)}:")
     assert done.returncode == 70

@@ -146,7 +146,7 @@ def test_a_dataset_in_a_store_that_was_begun_without_lives_goes_on_without(tmp_p
     assert "resumed" in more.stdout
 
 
-@pytest.mark.parametrize("first", ["with", "without"])
+@pytest.mark.parametrize("first", ["without", pytest.param("with", marks=pytest.mark.slow)])
 def test_the_first_dataset_decides_where_an_earlier_version_collected_one_of_two(
     copies: dict[str, Path], first: str
 ) -> None:
