@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from stages import console
-from stages.options import common_options, require_known_variables, stage_command, variables_of
+from stages.options import SuggestingGroup, common_options, require_known_variables, stage_command, variables_of
 from wm.artifacts.disk import explain, explain_misplaced
 from wm.errors import (
     BadData,
@@ -104,7 +104,7 @@ class _ReaderGone(Exception):
     """Who read the output has closed it. click itself would end the process then."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Commands by the table; a module is imported when its command is called."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -136,14 +136,6 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"stages.{name}")
         command: click.Command = module.command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with a suggestion for a mistyped command."""
-        if args[0] not in TABLE and not args[0].startswith("-"):
-            raise UsageProblem(f"there is no command {args[0]!r}; {suggestion(args[0], TABLE)}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table, a section at a time."""

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages import console
-from stages.options import complete_environment
+from stages.options import SuggestingGroup, complete_environment
 from stages.parameter_types import DatasetPath, GivenPath, Number, OneOf
-from wm.errors import UsageProblem
-from wm.settings.base import suggestion
 from wm.units import parse_size
 
 if TYPE_CHECKING:
@@ -29,17 +27,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     return budget(as_json(command))
 
 
-class _Subcommands(click.Group):
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with a suggestion for a mistyped subcommand."""
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise UsageProblem(f"there is no command 'data {args[0]}'; {suggestion(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(name="data", cls=_Subcommands, invoke_without_command=True)
+@click.group(name="data", cls=SuggestingGroup, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """Write new datasets: merged, split, without some episodes, or imported.
@@ -117,19 +105,13 @@ def drop_command(dataset: Path, episodes: str, out: Path, disk_budget: str | Non
 @click.option("--size", type=Number(low=32, high=128), default=64, metavar="N", help="Side of the frames.  [64]")
 @click.option("--gray", is_flag=True, help="One channel of brightness.")
 @click.option(
-    "--observation",
-    type=OneOf(["rgb", "foreground", "motion"]),
-    default="rgb",
-    show_default=True,
+    "--observation", type=OneOf(["rgb", "foreground", "motion"]), default="rgb", show_default=True,
     help="What frames show of the pictures, as for wm collect.",
-)
+)  # fmt: skip
 @click.option(
-    "--action-space",
-    type=OneOf(["auto", "discrete", "continuous"]),
-    default="auto",
-    show_default=True,
+    "--action-space", type=OneOf(["auto", "discrete", "continuous"]), default="auto", show_default=True,
     help="Actions, where the environment has both.",
-)
+)  # fmt: skip
 @click.option(
     "--action-repeat", type=Number(low=1, high=16), default=1, metavar="N", show_default=True,
     help="Environment steps that each action took.",
@@ -146,19 +128,11 @@ def import_command(
     Example: wm data import mine/*.npz --env Pong --out data/Pong.mine.zarr
     """
     from stages.session import Session
-    from wm import extras
-    from wm.envs.imported_frames import ImportedFrames
     from wm.envs.registry import EnvConfig
-    from wm.episodes.importing import Import
-    from wm.episodes.recordings import extra_of
-    from wm.rollouts.collection import compared
+    from wm.pipeline.new_datasets import import_from
 
-    if extra := extra_of(sources):
-        extras.require(extra, f"importing {sources[0]}")
-    config = EnvConfig(env.pop("env"), **env)
-    frames = ImportedFrames(config)
-    recipe = compared(config, Session(env="").runtime).as_recipe(config.actions)
-    _write([(out, Import(sources, recipe, policy, frames))], disk_budget, as_json)
+    imported = import_from(sources, EnvConfig(env.pop("env"), **env), policy, Session(env="").runtime)
+    _write([(out, imported)], disk_budget, as_json)
 
 
 def _write(targets: "Sequence[tuple[Path, NewDataset]]", disk_budget: str | None, as_json: bool) -> None:

@@ -38,6 +38,7 @@ __all__ = ["RECIPE", "dream", "plan", "require_used_by_dreamer"]
 
 FIDELITY = "fidelity.json"
 BYTES = 4_000_000  # of the pictures
+NEED = BYTES, "the dream's pictures"
 PICTURE_SECONDS = (5, 30)  # of pictures and encoding, besides the episodes
 DREAMER_SECONDS = (5, 60)
 DREAMER_MEMORY = 700_000_000  # bytes, for the model and the frames of its episodes
@@ -119,13 +120,12 @@ def dream(session: Session, settings: DreamSettings) -> Result:
         require_finite(metrics, session.run_path)
         return metrics
 
-    run, need = dream_run(session, settings, inputs), (BYTES, "the dream's pictures")
-    result = run_stage(session, "dream", run, need, _summary, work, vae.env)
+    def summarize(artifact: Artifact) -> str:
+        return f"{format_returns(artifact.metrics)}. {dream_conclusions(artifact.metrics)}".rstrip()
+
+    run = dream_run(session, settings, inputs)
+    result = run_stage(session, "dream", run, NEED, summarize, work, vae.env)
     return replace(result, table=format_fidelity(result.metrics), verdict=dream_conclusions(result.metrics))
-
-
-def _summary(artifact: Artifact) -> str:
-    return f"{format_returns(artifact.metrics)}. {dream_conclusions(artifact.metrics)}".rstrip()
 
 
 def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
@@ -151,5 +151,4 @@ def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
         open_loop.write(builder.folder)
         return {"agent": "dreamer", **open_loop.metrics}
 
-    need = BYTES, "the dream's pictures"
-    return run_stage(session, "dream", run, need, lambda artifact: format_errors(artifact.metrics), work, trained.env)
+    return run_stage(session, "dream", run, NEED, lambda artifact: format_errors(artifact.metrics), work, trained.env)

@@ -70,6 +70,20 @@ class SectionOption(click.Option):
         self.section = section
 
 
+class SuggestingGroup(click.Group):
+    """Commands, with a suggestion for a mistyped one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it. Raises UsageProblem for a name that no command has."""
+        names = list(self.commands) or self.list_commands(ctx)  # in the order of their definition
+        if args[0] not in names and not args[0].startswith("-"):
+            given = " ".join((*ctx.command_path.split()[1:], args[0]))
+            raise UsageProblem(f"there is no command {given!r}; {suggestion(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+
 class SectionCommand(click.Command):
     """Help in sections: the command's own options, where things are, and the names of the common options."""
 

@@ -4,13 +4,28 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from wm import extras
 from wm.artifacts import locks
+from wm.envs.imported_frames import ImportedFrames
+from wm.envs.registry import EnvConfig
 from wm.episodes import new_datasets
+from wm.episodes.importing import Import
 from wm.episodes.new_datasets import NewDataset
+from wm.episodes.recordings import extra_of
 from wm.episodes.summary import summarize
 from wm.pipeline.session import Session
 from wm.pipeline.stage import CREATED, UP_TO_DATE, Result
+from wm.rollouts.collection import compared
+from wm.runtime import Runtime
 from wm.units import format_size
+
+
+def import_from(sources: Sequence[Path], env: EnvConfig, policy: str, runtime: Runtime) -> Import:
+    """The episodes of files, as `env` would show them. Raises MissingPackage for an extra that reading them needs."""
+    if extra := extra_of(sources):
+        extras.require(extra, f"importing {sources[0]}")
+    frames = ImportedFrames(env)
+    return Import(sources, compared(env, runtime).as_recipe(env.actions), policy, frames)
 
 
 def write_datasets(session: Session, targets: Sequence[tuple[Path, NewDataset]]) -> list[Result]:
