@@ -181,8 +181,8 @@ def page(rows: list[Row]) -> str:
         "its worst seed. A training that ended before a cut keeps its last score. \\* The minutes are those of a "
         "clock on the wall: at most so many CPU minutes.\n",
         "![Learning curves over minutes and over steps](../images/peers.png)\n",
-        "*Left over minutes, right over environment steps. Mean of the last 100 training episodes, which have each "
-        "learner's own exploration; of `dream` and `cma` the mean of a validation.*\n",
+        "*Left over minutes, right over environment steps, of each learner the seed that ends lowest. Mean of the last "
+        "100 training episodes, which have each learner's own exploration; of `dream` and `cma` the mean of a validation.*\n",
         *_steps(rows),
         _PROTOCOL,
         "## Every row\n",
@@ -216,16 +216,14 @@ def plots(rows: list[Row]) -> list[Plot]:
     """Two for each environment: over minutes and over environment steps."""
     charts = []
     for env, group in groupby(sorted(rows, key=lambda row: ENVS.index(row["env"])), lambda row: row["env"]):
-        own = [row for row in group if row["curve"]]
-        names = [row["method"] for row in own]
+        worst: dict[str, Row] = {}  # of each learner the seed that ends lowest: a legend has room for few names
+        for row in filter(lambda row: row["curve"], group):
+            kept = worst.setdefault(row["method"], row)
+            worst[row["method"]] = min(kept, row, key=lambda each: each["curve"][-1][2])
         for place, label, unit in ((0, "minutes", 1), (1, "thousand environment steps", 1000)):
             curves = [
-                Curve(
-                    row["method"] if names.count(row["method"]) == 1 else f"{row['method']}, seed {row['seed']}",
-                    [point[place] / unit for point in row["curve"]],
-                    [point[2] for point in row["curve"]],
-                )
-                for row in own
+                Curve(method, [point[place] / unit for point in row["curve"]], [point[2] for point in row["curve"]])
+                for method, row in worst.items()
             ]
             charts.append(Plot(label, "return", curves, env))
     return charts
