@@ -182,7 +182,8 @@ def page(rows: list[Row]) -> str:
         "clock on the wall: at most so many CPU minutes.\n",
         "![Learning curves over minutes and over steps](../images/peers.png)\n",
         "*Left over minutes, right over environment steps, of each learner the seed that ends lowest. Mean of the last "
-        "100 training episodes, which have each learner's own exploration; of `dream` and `cma` the mean of a validation.*\n",
+        "100 training episodes, which have each learner's own exploration; of `dream` and `cma` the mean of a "
+        "validation.*\n",
         *_steps(rows),
         _PROTOCOL,
         "## Every row\n",
