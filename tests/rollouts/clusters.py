@@ -18,6 +18,7 @@ from typing import Any
 from wm.episodes.schema import PackedEpisode
 from wm.rollouts.collection import Collection, play_episode
 from wm.rollouts.executor_workers import ExecutorWorkers
+from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.task_host import TaskHost, Terms, expected_machine
 from wm.rollouts.worker_process import slow_imports
 
@@ -46,10 +47,11 @@ def answer_in_pool(terms: Terms, task: bytes, attachments: Mapping[str, Any]) ->
 
 
 def pool_of(processes: int) -> ProcessPoolExecutor:
-    """A plain executor, whose processes are hosts. They are forked from a server that has imported what is slow."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(slow_imports())
-    return ProcessPoolExecutor(processes, context)
+    """A plain executor, whose processes are hosts. They are forked from the server of wm's own workers, which has
+    imported what is slow."""
+    with ProcessWorkers(1, nothing, time.monotonic) as workers:
+        list(workers.map(abs, [(-1,)]))
+    return ProcessPoolExecutor(processes, get_context("forkserver"))
 
 
 def workers_behind(
