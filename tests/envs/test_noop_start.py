@@ -19,9 +19,9 @@ def starts(config: EnvConfig, seeds: range) -> list[tuple[int, np.ndarray[Any, A
 @pytest.mark.parametrize("render", ["exact", "gymnasium"])
 def test_without_sticky_actions_episodes_begin_after_no_ops_that_their_seed_decides(render: str) -> None:
     config = EnvConfig("Pong", sticky=False, render=render)
-    numbers = [number for number, _ in starts(config, range(8))]
-    assert numbers[4:] == [number for number, _ in starts(config, range(4, 8))]
-    assert len(set(numbers)) > 4
+    numbers = [number for number, _ in starts(config, range(12))]
+    assert numbers[6:] == [number for number, _ in starts(config, range(6, 12))]
+    assert len(set(numbers)) > 6
     assert all(4 <= number <= 4 * MOST_NOOPS for number in numbers)
     assert starts(EnvConfig("Pong", render=render), range(1))[0][0] == 0
 

@@ -104,17 +104,25 @@ def train_m(folder: Path, network: str, *more: str) -> dict[str, Any]:
 
 
 def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(copies: dict[str, Path]) -> None:
-    folder, observed = copies["with"], {}
-    for network in ("rollout", "paper"):
-        metrics = train_m(folder, network)
-        observed[network] = metrics["end"]["observed"]
-        assert "lives" not in metrics["positions"]
-    assert observed["rollout"] == 5 * observed["paper"] > 0  # of episodes, each of which ends
-    vae = json.loads((folder / "runs" / "Breakout" / "vae" / "manifest.json").read_text())
-    assert set(vae["metrics"]["probe"]) == {"ball_x", "ball_y", "paddle_x"}
-    told = outcome(folder, "info", "runs/Breakout/vae").stdout.partition("provenance")[0]
-    assert "ball_x" in told
-    assert "lives" not in told
+    observed = {}
+    for name, folder in copies.items():
+        for network in ("rollout", "paper"):
+            metrics = train_m(folder, network)
+            observed[name, network] = metrics["end"]["observed"]
+            assert "lives" not in metrics["positions"]
+        vae = json.loads((folder / "runs" / "Breakout" / "vae" / "manifest.json").read_text())
+        assert set(vae["metrics"]["probe"]) == {"ball_x", "ball_y", "paddle_x"}
+        told = outcome(folder, "info", "runs/Breakout/vae").stdout.partition("provenance")[0]
+        assert "ball_x" in told
+        assert "lives" not in told
+    held_out = observed["without", "rollout"]  # episodes, each of which ends
+    assert held_out > 0
+    assert observed == {
+        ("with", "rollout"): 5 * held_out,
+        ("with", "paper"): held_out,
+        ("without", "rollout"): held_out,
+        ("without", "paper"): held_out,
+    }
 
 
 def test_no_dream_starts_across_a_lost_life(copies: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
