@@ -7,7 +7,7 @@ from typing import Any
 from stages.options import SHARED
 from stages.session import Session
 from wm.artifacts import durable
-from wm.artifacts.runs import Artifact, Builder, Run
+from wm.artifacts.runs import Artifact, Builder
 from wm.artifacts.workspace import check_name
 from wm.dreamer.open_loop import EPISODES, WINDOWS, compare_open_loop, format_errors
 from wm.dreams.initial_states import latents_of
@@ -20,18 +20,16 @@ from wm.evaluation.dream_fidelity import (
     policies_to_compare,
 )
 from wm.evaluation.fidelity_metrics import format_fidelity, format_returns, require_finite, summarize_fidelity
-from wm.pipeline.dream_inputs import RECIPE, dream_run, limited, open_inputs
+from wm.pipeline.dream_inputs import RECIPE, dream_run, dreamer_run, limited, open_inputs
 from wm.pipeline.lives import lost_lives_end
 from wm.pipeline.plan import Plan, plan_stage
-from wm.pipeline.session import stage_name
 from wm.pipeline.stage import Result, run_stage
-from wm.pretrained import TrainedDreamer, is_dreamer
+from wm.pretrained import is_dreamer
 from wm.report.conclusions import dream_conclusions
 from wm.report.dream_pictures import FRAMES, picture_dream
 from wm.report.fidelity_plot import draw
 from wm.rollouts.speed import measure_env
 from wm.rollouts.worker_process import playing_memory
-from wm.run_models import find_dreamer
 from wm.settings import DreamSettings
 
 __all__ = ["RECIPE", "dream", "plan", "require_used_by_dreamer"]
@@ -128,22 +126,15 @@ def dream(session: Session, settings: DreamSettings) -> Result:
     return replace(result, table=format_fidelity(result.metrics), verdict=dream_conclusions(result.metrics))
 
 
-def _dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
-    trained = find_dreamer(session.workspace, settings.agent)
-    name = stage_name(session, f"dream-{settings.agent}")
-    inputs = {"dreamer": trained.artifact.fingerprint, **trained.env.code.sources}
-    return trained, session.make_run(name, "dream", RECIPE, settings.result_settings(), inputs)
-
-
 def _plan_dreamer(session: Session, settings: DreamSettings) -> Plan:
-    _, run = _dreamer_run(session, settings)
+    _, run = dreamer_run(session, settings)
     what = f"open-loop predictions of {EPISODES} episodes, an animation and a film strip"
     return plan_stage("dream", run, lambda: Plan("dream", run.folder, what, BYTES, DREAMER_MEMORY, DREAMER_SECONDS))
 
 
 def _dream_with_dreamer(session: Session, settings: DreamSettings) -> Result:
     """Compare a Dreamer's open-loop predictions with validation episodes, in figures and pictures."""
-    trained, run = _dreamer_run(session, settings)
+    trained, run = dreamer_run(session, settings)
 
     def work(builder: Builder) -> dict[str, Any]:
         open_loop = compare_open_loop(trained, session.seed, settings.max_steps, session.runtime)

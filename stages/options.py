@@ -365,6 +365,19 @@ def shared_options(family: str = "", without: Sequence[str] = ()) -> list[click.
     return list(shared.values())
 
 
+def require_taken(context: click.Context, stage: str, without: Sequence[str] = ()) -> None:
+    """Raise UsageProblem for a shared option that was typed, and that the command `stage` does not take."""
+    group = context.find_root().command
+    assert isinstance(group, click.Group)
+    command = group.get_command(context, stage)
+    assert command is not None
+    taken = {option.name for option in command.params}
+    for option in shared_options(without=without):
+        typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if typed and option.name not in taken:
+            raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
+
+
 def chosen_preset(context: click.Context, options: Mapping[str, Any]) -> str | None:
     """The preset that was asked for. Raises UsageProblem for two of them."""
     typed = context.get_parameter_source("preset") is ParameterSource.COMMANDLINE

@@ -1,14 +1,13 @@
 """`wm sweep`: trials of a stage's settings, chosen by Optuna and compared by validation."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from stages import console
 from stages.options import (
@@ -17,6 +16,7 @@ from stages.options import (
     chosen_preset,
     read_sources,
     require_known_variables,
+    require_taken,
     shared_options,
 )
 from stages.parameter_types import GivenPath, Number, OneOf
@@ -51,7 +51,7 @@ def _sweep(**options: Any) -> None:
     if options["quiet"]:
         console.be_quiet()
     context, stage = click.get_current_context(), options["stage"]
-    _require_used(context, stage)
+    require_taken(context, stage, without=_WITHOUT)
     if "/" in check_name("--name", options["name"] or stage):
         raise UsageProblem(f"--name is {options['name']!r}; expected one without '/', for runs/<Env>.sweep-NAME.")
     preset = chosen_preset(context, options)
@@ -92,19 +92,6 @@ def _sweep(**options: Any) -> None:
         _show(sweep, stage, preset, options)
 
 
-def _require_used(context: click.Context, stage: str) -> None:
-    """Raise UsageProblem for a shared option that was typed, and that the stage itself does not take."""
-    from stages.cli import wm as group
-
-    command = group.get_command(context, stage)
-    assert command is not None
-    accepted = {option.name for option in command.params}
-    for option in shared_options(without=_WITHOUT):
-        typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if typed and option.name not in accepted:
-            raise UsageProblem(f"{option.opts[0]} means nothing to {stage}; leave it out.")
-
-
 def _module(stage: str) -> Any:
     return importlib.import_module(f"stages.{stage.replace('-', '_')}")
 
@@ -124,11 +111,12 @@ def _plan(session: "Session", stage: str, ends: list[Settings], folder: Path, op
 
 def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, Any]) -> None:
     """Print the best trials, and the command that repeats the best."""
+    from wm.pipeline.session import command_again
     from wm.sweeps.space import assignments
 
     best, counts = sweep.best(SHOWN), sweep.counts()
     settings = [assignments(trial.values, stage) for trial in best]
-    again = _command(stage, preset, options, settings[0])
+    again = command_again(stage, preset, options, settings[0])
     if options["as_json"]:
         facts = [trial.as_json() for trial in best]
         console.print_json({"sweep": str(sweep.folder), **counts, "best": facts, "command": again})
@@ -142,16 +130,6 @@ def _show(sweep: "Sweep", stage: str, preset: str | None, options: Mapping[str, 
     ]
     console.echo(console.table(["trial", sweep.objective.words, *columns[0]], rows))
     console.echo(console.visible(f"the best again: {again}"))
-
-
-def _command(stage: str, preset: str | None, options: Mapping[str, Any], settings: Sequence[str]) -> str:
-    """What runs the stage as the sweep does, with these settings."""
-    from wm.pipeline.session import command_line
-
-    data = () if stage == "train-controller" else options["data"]  # which has it only from a config file
-    once = {"run": options["run"], "preset": preset, "config": options["config"], "seed": options["seed"] or None}
-    given = {name: () if value is None else (value,) for name, value in once.items()}
-    return command_line(stage, options["env"], {"data": data, **given, "set": (*options["set"], *settings)})
 
 
 command = SectionCommand(

@@ -1,4 +1,4 @@
-"""What dreams are made from and compared with: V, M, C, the episodes of V, and the place of the comparison in a run."""
+"""What dreams are made from and compared with: V, M, C and its episodes, or a Dreamer; and their place in a run."""
 
 from dataclasses import dataclass, replace
 
@@ -7,8 +7,8 @@ from wm.dreams.initial_states import latents_stayed_behind
 from wm.envs.registry import EnvConfig
 from wm.episodes.dataset import Dataset
 from wm.pipeline.session import Session, stage_name
-from wm.pretrained import TrainedController, TrainedMdnRnn, TrainedVae
-from wm.run_models import load_dreaming
+from wm.pretrained import TrainedController, TrainedDreamer, TrainedMdnRnn, TrainedVae
+from wm.run_models import find_dreamer, load_dreaming
 from wm.settings import DreamSettings
 
 # Raised by each change after which the same models give other figures or pictures.
@@ -56,3 +56,11 @@ def _run_from(session: Session, settings: DreamSettings, inputs: DreamInputs, ep
     }
     default = "dream" if settings.agent == "controller" else f"dream-{settings.agent}"
     return session.make_run(stage_name(session, default), "dream", RECIPE, settings.result_settings(), fingerprints)
+
+
+def dreamer_run(session: Session, settings: DreamSettings) -> tuple[TrainedDreamer, Run]:
+    """A Dreamer of a run, and the place of its dream."""
+    trained = find_dreamer(session.workspace, settings.agent)
+    name = stage_name(session, f"dream-{settings.agent}")
+    inputs = {"dreamer": trained.artifact.fingerprint, **trained.env.code.sources}
+    return trained, session.make_run(name, "dream", RECIPE, settings.result_settings(), inputs)

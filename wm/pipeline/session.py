@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
@@ -149,3 +149,11 @@ def command_line(stage: str, env: str, options: Mapping[str, Iterable[Any]]) -> 
         for value in values:
             words += [f"--{option}", os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
     return shlex.join(words)
+
+
+def command_again(stage: str, preset: str | None, options: Mapping[str, Any], settings: Sequence[str]) -> str:
+    """What runs `stage` with the options of another command, and these settings besides."""
+    data = () if stage == "train-controller" else options["data"]  # which has it only from a config file
+    once = {"run": options["run"], "preset": preset, "config": options["config"], "seed": options["seed"] or None}
+    given = {name: () if value is None else (value,) for name, value in once.items()}
+    return command_line(stage, options["env"], {"data": data, **given, "set": (*options["set"], *settings)})
