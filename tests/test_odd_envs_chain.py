@@ -20,7 +20,7 @@ from wm.evaluation.dream_fidelity import REAL_EPISODES
 from wm.seeding import episode_seed
 from wm.stats import Score
 
-IN_THE_SUITE = {"IntegerBox", "OneStep"}
+IN_THE_SUITE = {"IntegerBox"}
 NAMES = [
     pytest.param(name, marks=() if name in IN_THE_SUITE else pytest.mark.slow)
     for name in sorted(VARIANTS.keys() - REFUSED.keys() - {"Single"})  # which needs a process for every stage

@@ -148,6 +148,7 @@ def without_empty_chunks(patch: pytest.MonkeyPatch) -> None:
         (without_removing_newer_parts, replay_tests.test_restoring_removes_parts_newer_than_the_checkpoint),
     ],
 )
+@pytest.mark.slow
 def test_without_the_safeguard_its_test_fails(
     remove: Removal, test: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

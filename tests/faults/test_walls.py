@@ -347,6 +347,7 @@ WALLS = {
     "name",
     [pytest.param(name, marks=pytest.mark.extra(wall.extra) if wall.extra else ()) for name, wall in WALLS.items()],
 )
+@pytest.mark.slow
 def test_without_the_wall_its_test_fails(
     name: str, chain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -197,7 +197,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert torch.equal(*weights)
 
 
-@pytest.mark.parametrize("config", [SMALL, CONTINUOUS])
+@pytest.mark.parametrize("config", [SMALL, pytest.param(CONTINUOUS, marks=pytest.mark.slow)])
 def test_losses_fall_and_imagination_has_its_shape(config: DreamerConfig) -> None:
     model, steps = dreamer(config), batch(config)
     frames = torch.zeros_like(steps.frames)

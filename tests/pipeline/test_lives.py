@@ -103,6 +103,7 @@ def train_m(folder: Path, network: str, *more: str) -> dict[str, Any]:
     return metrics
 
 
+@pytest.mark.slow
 def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(copies: dict[str, Path]) -> None:
     observed = {}
     for name, folder in copies.items():
@@ -154,7 +155,8 @@ def test_a_dataset_in_a_store_that_was_begun_without_lives_goes_on_without(tmp_p
     assert "resumed" in more.stdout
 
 
-@pytest.mark.parametrize("first", ["without", pytest.param("with", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["without", "with"])
 def test_the_first_dataset_decides_where_an_earlier_version_collected_one_of_two(
     copies: dict[str, Path], first: str
 ) -> None:

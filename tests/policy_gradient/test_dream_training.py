@@ -57,6 +57,7 @@ def trained(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) -> None:
     score = json.loads(run(trained, "evaluate", "--env", TINY, "--episodes", "40", "--json").stdout)["metrics"]
     assert score["mean"] - score["ci95"] > score["random"]["mean"] + score["random"]["ci95"] + 3
@@ -221,6 +222,7 @@ def test_a_training_continues_with_actor_and_critic_of_another_run(continued: Pa
         assert np.array_equal(after.parameters, before.parameters)
 
 
+@pytest.mark.slow
 def test_on_another_v_the_earlier_policy_is_imitated_and_its_cost_counted(continued: Path, tmp_path: Path) -> None:
     """As in a round that trains V anew."""
     folder = tmp_path / "all"

@@ -82,7 +82,8 @@ def test_the_best_policy_by_validation_is_kept_and_acts_as_it_acts_better(traine
     assert metrics["generations"] == len(lines) == lines[-1]["generation"]
 
 
-@pytest.mark.parametrize("place", ["real", pytest.param("dream", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["real", "dream"])
 def test_memory_is_watched_over_the_whole_training(chain: Path, tmp_path: Path, place: str) -> None:
     """Its snapshots are due after a quarter and near the end, which the guard has to know in iterations."""
     folder = with_data_and_inputs(chain, tmp_path)

@@ -106,6 +106,7 @@ def test_a_validation_looks_at_later_episodes_as_often_as_the_training_does() ->
     assert trained.isdisjoint({row.tobytes() for row in batch.means[:, 3] if row.any()})
 
 
+@pytest.mark.slow
 def test_its_rollouts_hold_where_the_baselines_do_not(tmp_path: Path, full_position_probe: None) -> None:
     latents = world()
     model = train(tmp_path, SETTINGS, latents)
