@@ -149,6 +149,7 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
 def imports(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(parsed(path)):

@@ -137,15 +137,16 @@ def test_fast_frames_show_the_edge_of_the_playfield() -> None:
     assert np.abs(exact[0] - fast[0]).mean() < 2
 
 
-def test_an_atari_episode_does_not_depend_on_the_one_before() -> None:
-    used, fresh = EnvConfig("Breakout").make(), EnvConfig("Breakout", render="gymnasium").make()
+@pytest.mark.parametrize(("name", "episodes", "steps"), [("Breakout", 6, 25), ("ALE/Qbert-v5", 2, 50)])
+def test_an_atari_episode_does_not_depend_on_the_one_before(name: str, episodes: int, steps: int) -> None:
+    used, fresh = EnvConfig(name).make(), EnvConfig(name, render="gymnasium").make()
     used.reset(seed=9)
-    for seed in range(6):
+    for seed in range(episodes):
         for _ in range(10):
             used.step(1)  # repeated and sticky, it would fire in the next episode
         one, two = (env.reset(seed=seed)[0] for env in (used, fresh))
         frames, same = [one], [two]
-        for _ in range(25):
+        for _ in range(steps):
             frames.append(used.step(3)[0])
             same.append(fresh.step(3)[0])
         assert np.array_equal(frames, same), seed

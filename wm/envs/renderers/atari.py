@@ -1,9 +1,9 @@
 """Atari with a faster reset. Gymnasium loads the ROM again to seed an episode, which takes as long as 300 steps.
 
 Another seed changes only the state of the emulator's random generators. So the state after the first load is kept, and
-a reset restores it with the generators of the new seed. The first load checks that this gives the same state as the
-ROM does; a test compares whole episodes with gymnasium's. If the check fails, as with another version of the emulator,
-every reset loads the ROM.
+a reset restores it with the generators of the new seed. Each environment checks at first that the seed of its load
+gives that state again, and that the state goes on as after a load; a test compares whole episodes with gymnasium's.
+Where a check fails, as in Q*bert or with another version of the emulator, every reset loads the ROM.
 """
 
 import re
@@ -19,6 +19,7 @@ from wm.envs.palette_resize import PaletteResize, gives_same_pixels, palette_of
 from wm.envs.resize import AreaResize, Frame
 
 _TOTAL = 24  # offset in a state of the number of bytes that follow
+_FRAMES = 8  # after which two games that went on from one state are compared
 _NOOPS = 16  # frames after which the previous episode's action is no longer repeated, sticky or not
 # A Mersenne Twister as C++ writes it: 624 words and a position. The first one is the emulator's; the last is seeded.
 _TWISTER = re.compile(rb"(?:\d+ ){624}\d+")
@@ -33,10 +34,42 @@ class Atari(AtariEnv):
     before the next step.
     """
 
-    _first_state: bytes | None = None  # after the first load of the ROM
-    _first_screen: NDArray[np.uint8]
-    _can_seed = False  # whether `_seeded` gives the state of a load
     _screen: NDArray[np.uint8] | None = None
+    _played = False  # since the ROM was loaded
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.ale.reset_game()
+        self._first_state = self._state()
+        self._first_screen = self._get_obs().copy()  # the emulator draws the next screen into the same array
+        seed = self.ale.getInt("random_seed") % 2**32
+        # Without these checks an emulator with another layout of its state would play other episodes, unnoticed.
+        self._can_seed = _seeded(self._first_state, seed) == self._first_state and self._plays_alike()
+        self.ale.reset_game()
+        if not np.array_equal(self._get_obs(), self._first_screen):
+            self.load_game()
+            self.ale.reset_game()
+
+    def _plays_alike(self) -> bool:
+        """Whether the first state, restored after other frames, goes on as it does after a load. That of Q*bert does
+        not: it depends on more than the emulator saves."""
+        ends = []
+        for _ in range(2):
+            for _ in range(_FRAMES):
+                self.ale.act(0)
+            ends.append(self._state())
+            self._restore_first()
+        return ends[0] == ends[1]
+
+    def _state(self) -> bytes:
+        state: bytes = self.ale.cloneState(include_rng=True).serialize()
+        return state
+
+    def _restore_first(self) -> None:
+        self.ale.restoreState(ale_py.ALEState(self._first_state))
+        for _ in range(_NOOPS):  # the action being repeated is no part of a state
+            self.ale.act(0)
+        self.ale.restoreState(ale_py.ALEState(self._first_state))
 
     def _get_obs(self) -> NDArray[np.uint8]:
         if self._screen is None:
@@ -45,19 +78,13 @@ class Atari(AtariEnv):
         return self._screen
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        if seed is None or self._first_state is None or not self._can_seed:
-            screen, info = super().reset(seed=seed, options=options)
-            if seed is not None and self._first_state is None:
-                # A copy: the emulator draws the next screen into the same array.
-                self._first_state, self._first_screen = self.ale.cloneState(include_rng=True).serialize(), screen.copy()
-                # Without this check an emulator with another layout of its state would play other episodes, unnoticed.
-                self._can_seed = _seeded(self._first_state, info["seeds"][1]) == self._first_state
-            return screen, info
+        played, self._played = self._played, True
+        if seed is None or not self._can_seed:
+            return super().reset(seed=seed, options=options)
         gym.Env.reset(self, seed=seed, options=options)
         seeds = self.seed_game(seed)
-        self.ale.restoreState(ale_py.ALEState(self._first_state))
-        for _ in range(_NOOPS):  # the action being repeated is no part of a state
-            self.ale.act(0)
+        if played:
+            self._restore_first()
         self.ale.restoreState(ale_py.ALEState(_seeded(self._first_state, seeds[1])))
         assert self._screen is not None
         self._screen[:] = self._first_screen  # neither is the screen
