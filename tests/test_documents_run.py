@@ -55,6 +55,7 @@ def run_examples(chain: Path, folder: Path, *left_out: str) -> str:
     return "".join(chosen)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_python_page_run_and_show_every_public_name(chain: Path, tmp_path: Path) -> None:
     shown = run_examples(chain, tmp_path, "stable_baselines3")
     members = {f"world.{name}" for name, _ in public_members(wm.World)} - {"world.sb3_env"}

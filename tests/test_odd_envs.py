@@ -148,6 +148,7 @@ CHAIN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_limit_of_collecting_ends_the_episodes_of_every_later_stage(tmp_path: Path) -> None:
     collect(tmp_path, "Endless")
     env, folder = ("--env", "tests.odd_envs:Endless-v0"), tmp_path / "runs" / "tests.odd_envs-Endless-v0"

@@ -16,7 +16,7 @@ def starts(config: EnvConfig, seeds: range) -> list[tuple[int, np.ndarray[Any, A
         return [(info["episode_frame_number"], frame.copy()) for frame, info in resets]
 
 
-@pytest.mark.parametrize("render", ["exact", "gymnasium"])
+@pytest.mark.parametrize("render", ["exact", pytest.param("gymnasium", marks=pytest.mark.slow)])
 def test_without_sticky_actions_episodes_begin_after_no_ops_that_their_seed_decides(render: str) -> None:
     config = EnvConfig("Pong", sticky=False, render=render)
     numbers = [number for number, _ in starts(config, range(12))]

@@ -33,6 +33,7 @@ def test_only_a_search_in_the_dream_alone_plays_a_real_validation_at_its_end(pla
     assert figures.get("dream_return") == (9.0 if in_dream else None)
 
 
+@pytest.mark.slow
 def test_the_candidates_that_choose_the_temperature_are_of_no_search_s_seed(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

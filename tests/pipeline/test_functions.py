@@ -98,6 +98,7 @@ def test_a_session_of_collecting_that_was_stopped_counts(tmp_path: Path) -> None
     assert result.seconds >= stopped["wall_seconds"] > 1
 
 
+@pytest.mark.slow
 def test_a_session_of_collecting_that_was_killed_counts_until_its_last_minute(tmp_path: Path) -> None:
     program = """if True:
         import itertools, os, signal, sys, wm

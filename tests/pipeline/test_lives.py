@@ -68,6 +68,7 @@ def test_a_dataset_keeps_the_lives_that_the_game_reports() -> None:
         assert played.labels.shape == (4, names)
 
 
+@pytest.mark.slow
 def test_a_dataset_that_was_begun_without_lives_goes_on_without(tmp_path: Path) -> None:
     with earlier_version():
         run(tmp_path, *COLLECT, "--episodes", "2")

@@ -16,6 +16,7 @@ def test_a_plan_reads_as_a_sentence() -> None:
     assert str(plan) == "collect -> data: 50 episodes; disk about 3.0 MB, memory about 1.0 GB, time about 10 s to 20 s"
 
 
+@pytest.mark.slow
 def test_a_disk_budget_that_the_plan_says_suffices_is_not_refused(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "data", tmp_path / "data")
     for stage in STAGES[1:]:

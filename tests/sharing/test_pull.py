@@ -62,6 +62,7 @@ def test_the_episodes_that_came_along_suffice_to_dream(shared: Path, answer: Ans
     assert "created" in answer(*arguments("dream"), code=0)
 
 
+@pytest.mark.slow
 def test_a_run_without_latents_dreams_in_the_episodes_that_came_along(trained: Path, answer: Answer) -> None:
     without = ("--without", "latents", "--without", "dream")
     answer("push", str(RUN), "shared", *without, "--episodes", "2", code=0)

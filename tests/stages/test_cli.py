@@ -106,7 +106,9 @@ def test_a_package_that_cannot_be_imported_is_one_sentence_and_a_module_of_wm_a_
             )
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [*(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-")), ">&- 2>&-"]
+)
 def test_a_stream_that_is_closed_is_written_to_nowhere(tmp_path: Path, closed: str) -> None:
     for words in (command("ls"), command("collect", "--env", TINY, "--episodes", "2", "--size", "32")):
         line = f"{shlex.join(words)} {closed}"

@@ -48,6 +48,7 @@ def test_the_dream_of_another_controller_has_a_name_of_its_own(chain: Path) -> N
         assert dream_run(session, DreamSettings(agent=agent), inputs).folder.name == folder
 
 
+@pytest.mark.slow
 def test_dreams_are_no_longer_than_real_episodes_can_be(uncontrolled: Session) -> None:
     """gymnasium truncates those of the environment after 24 steps: longer dreams would be compared with other ones."""
     result = dream(uncontrolled, DreamSettings(dreams=2))

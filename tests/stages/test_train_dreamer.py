@@ -419,6 +419,7 @@ def test_collected_episodes_of_another_observation_are_refused(tmp_path: Path) -
     assert "has observation motion but this Dreamer takes rgb" in refused(tmp_path, 78, *offline)
 
 
+@pytest.mark.slow
 def test_it_plays_what_the_collected_episodes_show(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--observation", "motion",
         "--set", "mask=0-40")  # fmt: skip

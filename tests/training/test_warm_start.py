@@ -65,6 +65,7 @@ def fingerprint(folder: Path) -> str:
     return str(json.loads((folder / "manifest.json").read_text())["fingerprint"])
 
 
+@pytest.mark.slow
 def test_a_v_that_the_source_does_not_know_is_refused_and_the_sources_taken_on_demand(
     chain: Path, tmp_path: Path
 ) -> None:
