@@ -238,6 +238,7 @@ def test_episodes_of_seven_steps_go_through_a_curriculum(tmp_path: Path) -> None
     assert (tmp_path / "runs" / "Catch" / "dream" / "dream.gif").is_file()
 
 
+@pytest.mark.slow
 def test_a_reward_that_becomes_nan_later_ends_the_search_and_the_evaluation_in_one_sentence(tmp_path: Path) -> None:
     collect(tmp_path, "LaterNan")
     env = ("--env", "tests.odd_envs:LaterNan-v0")

@@ -294,6 +294,7 @@ def test_an_earlier_policy_that_acts_better_by_samples_stays_the_best(
     assert {name: metrics[name] for name in kept} == kept
 
 
+@pytest.mark.slow
 def test_a_continued_training_that_is_broken_resumes_bit_for_bit(
     continued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_pulled_score_is_up_to_date_and_a_report_shows_it(shared: Path, answer
     assert f"{score['mean']:.1f} ±" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_episodes_that_came_along_suffice_to_dream(shared: Path, answer: Answer) -> None:
     assert "4 of the 24 episodes that V was trained on came along. Who trains" in answer("pull", "shared", code=0)
     assert "play.html" in answer("play", "--env", TINY, code=0)

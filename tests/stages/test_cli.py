@@ -388,6 +388,7 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_written(
     assert sum(file.stat().st_size for file in here.rglob("*") if file.is_file()) == 0
 
 
+@pytest.mark.slow
 def test_a_dataset_of_another_size_than_the_vae(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     dataset(here / "small.zarr", 32)
     dataset(here / "large.zarr", 48)

@@ -278,6 +278,7 @@ def test_interrupted_it_resumes_from_the_last_part(tmp_path: Path) -> None:
     assert not (tmp_path / REPLAY / ".staging" / "torn").exists()
 
 
+@pytest.mark.slow
 def test_trainings_of_one_name_and_other_settings_keep_their_replays(tmp_path: Path) -> None:
     first, second = words(steps=160), words("--set", "world_learning_rate=0.0003", steps=160)
     run_path = tmp_path / "runs" / SLUG
@@ -355,6 +356,7 @@ def test_without_its_replay_a_training_resumes_and_updates_once_it_is_filled_aga
     assert 12 <= metrics["updates"] <= (600 - PREFILL) // (4 * 8)
 
 
+@pytest.mark.slow
 def test_a_world_model_trained_on_collected_episodes_alone_is_not_scored(tmp_path: Path) -> None:
     run(tmp_path, "collect", "--env", TINY, "--episodes", "12", "--size", "32", "--gray")
     run(tmp_path, *words("--data", f"data/{SLUG}.zarr", "--pretrain", "2", steps=0))
