@@ -19,6 +19,7 @@ from wm.errors import MissingInput, UsageProblem, WmError
 from wm.pretrained import load_controller
 
 
+@pytest.mark.slow
 def test_minutes_are_those_of_the_processor_and_a_command_that_resumes_adds_to_them(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 1: pass\ntime.sleep(0.5)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"

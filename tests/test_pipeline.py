@@ -129,6 +129,7 @@ def test_a_controller_can_be_evolved_in_the_dream(chain: Path, tmp_path: Path) -
     assert shown["metrics"]["env_steps"] > 0  # of a real validation
 
 
+@pytest.mark.slow
 def test_a_search_starts_whitened_from_zero_and_from_a_controller(chain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(chain, folder)

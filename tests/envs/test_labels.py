@@ -38,7 +38,7 @@ def watch(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
     return screens
 
 
-@pytest.mark.parametrize("name", ["Pong", "Breakout"])
+@pytest.mark.parametrize("name", ["Pong", pytest.param("Breakout", marks=pytest.mark.slow)])
 def test_the_balls_label_is_where_the_ball_is(name: str) -> None:
     errors, unseen, unlabelled = [], 0, 0
     for screen, values in watch(name):

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from wm.models.vae.loss import VaeLoss, VaeLossTerms
@@ -72,11 +73,13 @@ def train(settings: VaeLoss, steps: int) -> list[VaeLossTerms]:
     return losses
 
 
+@pytest.mark.slow
 def test_training_on_one_batch_learns_it() -> None:
     losses = train(make_loss(normalized_vae(), moving_square(), reconstruction_nats=1000.0), 80)
     assert losses[-1].error < 0.5 * losses[0].error
 
 
+@pytest.mark.slow
 def test_position_targets_make_positions_decodable() -> None:
     losses = train(make_loss(normalized_vae(), moving_square(), reconstruction_nats=1000.0, position_targets=100.0), 80)
     assert losses[-1].position_error < 0.5 * losses[0].position_error

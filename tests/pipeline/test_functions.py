@@ -248,6 +248,7 @@ def test_the_sentences_of_a_table_hang_and_its_columns_stay() -> None:
     assert result.text() == f"m: up to date\n{table}"
 
 
+@pytest.mark.slow
 def test_an_environment_that_the_program_alone_has_registered_needs_a_module_for_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

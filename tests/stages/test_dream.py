@@ -75,6 +75,7 @@ def test_weights_that_are_too_large_to_compute_with_are_one_sentence(
         dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))
 
 
+@pytest.mark.slow
 def test_an_encoder_that_cannot_be_imported_costs_the_video_alone(
     chain_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

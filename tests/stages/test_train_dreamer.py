@@ -65,6 +65,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_environment_whose_actions_changed_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = json.loads((trained / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["recipe"]
     assert recipe["inputs"]["source of tests.tiny"]

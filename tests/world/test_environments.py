@@ -76,6 +76,7 @@ def test_latents_and_h_of_the_real_game_are_those_of_v_and_m(world: wm.World) ->
     assert np.allclose(observation[4:], hidden[0, -1].numpy(), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_real_game_goes_to_another_process_before_it_begins(world: wm.World, tmp_path: Path) -> None:
     env = world.real_env("zh", "rgb_array")
     (tmp_path / "env").write_bytes(pickle.dumps(env))
@@ -187,6 +188,7 @@ def test_the_serve_is_pressed_in_the_real_game_as_the_command_does() -> None:
 
 @KINDS
 @pytest.mark.parametrize("name", ["Dream", "Real"])
+@pytest.mark.slow
 def test_what_gymnasium_makes_of_a_run_with_a_box_of_actions_passes_its_checker(
     steered: Path, name: str, obs: str
 ) -> None:
