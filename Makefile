@@ -38,7 +38,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 
 setup: $(STAMP) ## Create .venv; TORCH=cpu or TORCH=cuda selects the build of torch
 
-test: $(STAMP) ## Run the tests (7 to 8 minutes on two cores)
+test: $(STAMP) ## Run the tests (5 minutes on two cores)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(STAMP) ## Run the long tests

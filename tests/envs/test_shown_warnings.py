@@ -37,7 +37,7 @@ def test_a_line_that_warns_of_a_number_is_shown_a_few_times(shown: list[Any]) ->
     assert [text for text, _ in shown] == [*(f"at {time} s" for time in range(MOST - 1)), f"at {MOST - 1} s{LEFT_OUT}"]
 
 
-@pytest.mark.parametrize(("name", "lines"), [("Warns", 1), ("WarnsOfTime", MOST)])
+@pytest.mark.parametrize(("name", "lines"), [("Warns", 1), pytest.param("WarnsOfTime", MOST, marks=pytest.mark.slow)])
 def test_a_command_with_workers_shows_what_is_warned_of_at_every_step_once(
     name: str, lines: int, tmp_path: Path
 ) -> None:

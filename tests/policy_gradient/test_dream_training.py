@@ -134,6 +134,7 @@ def test_a_broken_training_resumes_bit_for_bit(trained: Path, tmp_path: Path, mo
     assert [line | {"seconds": 0} for line in logs[0]] == [line | {"seconds": 0} for line in logs[1]]
 
 
+@pytest.mark.slow
 def test_it_plays_and_learns_by_one_thread(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play, threads = DreamSource.play, set[int]()
 

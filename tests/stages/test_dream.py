@@ -31,6 +31,7 @@ def uncontrolled(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Session(TINY, data=(chain / "data" / f"{SLUG}.zarr",), run=tmp_path)
 
 
+@pytest.mark.slow
 def test_without_a_controller_random_policies_dream(uncontrolled: Session) -> None:
     result = dream(uncontrolled, DreamSettings(dreams=4, max_steps=10))
     assert result.metrics["agent"] == "random linear policies"

@@ -43,6 +43,7 @@ def test_the_page_has_every_part_of_the_chain_and_loads_nothing(chain: Path) -> 
     (chain / summary).unlink()
 
 
+@pytest.mark.slow
 def test_the_page_plays_the_test_episodes_that_were_scored(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

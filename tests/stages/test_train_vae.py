@@ -41,6 +41,7 @@ def test_streaming_from_disk_trains_the_same_weights_as_ram(session: Session) ->
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.slow
 def test_the_probe_decodes_positions_and_may_be_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = Session("CartPole", data=(tmp_path / "d.zarr",), run=tmp_path / "run", device="cpu", workers=0)
     collect(session, CollectSettings(episodes=30, size=32, policy="random"))
