@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml  # type: ignore[import-untyped]  # zarr brings it
 
 import wm
 from stages import cli
@@ -330,3 +331,11 @@ def test_every_figure_of_the_readme_is_in_a_json_file() -> None:
                 value = sum(values) / len(values) / each.get("per", 1)
                 assert each["format"].format(value) in figure["says"]
     assert re.findall(r"(?<![\w.])\d[\w.]*", text) == []
+
+
+def test_the_workflow_runs_the_tests_as_the_makefile_does() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
+    runs = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    (tests,) = re.findall(r"\$\(BIN\)/(python -m pytest --num.*)", (ROOT / "Makefile").read_text())
+    assert runs["test"][-1] == tests
+    assert runs["slow"] == ["make test-slow"]

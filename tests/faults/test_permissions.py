@@ -32,7 +32,6 @@ def command(chain_copy: Path) -> Command:
     return run
 
 
-@pytest.mark.slow
 def test_an_artifact_that_may_not_be_read_is_not_made_again(chain_copy: Path, command: Command) -> None:
     manifest = chain_copy / "runs" / SLUG / "controller" / "manifest.json"
     manifest.chmod(0o000)

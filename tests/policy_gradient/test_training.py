@@ -133,7 +133,6 @@ def undisturbed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_any_number_of_workers_gives_the_same_weights(undisturbed: Path, tmp_path: Path) -> None:
     run(with_inputs(undisturbed, tmp_path), *SHORT, WM_WORKERS="2")
     assert weights_of(tmp_path) == weights_of(undisturbed)
