@@ -1,5 +1,7 @@
 """`wm ls`: the datasets and artifacts below folders, in the order of the stages."""
 
+import errno
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from stages.parameter_types import ExistingPath, mount
 from wm.errors import BadData, UsageProblem
 from wm.units import format_size
 
-KINDS = {"damaged": "bad", "unreadable": "bad", "unfinished": "warning"}
+KINDS = {"damaged": "bad", "unreadable": "bad", "no permission": "bad", "unfinished": "warning"}
 
 
 @click.command(name="ls")
@@ -43,6 +45,8 @@ def command(paths: tuple[Path | str, ...], as_json: bool) -> None:
         raise BadData(
             f"{unreadable[0]['problem']} `wm verify {shlex.quote(unreadable[0]['path'])}` says what is left of it."
         )
+    if closed := next((entry for entry in entries if entry["kind"] == "no permission"), None):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), closed["path"])
 
 
 def _stored(address: str) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """`wm verify`: every checksum of a dataset, an artifact, or everything below a folder."""
 
+import errno
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,19 +30,24 @@ def command(path: Path | str, repair: bool, as_json: bool) -> None:
     report = _verify_stored(path, repair) if isinstance(path, str) else verify(path, repair)
     if as_json:
         checked = [{"path": str(c.folder), "files": c.files, "problem": c.problem} for c in report.checked]
-        console.print_json({"checked": checked, "repaired": report.repaired})
+        closed = [str(folder) for folder in report.closed]
+        console.print_json({"checked": checked, "repaired": report.repaired, "not_permitted": closed})
     else:
         for action in report.repaired:
             console.echo(console.visible(f"repaired: {action}", keep=""))
         for result in report.checked:
             text = console.wrap(result.problem or f"{result.folder}: {_agreement(result.files)}", indent="")
             console.echo(console.color(text, "bad") if result.problem else text)
+        for folder in report.closed:
+            console.echo(console.color(console.wrap(f"{folder} was not checked: no permission.", indent=""), "bad"))
     if report.damaged:
         hint = "" if repair else f" `wm verify {shlex.quote(str(path))} --repair` sets broken parts of datasets aside."
         if isinstance(path, str):
             hint = " Without the manifest of a broken part, `wm collect` plays its episodes again."
         count = f"{len(report.damaged)} of {len(report.checked)}"
         raise BadData(f"{count} are damaged, first: {report.damaged[0].problem}{hint}")
+    if report.closed:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(report.closed[0]))
 
 
 def _verify_stored(address: str, repair: bool) -> "Report":
@@ -52,7 +59,7 @@ def _verify_stored(address: str, repair: bool) -> "Report":
             f"{address} is in an object store, where nothing is set aside; remove the manifest of a broken part, and "
             f"run `wm clean {address} --unfinished` and `wm collect`."
         )
-    return Report(check(mount(address)), [])
+    return Report(check(mount(address)), [], [])
 
 
 def _agreement(files: int) -> str:

@@ -1,6 +1,7 @@
 """What may not be read is neither damaged nor made again."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,9 +60,9 @@ def test_the_overview_shows_the_rest_of_a_run(chain_copy: Path, command: Command
     controller.chmod(0o600)
     listed = command("ls")
     controller.chmod(0o755)
-    assert listed.returncode == 0, listed.stderr
+    assert listed.returncode == 77, listed.stderr
     kinds = dict(line.split()[:2] for line in listed.stdout.splitlines() if len(line.split()) > 2)
-    assert (kinds["mdnrnn"], kinds["controller"]) == ("mdnrnn", "damaged")
+    assert (kinds["mdnrnn"], kinds["controller"]) == ("mdnrnn", "no")
 
 
 @pytest.mark.parametrize("words", [("ls",), ("verify", "runs"), ("clean", "runs"), ("report", "runs")])
@@ -73,3 +74,21 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(
     (chain_copy / "runs").chmod(0o755)
     assert done.returncode == 77, done.stderr
     assert done.stderr.startswith("wm: no permission for runs")
+
+
+@pytest.mark.parametrize("pattern", ["runs/*/mdnrnn", "data/*.zarr"])
+def test_a_folder_inside_that_may_not_be_read_is_named_after_the_rest(
+    chain_copy: Path, command: Command, pattern: str
+) -> None:
+    (closed,) = chain_copy.glob(pattern)
+    name = closed.relative_to(chain_copy)
+    closed.chmod(0o000)
+    listed, verified = command("ls"), command("verify", ".")
+    closed.chmod(0o755)
+    for done in (listed, verified):
+        assert done.returncode == 77, done.stderr
+        assert done.stderr == f"wm: no permission for {name}; change its permissions or give another place.\n"
+    assert re.search(rf"^  {closed.name} +no permission", listed.stdout, re.MULTILINE)
+    assert f"\n{name} was not checked: no permission.\n" in verified.stdout
+    others = {"mdnrnn", "controller"} - {closed.name}
+    assert all(f"{other}: " in verified.stdout and f"  {other} " in listed.stdout for other in others)

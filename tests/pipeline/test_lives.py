@@ -78,20 +78,29 @@ def test_a_dataset_that_was_begun_without_lives_goes_on_without(tmp_path: Path) 
     assert not (tmp_path / "archive").exists()
 
 
+def collect_and_train_v(folder: Path) -> Path:
+    run(folder, *COLLECT, "--episodes", "4")
+    run(folder, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
+    return folder
+
+
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two folders with a dataset and a V: of this version, whose datasets are `with` lives, and of an earlier one."""
-    made = {name: tmp_path_factory.mktemp(name) for name in ("with", "without")}
-    for name, folder in made.items():
-        with nullcontext() if name == "with" else earlier_version():
-            run(folder, *COLLECT, "--episodes", "4")
-        run(folder, "train-vae", "--env", "Breakout", "--steps", "2", "--batch", "8", "--latent", "4")
-    return made
+def with_lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dataset and a V."""
+    return collect_and_train_v(tmp_path_factory.mktemp("with"))
+
+
+@pytest.fixture(scope="module")
+def without_lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another, whose dataset is of an earlier version."""
+    with earlier_version():
+        return collect_and_train_v(tmp_path_factory.mktemp("without"))
 
 
 @pytest.fixture
-def copies(folders: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+def copies(with_lives: Path, without_lives: Path, tmp_path: Path) -> dict[str, Path]:
     """The two folders for one test to write in."""
+    folders = {"with": with_lives, "without": without_lives}
     return {name: shutil.copytree(folder, tmp_path / name) for name, folder in folders.items()}
 
 
@@ -127,8 +136,8 @@ def test_m_takes_a_lost_life_for_an_end_where_the_dataset_tells(copies: dict[str
     }
 
 
-def test_no_dream_starts_across_a_lost_life(copies: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = copies["with"]
+def test_no_dream_starts_across_a_lost_life(with_lives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(with_lives, tmp_path / "with")
     train_m(folder, "rollout")
     started_from: list[list[Latents]] = []
 

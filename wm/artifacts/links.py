@@ -10,6 +10,8 @@ from pathlib import Path
 from wm.errors import BadData
 
 DEEPEST = 64  # folders below one that is walked; ours have at most 8
+# Folders of root's at the top of a volume, in which nobody keeps datasets.
+_OF_FILE_SYSTEMS = ("lost+found",)
 
 
 def refuse(path: Path) -> Path:
@@ -40,7 +42,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
-    folder that `enter` is false for; those below that may not be read are passed over, as ext4's `lost+found`. Raises
+    folder that `enter` is false for; of those that may not be read (`closed`) only their names are known. Raises
     PermissionError for `folder` itself, and BadData for what lies more than DEEPEST folders deep."""
     # A stack and no recursion: a forged tree must not reach Python's recursion limit. Reversed, for pop takes the last.
     if folder.is_dir():
@@ -54,6 +56,21 @@ def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Ite
         yield path
         if entry.is_dir(follow_symlinks=False) and enter(path):
             stack += [(inside, depth + 1) for inside in reversed(_entries(path))]
+
+
+def closed(folder: Path) -> list[Path]:
+    """The folders below `folder` that may not be read, without those of a file system such as ext4's `lost+found`."""
+    refused: list[Path] = []
+
+    def enter(path: Path) -> bool:
+        # Without the right to execute it its names can be listed, and no file in it can be opened.
+        if not (readable := os.access(path, os.R_OK | os.X_OK)) and path.name not in _OF_FILE_SYSTEMS:
+            refused.append(path)
+        return readable
+
+    for _ in walk(folder, enter):
+        pass
+    return refused
 
 
 def directly_in(folder: Path) -> list[Path]:

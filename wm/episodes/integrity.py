@@ -15,10 +15,11 @@ from wm.errors import BadData, MissingInput, WmError
 
 @dataclass(frozen=True)
 class Report:
-    """The results of all checks, and messages of the repair."""
+    """The results of all checks, messages of the repair, and the folders that may not be read, so nobody knows of."""
 
     checked: list[CheckResult]
     repaired: list[str]
+    closed: list[Path]
 
     @property
     def damaged(self) -> list[CheckResult]:
@@ -28,7 +29,8 @@ class Report:
 
 def verify(path: Path, repair_datasets: bool = False) -> Report:
     """Check everything at or below `path`; with `repair_datasets`, first move damaged parts to quarantine."""
-    datasets = find_datasets(path)
+    closed = find_closed(path)
+    datasets = [folder for folder in find_datasets(path) if folder not in closed]
     repaired: list[str] = []
     if repair_datasets:
         for dataset in filter(Path.is_dir, datasets):
@@ -39,9 +41,14 @@ def verify(path: Path, repair_datasets: bool = False) -> Report:
     checked.sort(key=lambda result: not (result.problem and {result.folder, result.folder.parent} & unreadable))
     checked += [_check(folder) for folder in _artifacts(path)]
     checked += [CheckResult(link, 0, links.problem(link)) for link in find_links(path)]
-    if not checked:
+    if not checked and not closed:
         raise MissingInput(f"{path} holds no dataset and no artifact; expected a {manifest.NAME} somewhere in it.")
-    return Report(checked, repaired)
+    return Report(checked, repaired, closed)
+
+
+def find_closed(path: Path) -> list[Path]:
+    """The folders below `path` that may not be read and may be datasets or artifacts, or hold some."""
+    return [folder for folder in links.closed(path) if _visible(path, folder)]
 
 
 def _visible(path: Path, below: Path) -> bool:

@@ -12,7 +12,7 @@ from wm.artifacts import durable, links, manifest, runs
 from wm.artifacts.runs import Artifact
 from wm.episodes.archive import read_provenance
 from wm.episodes.dataset import Dataset
-from wm.episodes.integrity import find_datasets, find_links
+from wm.episodes.integrity import find_closed, find_datasets, find_links
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND as EPISODES
 from wm.episodes.schema import part_range
@@ -37,13 +37,14 @@ ORDER = (
 
 def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
     """Everything with a manifest below the roots, datasets without one, and unfinished work: folder by folder, in the
-    order of the stages; links in runs as `damaged`. Datasets that cannot be opened come first, as `unreadable`."""
+    order of the stages; links in runs as `damaged`, and folders that may not be read as `no permission`. Datasets that
+    cannot be opened come first, as `unreadable`."""
     entries = []
     for root in roots:
         datasets = {path for path in find_datasets(root) if path.is_relative_to(root)}
-        linked = set(find_links(root))
+        linked, closed = set(find_links(root)), set(find_closed(root))
         paths = list(links.walk(root))
-        folders = {path.parent for path in paths if path.name == manifest.NAME} | datasets | linked
+        folders = {path.parent for path in paths if path.name == manifest.NAME} | datasets | linked | closed
         folders |= {path for path in paths if path.name.endswith(".partial")}
         for folder in sorted(folders, key=lambda folder: _position(folder.relative_to(root))):
             pieces = folder.relative_to(root).parts
@@ -51,6 +52,8 @@ def find(roots: Sequence[Path]) -> list[dict[str, Any]]:
             inside = any(piece.endswith(".partial") for piece in pieces[:-1])
             if not hidden and not inside and part_range(folder.name) is None:
                 entry = _entry_of_link(folder) if folder in linked else _entry(folder)
+                if folder in closed:
+                    entry |= {"kind": "no permission", "figure": "", "problem": f"no permission for {folder}"}
                 unreadable = entry["kind"] == "damaged" and folder in datasets
                 entries.append(entry | ({"kind": "unreadable"} if unreadable else {}))
     return sorted(entries, key=lambda entry: entry["kind"] != "unreadable")
