@@ -3,6 +3,7 @@
 import atexit
 import importlib
 import os
+import re
 import sys
 import traceback
 from typing import Any, NamedTuple
@@ -253,6 +254,8 @@ def _call_stage(name: str, options: dict[str, Any]) -> None:
     call_stage(name, options)
 
 
+# No file has a longer name, so it is a value that somebody typed, and its middle tells nothing.
+_LONG_WORD = re.compile(r"[^\s/]{256,}")
 NO_MEMORY = (
     "there is not enough memory; take a smaller --batch, network or number of --workers, or end other programs. "
     "Everything finished so far is kept."
@@ -261,7 +264,8 @@ NO_MEMORY = (
 
 def _fail(message: str, code: int) -> int:
     if console.may_speak(int(os.environ.get("LOCAL_RANK", "0")) if is_rank(os.environ) else 0):
-        click.echo(f"wm: {console.visible(message, keep='')}", err=True)
+        shortened = _LONG_WORD.sub(lambda word: f"{word[0][:20]}...{word[0][-20:]}", message)
+        click.echo(f"wm: {console.visible(shortened, keep='')}", err=True)
     return code
 
 

@@ -194,6 +194,13 @@ def test_an_address_is_no_path_of_a_run(capsys: pytest.CaptureFixture[str], word
     assert sentence.startswith("wm: s3://bucket/run is no place for this; expected a folder on this machine.")
 
 
+@pytest.mark.parametrize("words", [("help",), ("curriculum", "--envs")])
+def test_a_long_value_is_shortened_in_its_sentence(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    sentence = refused(capsys, 64, *words, "ab" * 3000)
+    assert "ab" * 8 in sentence
+    assert len(sentence) < 600
+
+
 def test_a_name_that_is_too_long_is_no_fault_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
