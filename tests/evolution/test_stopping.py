@@ -136,6 +136,7 @@ def digests(folder: Path, name: str) -> tuple[str, list[Any]]:
     return files["weights.safetensors"]["sha256"], [line | {"seconds": 0, "digest": ""} for line in log]
 
 
+@pytest.mark.slow
 def test_a_search_resumed_with_other_limits_equals_an_uninterrupted_one(chain: Path, tmp_path: Path) -> None:
     folder = tmp_path / "chain"
     shutil.copytree(chain, folder)

@@ -69,6 +69,7 @@ def test_what_a_few_frames_do_not_show_outweighs_no_other_frame() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_an_orientation_is_linear_in_the_orientation_targets_only() -> None:
     random = np.random.default_rng(1)
     angles, (x, y) = random.uniform(-0.7, 0.7, 800), random.uniform(12, 52, (2, 800))

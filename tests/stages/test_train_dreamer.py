@@ -66,6 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_an_environment_whose_actions_changed_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = json.loads((trained / "runs" / SLUG / "dreamer" / "manifest.json").read_text())["recipe"]
     assert recipe["inputs"]["source of tests.tiny"]
@@ -280,6 +281,7 @@ def test_interrupted_it_resumes_from_the_last_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_trainings_of_one_name_and_other_settings_keep_their_replays(tmp_path: Path) -> None:
     first, second = words(steps=160), words("--set", "world_learning_rate=0.0003", steps=160)
     run_path = tmp_path / "runs" / SLUG
@@ -473,7 +475,8 @@ def test_its_memory_is_flat_past_capacity(tmp_path: Path) -> None:
     assert assessment.word == "flat", assessment.reason
 
 
-@pytest.mark.parametrize(("since", "log_every"), [(1, 100), (0, 400)])  # two lines in a row; the last and only one
+# Two lines in a row; the last and only one.
+@pytest.mark.parametrize(("since", "log_every"), [pytest.param(1, 100, marks=pytest.mark.slow), (0, 400)])
 def test_a_dreamer_whose_gradients_are_not_finite_is_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int, log_every: int
 ) -> None:
