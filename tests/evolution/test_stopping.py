@@ -117,6 +117,11 @@ def test_the_longest_search_is_resumed_from_finished_or_not(tmp_path: Path) -> N
     for changed in ("{]\n" + log, log.replace("1.0", "2.0", 1), chain_all("", lines(9, {2, 4, 6, 8})).decode()):
         (unfinished / LOG).write_text(changed)
         assert resumed(tmp_path, wanted) == 6
+    for limit in (1.0, {}, [], "1", True, -1.0):
+        edited = recipe | {"settings": recipe["settings"] | {"max_hours": limit}}
+        (unfinished / RECIPE_FILE).write_text(json.dumps(edited))
+        (unfinished / LOG).write_bytes(chain_all(start(unfinished), lines(9, {2, 4, 6, 8})))
+        assert resumed(tmp_path, wanted) == (9 if limit == 1.0 and limit is not True else 6)
     for damaged in ("[1]", "{}", "{"):
         (unfinished / RECIPE_FILE).write_text(damaged)
         assert resumed(tmp_path, wanted) == 6

@@ -46,6 +46,23 @@ def test_a_number_that_is_not_finite_is_no_setting(value: float) -> None:
                 group(**{item.name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("max_hours", {}, "--max-hours is {}; expected a number."),
+        ("max_hours", True, "--max-hours is True; expected a number."),
+        ("popsize", 2.0, "--popsize is 2.0; expected a whole number."),
+        ("popsize", [], "--popsize is []; expected a whole number."),
+        ("algo", 3, "--algo is 3; expected text."),
+        ("imitate", 1, "--set imitate is 1; expected true or false."),
+    ],
+)
+def test_a_value_of_another_type_is_no_setting(name: str, value: object, expected: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        ControllerSettings(**{name: value})  # type: ignore[arg-type]
+    assert str(caught.value) == expected
+
+
 def test_every_whole_number_has_a_largest_value() -> None:
     for group in COMMANDS.values():
         for item in (item for item in dataclasses.fields(group) if value_type(item) is int):

@@ -10,7 +10,7 @@ from wm.artifacts import chained_log, durable
 from wm.artifacts.manifest import sha256_file
 from wm.artifacts.related import differing_only_in
 from wm.artifacts.runs import Run
-from wm.errors import BadData
+from wm.errors import BadData, UsageProblem
 from wm.evolution.history import History
 from wm.evolution.search_log import LOG, WHITENER, Line, read_log
 from wm.evolution.temperature import copy_choice
@@ -57,13 +57,13 @@ def resume_from_other_limits(run: Run, settings: ControllerSettings, folder: Pat
         return 0, None
     longest, lines, source = 0, list[Line](), None
     for other, other_settings in differing_only_in(LIMITS, run):
+        limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
         try:
-            others = read_log(other)
-        except BadData:
+            others, early = read_log(other), replace(settings, **limits).early
+        except (BadData, UsageProblem):
             # What was changed is no search to go on from; this one begins anew.
             continue
-        limits = {name: other_settings[name] for name in LIMITS if name in other_settings}
-        if (count := _common_prefix(others, settings, replace(settings, **limits).early)) > longest:
+        if (count := _common_prefix(others, settings, early)) > longest:
             longest, lines, source = count, others[:count], other
     if source is not None:
         _copy_search(source, lines, settings.whitened, folder)

@@ -131,12 +131,14 @@ def default_text(item: Field) -> str:
 
 
 def check(item: Field, value: Any) -> None:
-    """Raise UsageProblem, by the name it is given with, if `value` is outside the declared bounds or choices, or is no
-    finite number."""
+    """Raise UsageProblem, by the name it is given with, if `value` is of another type than declared, outside the
+    declared bounds or choices, or is no finite number."""
     if value is None:
         return
     low, high, choices = item.metadata["low"], item.metadata["high"], item.metadata["choices"]
-    name = given_as(item)
+    name, kind = given_as(item), value_type(item)
+    if not _is_a(value, kind):
+        raise UsageProblem(f"{name} is {shown(value)}; expected {WANTED[kind]}.")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageProblem(f"{name} is {value}; expected a finite number.")
     high = MOST if high is None and isinstance(value, int | float) else high
@@ -147,6 +149,12 @@ def check(item: Field, value: Any) -> None:
         raise UsageProblem(f"{name} is {_number_text(value)}; expected at least {_bound(low)}.")
     if high is not None and not value <= high:
         raise UsageProblem(f"{name} is {_number_text(value)}; expected at most {_bound(high)}.")
+
+
+def _is_a(value: object, kind: type) -> bool:
+    """Whether a value, such as that of an edited recipe, has a setting's type. For Python True is an int, and for us an
+    int is a float."""
+    return isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind)
 
 
 def check_mask(mask: str) -> None:
