@@ -45,7 +45,7 @@ def all_schemas() -> dict[str, Schema]:
     return found
 
 
-@pytest.mark.parametrize("examples", [500, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [1000, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_any_bytes_are_a_value_or_one_sentence(examples: int) -> None:
     by_name = all_schemas()
     assert len(by_name) > 25

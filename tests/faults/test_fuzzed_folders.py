@@ -103,7 +103,7 @@ def fuzzed(examples: int) -> settings:
     )
 
 
-@pytest.mark.parametrize("examples", [300, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [600, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_no_edit_of_a_json_file_surprises_the_code_that_reads_it(chain: Path, tmp_path: Path, examples: int) -> None:
     root = tmp_path / "copy"
     shutil.copytree(chain, root)
@@ -141,7 +141,7 @@ def test_no_edit_of_a_json_file_surprises_the_code_that_reads_it(chain: Path, tm
 COLUMN = st.lists(LEAVES, max_size=4)
 
 
-@pytest.mark.parametrize("examples", [200, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [400, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_any_table_of_a_part_is_read_as_its_types_or_refused(tmp_path: Path, examples: int) -> None:
     path = tmp_path / "d.zarr"
     part = write_part(path, [make_episode(number, rows=4) for number in range(3)])
