@@ -11,11 +11,14 @@ import pytest
 import torch
 
 from wm.actions import ActionSpace
+from wm.artifacts.json_reader import validate
 from wm.envs.registry import EnvConfig
-from wm.errors import UsageProblem
+from wm.errors import BadData, UsageProblem
 from wm.models.controller import SERVE_STEPS, Controller
 from wm.models.mdnrnn.network import MdnRnn
-from wm.policy_gradient.real_rollouts import Place, Played, Recorder, Slot, require_instances
+from wm.models.mdnrnn.predictor import Predictor
+from wm.models.mdnrnn.rollout_network import RolloutNetwork
+from wm.policy_gradient.real_rollouts import Place, Played, Recorder, Slot, require_instances, slot_schema
 from wm.rollouts.agents import VmcAgent
 from wm.rollouts.players import NUM_ENVS
 from wm.seeding import generator
@@ -120,6 +123,24 @@ def iterations(config: Config, rebuilt: bool, serve: int | None = None) -> list[
             slots = [Slot(**json.loads(json.dumps(slot.as_json()))) for slot in slots]
             places = new_places(config)
     return played
+
+
+@pytest.mark.parametrize(
+    "m",
+    [MdnRnn(Z, 3, 8, 2, 1.0), RolloutNetwork(Z, 3, 8, 8), RolloutNetwork(Z, 3, 0, 8)],
+    ids=["paper", "rollout", "no h"],
+)
+def test_the_state_of_every_m_is_one_that_a_checkpoint_may_have(m: Predictor) -> None:
+    controller = controller_of(Config())
+    agent = VmcAgent(None, m, controller, np.zeros((1, controller.parameters), np.float32), 1)
+    slot = Slot(0, agent=agent.episode_state(0)).as_json()
+    schema = slot_schema(Mock(controller=Mock(memory="trained")), Mock(space=controller.space, model=m))
+    validate(slot, "a checkpoint", schema)
+    for part in slot["agent"]["memory"]:
+        part.append(0.5)
+        with pytest.raises(BadData):
+            validate(slot, "a checkpoint", schema)
+        part.pop()
 
 
 def test_a_slot_that_is_rebuilt_from_its_value_goes_on_as_the_undisturbed_one() -> None:

@@ -126,6 +126,17 @@ def list_of(schema: Schema, length: int | None = None) -> Schema:
     return check
 
 
+def list_of_each(*schemas: Schema) -> Schema:
+    """A list with one value of each schema, in their order."""
+
+    def check(value: Any, key: str) -> None:
+        list_of(ANYTHING, len(schemas))(value, key)
+        for number, (item, schema) in enumerate(zip(value, schemas, strict=True)):
+            schema(item, f"{key}[{number}]")
+
+    return check
+
+
 def table(
     required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, others: Schema | None = None
 ) -> Schema:

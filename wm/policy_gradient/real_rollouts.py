@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wm.artifacts.json_reader import COUNT, NUMBER, Schema, between, list_of, or_null, table
+from wm.artifacts.json_reader import COUNT, NUMBER, Schema, between, list_of, list_of_each, or_null, table
 from wm.envs.registry import EnvConfig
 from wm.errors import UsageProblem
 from wm.policy_gradient.ppo import Passes, Rollout
@@ -35,14 +35,17 @@ from wm.settings import ControllerSettings
 PASSES = Passes(4, 512)
 
 
-def _slot_schema(policy: PolicySpec, mdnrnn: TrainedMdnRnn) -> Schema:
+def slot_schema(policy: PolicySpec, mdnrnn: TrainedMdnRnn) -> Schema:
     """The schema of a slot in which a policy with this M plays."""
     space, memory = mdnrnn.space, [0]
     if policy.controller.memory != "none":
         memory = [part.shape[-1] for part in mdnrnn.model.initial_state(1)]
     action = between(0, space.count - 1) if space.discrete else list_of(NUMBER, space.width)
     agent = table(
-        {"action": list_of(NUMBER, space.width), "memory": list_of(list_of(NUMBER, memory[0]), len(memory))},
+        {
+            "action": list_of(NUMBER, space.width),
+            "memory": list_of_each(*(list_of(NUMBER, width) for width in memory)),
+        },
         {"z": list_of(NUMBER, mdnrnn.model.latent), "fire": list_of(or_null(COUNT), 2)},
     )
     return table({"number": COUNT, "episode": COUNT, "actions": list_of(action), "agent": or_null(agent)})
@@ -98,7 +101,7 @@ class RealSource:
     def __init__(
         self, settings: ControllerSettings, seed: int, policy: PolicySpec, mdnrnn: TrainedMdnRnn, workers: Workers
     ) -> None:
-        self._slot = _slot_schema(policy, mdnrnn)
+        self._slot = slot_schema(policy, mdnrnn)
         self.steps, self._horizon = settings.step_limit, settings.steps_per_place
         self.passes = PASSES.with_minibatch(settings.minibatch)
         self.iterations = math.ceil(self.steps / (settings.places * self._horizon * policy.env.action_repeat))
