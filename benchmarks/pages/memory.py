@@ -28,6 +28,7 @@ class Task(NamedTuple):
 
     mask: str
     why: str
+    preset: str
     collect: Mapping[str, object]
     train_vae: Mapping[str, object]
     train_mdnrnn: Mapping[str, object]
@@ -39,6 +40,7 @@ TASKS = {
         "12-88",
         "The ball is seen in the first frame and in the last, when it is too late to move. In reality C has 30,000 "
         "steps: with 60,000, C with an untrained M of one seed of three returns 1.00 too.",
+        "quick",
         {"episodes": 1000},
         {"latent": 16, "steps": 1500},
         # Trained on its own rollouts, because the paper's M forgets the ball (log of 2026-11-29). With 8 units instead
@@ -60,6 +62,22 @@ TASKS = {
             "dream": {"max_dream_steps": 1_600_000, "validate_steps": 200_000, "validation_episodes": 64},
         },
     ),
+    "Pong": Task(
+        "flicker",
+        "So of four pairs of frames one shows where the ball goes.",
+        "laptop",
+        {"episodes": 120},
+        {"steps": 4000},
+        {"hidden": 128, "steps": 3000, "validate_every": 500},
+        {
+            "real": {
+                "max_env_steps": 300_000,
+                "validate_steps": 50_000,
+                "validation_episodes": 10,
+                "target_return": "none",
+            },
+        },
+    ),
 }
 
 
@@ -75,12 +93,15 @@ def commands(env: str, seed: int) -> Iterator[str]:
 
     def command(stage: str, settings: Mapping[str, object], *more: str) -> str:
         sets = " ".join(f"--set {name}={value}" for name, value in settings.items())
-        return " ".join(filter(None, (f"wm {stage} --env {env} --run {run} --seed {seed}", *more, sets)))
+        preset = f"--preset {task.preset}" if task.preset != "quick" else ""
+        return " ".join(filter(None, (f"wm {stage} --env {env} --run {run} --seed {seed}", preset, *more, sets)))
 
     yield command("collect", {"mask": task.mask} | dict(task.collect), f"--data {data}")
     yield command("train-vae", task.train_vae, f"--data {data}")
     yield command("train-mdnrnn", task.train_mdnrnn, f"--data {data}")
     for memory, place in variants():
+        if place not in task.learn:
+            continue
         name = f"controller-{memory}-{place}"
         yield command("train-controller", task.learn[place],
                       f"--algo ppo --in {place} --memory {memory} --name {name}")  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from wm.actions import ActionSpace
+from wm.artifacts.json_reader import table
 from wm.models.controller import Controller, ControllerConfig
 from wm.models.mdnrnn.predictor import Predictor
 from wm.policy_gradient.cost import disk_bytes, training_seconds
@@ -59,7 +60,7 @@ def test_the_counted_bytes_are_those_of_two_checkpoints_and_of_what_is_published
     outputs, values = weights.network(torch.randn(8, 64))
     (outputs.sum() + values.sum()).backward()
     optimizer.step()
-    training = cast(Any, SimpleNamespace(model=weights, optimizer=optimizer, state=dict, state_schema=None))
+    training = cast(Any, SimpleNamespace(model=weights, optimizer=optimizer, state=dict, state_schema=table({})))
     Checkpoints(tmp_path, training, keep_best=False).save(1, {"validation_loss": 0.0})
     (checkpoint,) = tmp_path.glob("checkpoints/*.safetensors")
     policy = np.zeros(controller.parameters, np.float32)
