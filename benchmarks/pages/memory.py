@@ -72,6 +72,7 @@ TASKS = {
         {
             "real": {
                 "max_env_steps": 300_000,
+                "learning_rate": 1.5e-3,
                 "validate_steps": 50_000,
                 "validation_episodes": 10,
                 "target_return": "none",

@@ -29,7 +29,6 @@ OTHER = {**RECIPE, "seed": 1}
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "PART_ROWS", 60)  # three episodes
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ EPISODES = BLOCK_EPISODES + 5
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "PART_ROWS", 600)
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
 def play(index: int) -> PackedEpisode:

@@ -147,6 +147,7 @@ def test_another_v_is_refused(chain: Path) -> None:
         transfer(other, mdnrnn, latents)
 
 
+@pytest.mark.slow
 def test_on_another_v_a_linear_policy_is_imitated_in_the_episodes_that_both_have(chain: Path, tmp_path: Path) -> None:
     for name in ("data", "runs"):
         shutil.copytree(chain / name, tmp_path / name)

@@ -46,19 +46,22 @@ SHORT = (*WORDS, "--set", "max_dream_steps=7000", "--set", "validate_steps=3000"
 
 @pytest.fixture(scope="module")
 def trained(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with V, an M trained on its own rollouts, and a C that has learned in its dreams."""
+    """A folder with V, an M trained on its own rollouts, and a C that has learned a little in its dreams."""
     folder = with_data_and_inputs(chain, tmp_path_factory.mktemp("trained-in-dream"))
     shutil.rmtree(folder / "runs" / SLUG / "mdnrnn")
     run(folder, "train-mdnrnn", "--env", TINY, "--network", "rollout", "--hidden", "0", "--batch", "48",
         "--steps", "130", "--set", "units=64", "--set", "warm_up=2", "--set", "rollout_steps=8",
         "--set", "learning_rate=0.007", "--set", "validate_every=130")  # fmt: skip
-    run(folder, *WORDS, "--set", "max_dream_steps=18000", "--set", "learning_rate=0.005",
-        "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
+    run(folder, *WORDS, "--set", "max_dream_steps=6000", "--set", "learning_rate=0.005",
+        "--set", "validate_steps=2000", "--set", "validation_episodes=8")  # fmt: skip
     return folder
 
 
 @pytest.mark.slow
-def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path) -> None:
+def test_it_learns_in_the_dream_alone_and_is_judged_in_reality(trained: Path, tmp_path: Path) -> None:
+    trained = with_data_and_inputs(trained, tmp_path)
+    run(trained, *WORDS, "--set", "max_dream_steps=18000", "--set", "learning_rate=0.005",
+        "--set", "validate_steps=6000", "--set", "validation_episodes=8")  # fmt: skip
     score = json.loads(run(trained, "evaluate", "--env", TINY, "--episodes", "40", "--json").stdout)["metrics"]
     assert score["mean"] - score["ci95"] > score["random"]["mean"] + score["random"]["ci95"] + 3
     folder = trained / "runs" / SLUG / "controller"

@@ -133,9 +133,11 @@ def undisturbed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_any_number_of_workers_gives_the_same_weights(undisturbed: Path, tmp_path: Path) -> None:
-    run(with_inputs(undisturbed, tmp_path), *SHORT, WM_WORKERS="2")
-    assert weights_of(tmp_path) == weights_of(undisturbed)
+def test_any_number_of_workers_gives_the_same_weights(chain: Path, tmp_path: Path) -> None:
+    folders = {count: with_inputs(chain, tmp_path / count) for count in "12"}
+    for count, folder in folders.items():
+        run(folder, *SHORT, "--max-env-steps", "1000", WM_WORKERS=count)
+    assert weights_of(folders["1"]) == weights_of(folders["2"])
 
 
 @pytest.mark.slow

@@ -61,6 +61,7 @@ def test_a_worker_that_is_older_than_its_files_is_refused(tmp_path: Path, monkey
     assert "began before its files of wm changed; restart it" in str(value)
 
 
+@pytest.mark.slow
 def test_two_commands_that_take_turns_keep_their_processes() -> None:
     with pool_of(1) as pool, workers_behind(pool, 1) as one, workers_behind(pool, 1) as other:
         seen = [list(workers.map(os.getpid, [()])) for workers in (one, other, one, other)]

@@ -22,12 +22,6 @@ def published(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.fixture(autouse=True)
-def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pull waits for the disk a hundred times, most of its time here; tests/faults/ has the tests of durability."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def shared(published: Path, tmp_path: Path) -> Path:
     """A copy of it that a test may spoil, in the folder from which it is pulled."""
