@@ -23,7 +23,7 @@ from wm.rollouts.agents import VmcAgent
 from wm.rollouts.loop import EpisodeJob
 
 WORDS = ("train-controller", "--env", TINY, "--algo", "ppo", "--set", "units=32")
-SHORT = (*WORDS, "--max-env-steps", "2000", "--set", "rollout_steps=8", "--set", "validate_steps=500",
+SHORT = (*WORDS, "--max-env-steps", "1200", "--set", "rollout_steps=8", "--set", "validate_steps=500",
          "--set", "validation_episodes=2", "--set", "memory=trained", "--set", "previous_action=true")  # fmt: skip
 
 
@@ -133,11 +133,9 @@ def undisturbed(chain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_any_number_of_workers_gives_the_same_weights(chain: Path, tmp_path: Path) -> None:
-    folders = {count: with_inputs(chain, tmp_path / count) for count in "12"}
-    for count, folder in folders.items():
-        run(folder, *SHORT, "--max-env-steps", "1000", WM_WORKERS=count)
-    assert weights_of(folders["1"]) == weights_of(folders["2"])
+def test_any_number_of_workers_gives_the_same_weights(undisturbed: Path, tmp_path: Path) -> None:
+    run(with_inputs(undisturbed, tmp_path), *SHORT, WM_WORKERS="2")
+    assert weights_of(tmp_path) == weights_of(undisturbed)
 
 
 @pytest.mark.slow
@@ -145,7 +143,7 @@ def test_a_killed_training_resumes_bit_for_bit(undisturbed: Path, tmp_path: Path
     killed = with_inputs(undisturbed, tmp_path)
     process = subprocess.Popen(command(*SHORT), cwd=killed, env=environment(), stderr=subprocess.DEVNULL)
     partial = killed / "runs" / SLUG / "controller.partial"
-    while not list(partial.glob("checkpoints/*.json")) or len((partial / LOG).read_bytes().splitlines()) < 7:
+    while not list(partial.glob("checkpoints/*.json")) or len((partial / LOG).read_bytes().splitlines()) < 5:
         assert process.poll() is None
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
@@ -198,7 +196,7 @@ def test_a_preset_for_another_algorithm_gives_what_means_something(tmp_path: Pat
 
 def test_the_plan_names_steps_and_a_time(chain: Path, tmp_path: Path) -> None:
     plan = json.loads(run(with_inputs(chain, tmp_path), *SHORT, "--dry-run", "--json").stdout)["plan"][0]
-    assert "2,000 environment steps by policy gradient (real)" in plan["what"]
+    assert "1,200 environment steps by policy gradient (real)" in plan["what"]
     assert 0 < plan["seconds"][0] < plan["seconds"][1] < 120
 
 
