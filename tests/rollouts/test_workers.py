@@ -347,11 +347,14 @@ def test_a_program_that_a_worker_would_begin_again_is_told_what_it_lacks(begin: 
 
 def test_it_ends_with_a_command_that_is_killed_too(tmp_path: Path) -> None:
     script = """
-import os, signal, time
-from tests.rollouts.test_workers import processes, start_simulator
+import os, signal, subprocess, sys, time
+from wm.rollouts.process_workers import ProcessWorkers
+
+def start_simulator(number):
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
 if __name__ == "__main__":
-    ((_, pid),) = processes(1).map(start_simulator, [(1,)])
+    ((_, pid),) = ProcessWorkers(1, lambda: None, time.monotonic).map(start_simulator, [(1,)])
     print(pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
