@@ -51,7 +51,7 @@ def compare(name: str, seed: int, steps: int, size: int, render: str = "exact") 
         ("LunarLander", 1, 1000, 64, 0.05),
         pytest.param("LunarLander", 2, 1000, 37, 0.05, marks=pytest.mark.slow),
         ("CartPole", 7, 500, 64, 0),
-        ("Acrobot", 0, 60, 64, 0.001),
+        ("Acrobot", 0, 120, 64, 0.001),
     ],
 )
 def test_exact_frames_rewards_and_labels_are_gymnasiums(
