@@ -117,15 +117,15 @@ class SectionCommand(click.Command):
         formatter.write(textwrap.fill(line, formatter.width, break_on_hyphens=False) + "\n")
 
 
-strict_option = click.option("--strict", is_flag=True, help="Exit with 65 if something damaged was left out.")
+strict_option = click.option("--strict", is_flag=True, help="Exit with 65 if something damaged or closed was left out.")
 
 
 def tell_damaged(damaged: Sequence[str], strict: bool) -> None:
-    """Name on stderr what a command has left out because it is damaged. Raises BadData with `strict`."""
+    """Name on stderr what a command has left out, damaged or closed. Raises BadData with `strict`."""
     for sentence in damaged:
         console.say(f"warning: left out: {sentence}")
     if strict and damaged:
-        raise BadData(f"{len(damaged)} damaged {'file was' if len(damaged) == 1 else 'files were'} left out.")
+        raise BadData(f"files left out, damaged or closed: {len(damaged)}.")
 
 
 def read_sources(

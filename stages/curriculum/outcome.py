@@ -145,6 +145,9 @@ def recorded_outcome(pipeline: Pipeline) -> Outcome | None:
     record = _read(pipeline.runs[-1] / RECORD)
     if not record or record["fingerprint"] != pipeline.fingerprint or record["outcome"].startswith("failed"):
         return None
+    written = {path.resolve() for step in pipeline.steps for path in step.outputs}
+    if any(Path(values["artifact"]).resolve() not in written for values in record["results"]):
+        return None  # a record from elsewhere must not make this pipeline show another's figures
     results = [_result(values, pipeline.runs[-1]) for values in record["results"]]
     if not all(results):
         return None

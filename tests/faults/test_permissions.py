@@ -65,6 +65,34 @@ def test_the_overview_shows_the_rest_of_a_run(chain_copy: Path, command: Command
     assert (kinds["mdnrnn"], kinds["controller"]) == ("mdnrnn", "no")
 
 
+def test_a_finished_dataset_that_may_not_be_written_is_up_to_date(chain_copy: Path, command: Command) -> None:
+    data = chain_copy / "data"
+    for file in data.glob(".*"):
+        file.unlink()  # the lock of the collection before
+    data.chmod(0o555)
+    done, more = command(*arguments("collect")), command(*arguments("collect", "--episodes", "99"))
+    data.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert "up to date" in done.stdout
+    assert more.returncode == 77, more.stderr
+
+
+@pytest.mark.parametrize("closed", ["mdnrnn/manifest.json", "controller", "evaluation"])
+def test_a_report_shows_the_rest_of_a_run_and_names_what_is_closed(
+    chain_copy: Path, command: Command, closed: str
+) -> None:
+    path = chain_copy / "runs" / SLUG / closed
+    mode = path.stat().st_mode
+    path.chmod(0o000)
+    done, strict = command("report", "--no-film"), command("compare", "runs", "--strict")
+    path.chmod(mode)
+    assert done.returncode == 0, done.stderr
+    assert f"warning: left out: no permission for runs/{SLUG}/{closed}" in done.stderr
+    assert "no permission for" in (chain_copy / "runs" / SLUG / "report.html").read_text()
+    assert strict.returncode == 65
+    assert strict.stderr.endswith("files left out, damaged or closed: 1.\n")
+
+
 @pytest.mark.parametrize("words", [("ls",), ("verify", "runs"), ("clean", "runs"), ("report", "runs")])
 def test_a_folder_that_may_not_be_read_is_not_an_empty_one(
     chain_copy: Path, command: Command, words: tuple[str, ...]

@@ -625,6 +625,13 @@ def test_the_recorded_outcome_is_that_of_the_artifacts_and_a_changed_record_is_n
     again = recorded_outcome(pipeline)
     assert again is not None
     assert again.rows() == recorded.rows()
+    elsewhere = shutil.copytree(tmp_path / "runs" / SLUG / "vae", tmp_path / "other" / "vae")
+    (place,) = [number for number, result in enumerate(record["results"]) if result["stage"] == "train-vae"]
+    moved = [values | {"artifact": str(elsewhere)} if number == place else values
+             for number, values in enumerate(record["results"])]  # fmt: skip
+    file.write_bytes(manifest.sealed(record | {"results": moved}))
+    assert recorded_outcome(pipeline) is None
+    file.write_bytes(forged)
     scores = evaluation / "score.json"
     scores.write_bytes(scores.read_bytes().replace(b"1", b"2"))
     with pytest.raises(BadData, match=r"score\.json does not match its checksum"):

@@ -1,5 +1,6 @@
 """An environment and a policy -> episodes."""
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -58,6 +59,10 @@ def collect(session: Session, settings: CollectSettings) -> Result:
     path, runtime = session.data_path, session.runtime
     began = runtime.clock()
     collection, recipe = describe_collection(session, settings)
+    if path.exists() and not os.access(path.parent, os.W_OK):  # no lock can be taken there, and none is needed
+        dataset = find_dataset(path, recipe)
+        if dataset and not dataset.absent(settings.episodes):
+            return _result(session, dataset, settings.episodes, UP_TO_DATE)
     if source := FRAME_SOURCES.get(recipe.get("frames", "")):
         runtime.log(f"collect {session.env}: frames are {source}")
     if limit := collection.env.max_steps:

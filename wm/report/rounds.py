@@ -92,8 +92,8 @@ def is_continued(run: Path) -> bool:
 
 
 def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
-    """The rounds up to this run. One that is damaged or unfinished is left out; what is wrong with one before this run
-    is added to `damaged`."""
+    """The rounds up to this run. One that is damaged, unfinished or closed is left out; what is wrong with one before
+    this run is added to `damaged`."""
     base, last = _split(run)
     numbers = {_split(folder)[1] for folder in base.parent.glob(f"{glob.escape(base.name)}{MARK}*")}
     rounds = []
@@ -108,7 +108,15 @@ def read_rounds(run: Path, damaged: list[str] | None = None) -> list[Round]:
         except BadData as error:
             if damaged is not None and number < last:
                 damaged.append(str(error))
+        except PermissionError as error:
+            if damaged is not None and number < last:
+                damaged.append(no_permission(error))
     return rounds
+
+
+def no_permission(error: PermissionError) -> str:
+    """The sentence for what was left out because it may not be read."""
+    return f"no permission for {error.filename}; change its permissions."
 
 
 def rounds_section(run: str, rounds: list[Round]) -> Iterator[Block]:

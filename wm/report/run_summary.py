@@ -1,5 +1,6 @@
 """A run in a report: its artifacts, finished or unfinished, and its line in the table of all runs."""
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +23,7 @@ from wm.report.document import Table
 from wm.report.fidelity_plot import format_correlation
 from wm.report.plots import Curve
 from wm.report.returns_plot import validation_curve
-from wm.report.rounds import Round, is_continued, read_rounds
+from wm.report.rounds import Round, is_continued, no_permission, read_rounds
 from wm.stats import Score
 from wm.telemetry import metrics_log
 from wm.units import format_duration
@@ -50,8 +51,8 @@ LEGEND = (
 class RunSummary:
     """A run's folder, its finished artifacts by name, the metrics of trainings by name and the lines of C's search,
     finished or not, what its dream measured of all policies, and the rounds up to it. `damaged` has a sentence for each
-    thing that was left out because it is not what was written. `films` are of its agent's test episodes; `film_note`
-    says why there are none."""
+    thing that was left out because it is not what was written, or may not be read. `films` are of its agent's test
+    episodes; `film_note` says why there are none."""
 
     run: Path
     artifacts: dict[str, Artifact]
@@ -65,7 +66,8 @@ class RunSummary:
 
     @classmethod
     def of(cls, run: Path) -> "RunSummary":
-        """Everything whose digests and schemas agree. Raises BadData for a link in the run."""
+        """Everything whose digests and schemas agree. Raises BadData for a link in the run, and PermissionError for
+        a run that may not be read."""
         links.refuse_below(run)
         damaged = list[str]()
 
@@ -77,8 +79,12 @@ class RunSummary:
             except BadData as error:
                 damaged.append(str(error))
                 return otherwise
+            except PermissionError as error:
+                # A folder from another user must not keep the rest from being shown.
+                damaged.append(no_permission(error))
+                return otherwise
 
-        scores = sorted(path.parent.name for path in run.glob("evaluation/[!.]*/manifest.json"))
+        scores = checked(partial(_evaluated, run), list[str]())
         kinds = KINDS | {f"evaluation/{name}": "evaluation" for name in scores}
         artifacts, folders = dict[str, Artifact](), dict[str, Path]()
 
@@ -205,6 +211,14 @@ def _read(folder: Path, kind: str) -> Artifact:
     if kind in ("vae", "dreamer"):
         read_env(artifact)
     return artifact
+
+
+def _evaluated(run: Path) -> list[str]:
+    """The names under which a run has an evaluation."""
+    folder = run / "evaluation"
+    if folder.is_dir():
+        os.scandir(folder).close()  # glob passes over a folder that may not be read
+    return sorted(path.parent.name for path in folder.glob("[!.]*/manifest.json"))
 
 
 def find_runs(paths: tuple[Path, ...]) -> list[Path]:
