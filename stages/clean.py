@@ -1,5 +1,7 @@
 """`wm clean`: removes what no command reads again, and on request what can be made again."""
 
+import errno
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ import click
 from stages import console
 from stages.ls import default_roots
 from stages.parameter_types import ExistingPath, mount
+from wm.artifacts import links
 from wm.errors import NotPermitted
 from wm.units import format_size
 
@@ -32,7 +35,8 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
     from wm.episodes import leftovers, stored
 
     kinds = {*leftovers.USELESS, *(kind for kind, enabled in requested.items() if enabled)}
-    everything = leftovers.find([path for path in paths if isinstance(path, Path)] if paths else default_roots())
+    roots = [path for path in paths if isinstance(path, Path)] if paths else default_roots()
+    everything = leftovers.find(roots)
     mirrors = [mount(path) for path in paths if isinstance(path, str)]
     everything += [leftover for mirror in mirrors for leftover in stored.find_leftovers(mirror, time.time())]
     removable = [leftover for leftover in everything if leftover.kind in kinds]
@@ -58,6 +62,8 @@ def command(paths: tuple[Path | str, ...], dry_run: bool, as_json: bool, **reque
             f"the operating system did not let {names} be removed; expected files that may be deleted, so change their "
             "permissions and run `wm clean` again."
         )
+    if closed := next((folder for root in roots for folder in links.closed(root)), None):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(closed))  # what is in it was not looked at
 
 
 def _size(leftovers: "Sequence[Leftover]") -> int:

@@ -108,9 +108,11 @@ def test_folders_inside_that_may_not_be_read_are_named_after_the_rest(chain_copy
     (dataset,), (mdnrnn,) = chain_copy.glob("data/*.zarr"), chain_copy.glob("runs/*/mdnrnn")
     for closed in (dataset, mdnrnn):
         closed.chmod(0o000)
-    listed, verified = command("ls"), command("verify", ".")
+    listed, verified, cleaned = command("ls"), command("verify", "."), command("clean")
     for closed in (dataset, mdnrnn):
         closed.chmod(0o755)
+    assert (cleaned.returncode, cleaned.stderr) == (listed.returncode, listed.stderr)
+    assert "freed" in cleaned.stdout
     for done in (listed, verified):
         assert done.returncode == 77, done.stderr
         named = f"wm: no permission for data/{dataset.name}; change its permissions or give another place.\n"
