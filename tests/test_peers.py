@@ -153,6 +153,7 @@ def test_the_page_says_first_where_ours_is_behind() -> None:
     assert text.index("Behind:") < text.index("Within the intervals") < text.index("Ahead of") < text.index("| env")
     assert "| Pong | -20.4 | `ppo` | 0, 1 | – | no policy yet | -3.5 (-11.0 to 4.0), 30 k steps |" in text
     assert "| Pong | 0.0 | 60,000 | `sb3-ppo-pixels` | 5,000 |" in text
+    assert "| Pong | -5 | `ppo` | 1 | 9.0 | 5,000 |" in text
     assert "Not measured: CartPole any; Pong `sb3-ppo-latents`, `cma`; Breakout any" in text
     assert "Ours is behind at no cut that was tested." in pages.page([row("sb3-ppo-pixels", 1.0), row("ppo", 9.0)])
     assert "No peer has been tested yet" in pages.page([row("ppo", 9.0)])

@@ -21,6 +21,7 @@ RESULTS, ROWS, PAGE, FIGURE = (
     ROOT / "docs" / "images" / "peers.png",
 )
 ENVS = ("CartPole", "Pong", "Breakout", "LunarLander", "CarRacing")  # those to be measured
+LEVELS = {"Pong": -5.0}  # a mean return whose minutes are compared: Pong is lost, but most balls come back
 Row = dict[str, Any]
 Tested = dict[str, Any]  # a score at a cut, and the method's name
 
@@ -95,12 +96,13 @@ def _missing(rows: list[Row]) -> str:
     return f"Not measured: {'; '.join(parts)}.\n" if parts else ""
 
 
-def _reached(row: Row, mean: float) -> str:
-    """The environment steps at which a curve first has this mean."""
-    steps = next((point[1] for point in row["curve"] if point[2] >= mean), None)
-    if steps is not None:
-        return f"{steps:,}"
-    return f"not in {row['curve'][-1][1]:,}" if row["curve"] else "–"
+def _reached(row: Row, mean: float, axis: int = 1) -> str:
+    """The environment steps (axis 1) or minutes (0) at which a curve first has this mean."""
+    form = ",d" if axis == 1 else ".1f"
+    reached = next((point[axis] for point in row["curve"] if point[2] >= mean), None)
+    if reached is not None:
+        return f"{reached:{form}}"
+    return f"not in {row['curve'][-1][axis]:{form}}" if row["curve"] else "–"
 
 
 def _steps(rows: list[Row]) -> list[str]:
@@ -121,6 +123,24 @@ def _steps(rows: list[Row]) -> list[str]:
     return [
         "## Real steps\n",
         "The last score of `dream`, and where the learning curves of the others first have that mean.\n",
+        markdown_table(head, lines),
+    ]
+
+
+def _minutes(rows: list[Row]) -> list[str]:
+    """How many minutes each learner took to a level of LEVELS."""
+    lines = [
+        [env, f"{level:g}", f"`{row['method']}`", str(row["seed"]), _reached(row, level, 0), _reached(row, level)]
+        for env, level in LEVELS.items()
+        for row in rows
+        if row["env"] == env
+    ]
+    if not lines:
+        return []
+    head = ["environment", "mean return", "learner", "seed", "after minutes", "after env steps"]
+    return [
+        "## Minutes to a mean return\n",
+        "Where the learning curves first have that mean, of 100 training episodes or of a validation.\n",
         markdown_table(head, lines),
     ]
 
@@ -184,6 +204,7 @@ def page(rows: list[Row]) -> str:
         "*Left over minutes, right over environment steps, of each learner the seed that ends lowest. Mean of the last "
         "100 training episodes, which have each learner's own exploration; of `dream` and `cma` the mean of a "
         "validation.*\n",
+        *_minutes(rows),
         *_steps(rows),
         _PROTOCOL,
         "## Every row\n",
