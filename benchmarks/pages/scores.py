@@ -286,9 +286,10 @@ _NOTES = """## What the rows show
 - **CarRacing.** PPO on [z, difference of z, previous action] returns 889, 896 and 888 with three seeds. That is 90 more
   than CMA-ES did, with half of the steps. Each action lasts four frames, so 2.6 M steps are 0.65 M decisions. CMA-ES
   evolved eight hidden units on z. A multilayer perceptron that imitates a scripted expert returned 907 ± 3. In M's
-  dreams alone, in sixteen rounds, C returns 661, 684 and 505 with three seeds. Each collected 250,000 real steps. A
-  dream has 12 actions there, for from the fifteenth on C leaves what M knows. Dreams of 500 actions promise 2,328. Real
-  episodes of 249 pay 648. Ten rounds with dreams of 50 actions returned 414.
+  dreams alone, in sixteen rounds, C returns 686, 714 and 577 with three seeds. V and M learned from about 458,000 real
+  steps. With one V for all rounds it returned 661, 684 and 505, from 250,000. A dream has 24 actions there. Dreams of
+  250 actions, or 1,000 frames, promise 1,256, 1,097 and 1,353, where real episodes of the same length pay 666, 702 and
+  562. Ten rounds with dreams of 50 actions returned 414.
 - **Pong.** PPO on [z, difference of z] wins by 14 to 18 points in three seeds. CMA-ES loses by 8 to 14. In M's dreams
   alone, in sixteen rounds, PPO wins by 14.1, 12.2 and 13.8. V and M learned from 0.77 to 0.93 M real steps. Before M
   learned in four times larger steps it won by 2.5, 5.3 and 2.7 after twenty rounds. In reality without sticky actions
