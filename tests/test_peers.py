@@ -60,7 +60,7 @@ def test_ours_has_at_a_cut_what_the_search_had_kept(chain: Path) -> None:
     ]
     assert 0 < points[0][0] <= points[-1][0] <= end + 0.01
     seconds, steps = runs.vae_cost(run)
-    assert 0 < seconds / 60 < end
+    assert 0 < seconds / 60 <= end + 0.01  # finished in the same second on a fast machine
     assert steps == rounds[0].mdnrnn.metrics["collected_steps"]
 
 
