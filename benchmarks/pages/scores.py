@@ -270,8 +270,9 @@ def _protocols(rows: list[Row]) -> list[str]:
     return [
         "## Atari without sticky actions\n",
         "The same agents, trained with sticky actions, in the protocol of older papers. Every action is carried out, "
-        "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. In Breakout they are alike all "
-        "the same, because the ball waits for the serve. An agent that acts likeliest plays one game a hundred times. "
+        "and an episode begins with 1 to 30 no-ops, for otherwise all would be alike. An agent that acts likeliest may "
+        "play one game a hundred times all the same, as ± 0.0 shows. In Breakout the ball waits for the serve, and in "
+        "Pong the no-ops change little. "
         "`wm evaluate --env Pong --set sticky_actions=false`.\n",
         markdown_table(["environment", "agent", "training seed", "sticky actions 0.25", "none"], lines),
     ]
