@@ -60,7 +60,8 @@ def test_ours_has_at_a_cut_what_the_search_had_kept(chain: Path) -> None:
     ]
     assert 0 < points[0][0] <= points[-1][0] <= end + 0.01
     seconds, steps = runs.vae_cost(run)
-    assert 0 < seconds / 60 <= end + 0.01  # finished in the same second on a fast machine
+    # Ends are known to the second, and on a fast machine V and C end in the same one.
+    assert 0 < seconds / 60 <= end * (1 + 1e-6)
     assert steps == rounds[0].mdnrnn.metrics["collected_steps"]
 
 

@@ -21,7 +21,7 @@ RESULTS, ROWS, PAGE, FIGURE = (
     ROOT / "docs" / "images" / "peers.png",
 )
 ENVS = ("CartPole", "Pong", "Breakout", "LunarLander", "CarRacing")  # those to be measured
-LEVELS = {"Pong": -5.0}  # a mean return whose minutes are compared: Pong is lost, but most balls come back
+LEVELS = {"Pong": -5.0}  # a mean return, set beforehand, whose minutes are compared
 Row = dict[str, Any]
 Tested = dict[str, Any]  # a score at a cut, and the method's name
 
