@@ -19,8 +19,9 @@ import json
 import sys
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from wm.report.plots import figure_png
 
 ROOT = Path(__file__).resolve().parents[2]
 READINGS, FIGURE = ROOT / "docs" / "results" / "dreamer_memory.json", ROOT / "docs" / "images" / "dreamer-memory.png"
@@ -59,7 +60,7 @@ def draw() -> None:
         axes.axvline(full["step"] / 1000, color="gray", linestyle="--", linewidth=1, label="replay full")
         axes.set_xlabel("environment steps (thousands)")
         axes.legend(fontsize="small")
-    FigureCanvasAgg(figure).print_png(str(FIGURE))
+    FIGURE.write_bytes(figure_png(figure))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,9 @@
 """The figure of docs/results/scores.md: validated return against environment steps, one panel per environment."""
 
-import io
-
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 
 from benchmarks.pages.score_rows import Row
+from wm.report.plots import figure_png
 
 COLORS = {
     "ppo": "tab:red",
@@ -66,9 +62,4 @@ def curves(rows: list[Row], envs: list[str]) -> bytes:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    canvas, buffer = FigureCanvasAgg(figure), io.BytesIO()
-    canvas.draw()
-    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    # A palette takes a quarter of the bytes: lines and text have few colours.
-    picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
+    return figure_png(figure)

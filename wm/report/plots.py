@@ -6,10 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
 
 from wm.report.characters import drawable
 from wm.report.svg_text import for_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Light and dark. An SVG names the CSS variables, so that it follows the page; a PNG has the light colours.
 COLOURS = {
@@ -94,19 +100,27 @@ def draw(curves: Sequence[Curve], title: str, x_label: str, y_label: str) -> byt
 def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
     """One plot, or several in rows of two."""
     from matplotlib import style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(len(plots), 2)
     rows = -(-len(plots) // columns)
-    buffer = io.BytesIO()
     with style.context(_PNG_STYLE):
         # Inches; at 110 dots each they are 770 and 990 pixels wide.
         figure = Figure(figsize=(7, 4) if len(plots) == 1 else (9, 3.5 * rows), dpi=110, layout="constrained")
         figure.suptitle(drawable(title))
         for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
             _draw(axes, _drawable(plot), size=9)
-        FigureCanvasAgg(figure).print_png(buffer)
+        return figure_png(figure)
+
+
+def figure_png(figure: "Figure") -> bytes:
+    """A drawn figure with a palette, which takes a third of the bytes: lines and text have few colours."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas, buffer = FigureCanvasAgg(figure), io.BytesIO()
+    canvas.draw()
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
