@@ -79,6 +79,33 @@ TASKS = {
             },
         },
     ),
+    "Breakout": Task(
+        "60-85",
+        "The ball is hidden for 8 to 13 actions on its way down, and seen again when it is at the paddle.",
+        "laptop",
+        {},
+        {},
+        {"hidden": 128, "steps": 3000, "learning_rate": 4e-3, "validate_every": 500},
+        {
+            "real": {
+                "max_env_steps": 800_000,
+                "validate_steps": 100_000,
+                "validation_episodes": 20,
+                "target_return": "none",
+            },
+            # As in the preset `dream`.
+            "dream": {
+                "max_dream_steps": 1_600_000,
+                "temperature": 0.25,
+                "rollout_steps": 24,
+                "minibatch": 512,
+                "sticky_share": 0.25,
+                "validate_steps": 400_000,
+                "validation_episodes": 20,
+                "target_return": "none",
+            },
+        },
+    ),
 }
 
 
