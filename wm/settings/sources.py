@@ -172,15 +172,15 @@ def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
         if len(data) > LARGEST_FILE:
             raise UsageProblem(f"{what} {path} has more than {LARGEST_FILE:,} bytes; give the path of a TOML file.")
         values = tomllib.loads(data.decode("utf-8-sig"))  # Windows' editors begin with a byte-order mark
+        huge = next((name for name, value in values.items() if _has_huge_integer(value)), None)
     except OSError as error:
         raise MissingInput(f"{what} {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
     except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
         raise UsageProblem(f"{what} {path} is not TOML: {str(error)[:200]}.") from None
     except RecursionError:
         raise UsageProblem(f"{what} {path} is nested too deeply; {expected}.") from None
-    for name, value in values.items():
-        if _has_huge_integer(value):
-            raise UsageProblem(f"{what} {path}: {name} has an integer beyond 64 bits; expected a smaller one.")
+    if huge is not None:
+        raise UsageProblem(f"{what} {path}: {huge} has an integer beyond 64 bits; expected a smaller one.")
     return values
 
 
