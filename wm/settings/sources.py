@@ -161,7 +161,18 @@ def read_tables(path: Path) -> dict[str, Any]:
     for name, value in tables.items():
         if isinstance(value, dict) and name not in COMMANDS:
             raise UsageProblem(f"{path} has a table for {name!r}; {suggestion(name, COMMANDS)}")
+    _require_one_spelling(tables, path)
     return tables
+
+
+def _require_one_spelling(table: Mapping[str, Any], path: Path) -> None:
+    """Raise UsageProblem for a value that is given twice, as `learning_rate` and as `learning-rate`."""
+    given: dict[str, str] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            _require_one_spelling(value, path)
+        elif (first := given.setdefault(name.replace("-", "_"), name)) != name:
+            raise UsageProblem(f"{path} has both {first!r} and {name!r}, which are one setting; leave one of them out.")
 
 
 def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
