@@ -26,7 +26,6 @@ from wm.errors import (
     WmError,
     ran_out_of_memory,
 )
-from wm.extras import explain_import
 from wm.ranks import is_first, is_rank
 from wm.settings import COMMANDS
 from wm.settings.base import nearest, suggestion
@@ -358,6 +357,8 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if ran_out_of_memory(error):
             return _fail(NO_MEMORY, MemoryProblem.exit_code)
+        from wm.extras import explain_import  # not for help, which starts at once
+
         if not (message := explain_import(error)):
             raise
         return _fail(message, MissingPackage.exit_code)
