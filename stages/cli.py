@@ -342,17 +342,6 @@ def run(arguments: list[str] | None = None) -> int:
         if misplaced := explain_misplaced(error):
             return _fail(misplaced, BadData.exit_code)
         return _fail(explain(error), DiskProblem.exit_code)
-    except ImportError as error:
-        # A bug of wm itself must show its traceback.
-        if (error.name or "wm").partition(".")[0] in ("wm", "stages"):
-            raise
-        problem = " ".join(str(error).split())
-        message = f"a package cannot be imported ({problem}); install it again, or see what `wm doctor` says of it."
-        return _fail(message, MissingPackage.exit_code)
-    except (MemoryError, RuntimeError) as error:
-        if not ran_out_of_memory(error):
-            raise
-        return _fail(NO_MEMORY, MemoryProblem.exit_code)
     except UnicodeEncodeError:
         wrong = next((word for word in words if not _is_text(word)), None)
         if wrong is None:
@@ -365,6 +354,14 @@ def run(arguments: list[str] | None = None) -> int:
         raised = f"an environment or a package raised SystemExit: {error.code}"
         message = f"{raised}, so the command did not finish; remove its sys.exit()."
         return _fail(message, EnvironmentFault.exit_code)
+    except Exception as error:
+        if ran_out_of_memory(error):
+            return _fail(NO_MEMORY, MemoryProblem.exit_code)
+        from wm.extras import explain_import  # not for help, which starts at once
+
+        if not (message := explain_import(error)):
+            raise
+        return _fail(message, MissingPackage.exit_code)
     return 0
 
 

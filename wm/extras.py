@@ -4,12 +4,16 @@ import configparser
 import importlib
 import importlib.util
 import re
+import traceback
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import wm
-from wm.errors import MissingPackage
+from wm.errors import LONGEST_VALUE, MissingPackage
+
+_OURS = ("wm", "stages", "__main__")
+SETTINGS_ADVICE = "correct the variable or the file of its settings that this is about, or install it again"
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,32 @@ def require_versions() -> None:
     if packages := outdated():
         finding, command = describe_outdated(packages)
         raise MissingPackage(f"{finding}; run `{command}`.")
+
+
+def explain_import(error: Exception) -> str:
+    """One sentence about a package of others that cannot be imported; empty for another error, which is a bug of wm.
+    A package that does not like a variable, such as PYTORCH_JIT, or a file of its settings may raise anything."""
+    package = _imported_at(error)
+    if isinstance(error, ImportError):
+        if not package and (error.name or "wm").partition(".")[0] in _OURS:
+            return ""
+        advice = "install it again, or see what `wm doctor` says of it"
+    elif package:
+        advice = SETTINGS_ADVICE
+    else:
+        return ""
+    problem = " ".join(str(error).split()) or type(error).__name__
+    problem = problem if len(problem) <= LONGEST_VALUE else f"{problem[:LONGEST_VALUE]}..."
+    return f"{package or 'a package'} cannot be imported ({problem}); {advice}."
+
+
+def _imported_at(error: Exception) -> str:
+    """The package of others whose import raised the error; empty if nothing was being imported."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if frame.f_code.co_name == "<module>" and package not in _OURS:
+            return package
+    return ""
 
 
 def _source_config() -> Path:

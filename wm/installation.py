@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wm import __version__, extras
-from wm.errors import WmError
+from wm.errors import LONGEST_VALUE, WmError
 from wm.units import format_size
 
 # Those that setup.cfg allows and the tests run on.
@@ -63,9 +63,10 @@ def _torch() -> Iterator[Check]:
         import torch
 
         from wm.training.precision import has_bf16
-    except ImportError as error:
+    except Exception as error:
         # A line of the list, as all others: `wm doctor` must show the rest, too.
-        yield Check("torch", "problem", str(error), "pip install torch")
+        remedy = "pip install torch" if isinstance(error, ImportError) else extras.SETTINGS_ADVICE
+        yield Check("torch", "problem", " ".join(str(error).split())[:LONGEST_VALUE], remedy)
         return
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     finding = device

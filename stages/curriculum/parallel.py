@@ -117,8 +117,10 @@ def run_in_parallel(
 
 
 def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:
+    # With the path of this process: `-m` would look first in the working folder, which may have a click.py.
+    program = f"import sys; sys.path[:] = {sys.path!r}; from stages.__main__ import main; main()"
     return subprocess.Popen(
-        [sys.executable, "-m", "stages", *words],
+        [sys.executable, "-P", "-c", program, *words],
         # OMP_NUM_THREADS is torch's: more threads would compete for the cores.
         env={"OMP_NUM_THREADS": str(share.workers), **os.environ, LEADER: json.dumps(share._asdict())},
         # Results are read from its record; what it says comes through stderr.

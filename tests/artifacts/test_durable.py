@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wm.artifacts import chained_log, durable
+from wm.artifacts import chained_log, durable, json_reader
 from wm.episodes import archive
-from wm.errors import BadData
+from wm.errors import BadData, DiskProblem
 from wm.evolution import evolve
 from wm.sweeps.journal import JournalFile
 from wm.telemetry import metrics_log
@@ -99,6 +99,22 @@ def test_a_file_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(durable.os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*c'"):
         durable.write_folder(tmp_path / "folder", {"a": b"1", "b": b"22", "c": b"333", "d": b"4444"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has another limit")
+def test_a_file_that_cannot_be_opened_beside_so_many_others_is_not_damaged(tmp_path: Path) -> None:
+    import resource
+
+    (tmp_path / "a").write_text("{}")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        with pytest.raises(DiskProblem, match=r"no more files can be opened, such as .*a \(Too many.*\); raise"):
+            json_reader.read_small(tmp_path / "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ class Changing(gym.Env):  # type: ignore[type-arg]
     def _handle(self) -> None:
         signal.signal(signal.SIGINT, _ignore)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.umask(0o777)
+        sys.setrecursionlimit(sys.getrecursionlimit() - 100)
 
     def reset(self, **_: Any) -> Any:
         self._handle()
@@ -66,16 +69,22 @@ class Changing(gym.Env):  # type: ignore[type-arg]
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(process_state, "_of_environments", None)
     gym.register("Changing-v0", Changing)
+    umask, depth = os.umask(0o077), sys.getrecursionlimit()
+    os.umask(umask)
     yield
+    os.umask(umask)
+    sys.setrecursionlimit(depth)
     gym.registry.pop("Changing-v0")
     Changing.seen.clear()
 
 
 def ours() -> Any:
-    return torch_now(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], Path.cwd()
+    os.umask(umask := os.umask(0))
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return torch_now(), handlers, Path.cwd(), umask, sys.getrecursionlimit()
 
 
-def test_handlers_folder_and_torch_are_put_back_and_an_environment_finds_torch_as_it_set_it() -> None:
+def test_handlers_folder_umask_and_torch_are_put_back_and_an_environment_finds_torch_as_it_set_it() -> None:
     before, theirs = ours(), (torch.float64, "meta", False)
     env = EnvConfig("Changing-v0", 32).make()
     assert ours() == before

@@ -85,6 +85,25 @@ def test_the_same_arrays_give_the_same_bytes_whatever_the_order_of_the_attribute
     assert one == group_files({"c": 3, "x": {"a": 2, "b": 1}}, arrays)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"json_indent": 100},
+        {"async.concurrency": "many"},
+        {"codec_pipeline.path": "another.Pipeline"},
+        {"codecs.zstd": "another.Codec"},
+        {"buffer": "another.Buffer"},
+    ],
+)
+def test_the_same_arrays_give_the_same_bytes_whatever_a_person_has_set_of_zarr(change: dict[str, Any]) -> None:
+    arrays = {"a": (FORM, [VALUES])}
+    before = group_files({}, arrays)
+    with zarr.config.set(change):
+        assert group_files({}, arrays) == before
+        (name,) = change
+        assert zarr.config.get(name) == change[name]
+
+
 def test_rows_may_come_in_pieces_of_whole_chunks() -> None:
     pieces = [VALUES[start:stop] for start, stop in ((0, 64), (64, 64), (64, 128), (128, 150))]
     assert group_files({}, {"a": (FORM, pieces)}) == group_files({}, {"a": (FORM, [VALUES])})

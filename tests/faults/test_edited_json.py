@@ -149,7 +149,8 @@ def test_a_damaged_line_of_metrics_is_named_and_dropped_by_the_writer(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", [b"a = " + b"[" * 50_000, b"\xff", b"seed = " + b"9" * 5000, b"seed = 0x" + b"f" * 5000]
+    "text",
+    [b"a = " + b"[" * 50_000, b"a." * 3000 + b"a = 1", b"\xff", b"seed = " + b"9" * 5000, b"seed = 0x" + b"f" * 5000],
 )
 def test_a_config_file_that_is_none_is_one_sentence(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "c.toml").write_bytes(text)

@@ -1,12 +1,15 @@
 import io
 import math
 import re
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
 from matplotlib import rcParams, style
 from PIL import Image
 
+from tests.conftest import environment
 from wm.report import plots
 from wm.report.plots import Curve, Histogram, Plot, Scatter, describe, draw, short, to_png, to_svg
 
@@ -43,6 +46,17 @@ def test_what_an_environment_has_made_of_matplotlib_changes_no_plot() -> None:
     with style.context(["dark_background", {"text.usetex": True, "font.size": 30}]):
         assert (to_png([plot], "$1$"), to_svg(plot)) == before
         assert rcParams["text.usetex"]
+
+
+@pytest.mark.parametrize("drawn", ["to_png([plot])", "to_svg(plot)"])
+def test_a_notebook_s_backend_that_is_not_installed_here_keeps_no_plot_from_being_drawn(drawn: str) -> None:
+    code = "from wm.report.plots import *; plot = Plot('x', 'y', [Curve('a', [1, 2], [3, 4])]); "
+    backend = "module://not_installed.backend_inline"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}print(len({drawn}), os.environ['MPLBACKEND'])"],
+        env=environment(MPLBACKEND=backend), capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()[1:]) == (0, [backend]), done.stderr
 
 
 def test_a_name_may_be_as_long_as_a_folder_s() -> None:

@@ -1,12 +1,16 @@
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from tests.conftest import environment
 from wm.rollouts import worker_process
 from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import Worker, heartbeat, playing_memory
@@ -44,6 +48,32 @@ def test_workers_have_one_thread_and_on_linux_inherit_slow_imports() -> None:
 def test_outside_a_worker_a_heartbeat_does_nothing() -> None:
     for _ in range(2 * worker_process._HEARTBEAT_EVERY):
         heartbeat()
+
+
+def own_safe_path() -> str | None:
+    return os.environ.get("PYTHONSAFEPATH")
+
+
+@pytest.mark.parametrize("given", ["", "1"])
+def test_what_an_environment_starts_finds_its_modules_as_ever(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", given)
+    with ProcessWorkers(1, lambda: None, time.monotonic) as workers:
+        assert workers.run_once(own_safe_path, ()) == ("done", given)
+    assert os.environ["PYTHONSAFEPATH"] == given
+
+
+def test_a_worker_imports_nothing_that_lies_in_the_working_folder(tmp_path: Path) -> None:
+    """It may be a stranger's. The program lies elsewhere, as the script `wm` does."""
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("numpy", "torch", "socket", "selectors", "wm"):
+        (work / f"{name}.py").write_text(f"open({str(tmp_path / name)!r}, 'w').close(); raise SystemExit\n")
+    program = tmp_path / "program.py"
+    program.write_text("from stages.__main__ import main\n\nif __name__ == '__main__':\n    main()\n")
+    words = [sys.executable, str(program), "collect", "--env", "Catch", "--episodes", "2", "--size", "32"]
+    done = subprocess.run(words, cwd=work, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not [path.name for path in tmp_path.iterdir() if path not in (work, program)], done.stderr
 
 
 def leave(code: int) -> None:

@@ -32,6 +32,8 @@ from wm.settings.sources import (
         ("[collect.pong]\nepisodes = 3\n", r"has a table \[collect.pong\]; did you mean Pong\?"),
         ("[collect.episodes]\nPong = 3\n", "and episodes is a setting; expected `episodes = VALUE`"),
         ("[collect]\nmax-steps = {Pong = 3}\n", "and max-steps is a setting"),
+        ("[collect.Pong]\nmax-steps = 3\nmax_steps = 4\n", "has both 'max-steps' and 'max_steps', which are one"),
+        ("disk-budget = '1GB'\ndisk_budget = '2GB'\n", "has both 'disk-budget' and 'disk_budget'"),
     ],
 )
 def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:

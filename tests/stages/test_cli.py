@@ -1,5 +1,6 @@
 """Bad input: one sentence that names what, the value, what was expected and what to do; and the right exit code."""
 
+import importlib
 import json
 import os
 import shlex
@@ -104,6 +105,18 @@ def test_a_package_that_cannot_be_imported_is_one_sentence_and_a_module_of_wm_a_
                 "wm: a package cannot be imported (cannot import name 'x' from 'huggingface_hub.hf_api'); install it "
                 "again, or see what `wm doctor` says of it.\n"
             )
+
+
+def test_a_package_that_raises_anything_at_its_import_is_one_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "odd_package.py").write_text('raise ValueError("Unknown setting of\\n ODD.")\n')
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.setattr("wm.extras.require_versions", lambda: importlib.import_module("odd_package"))
+    assert refused(capsys, 69, "collect", "--env", "Catch", "--dry-run") == (
+        "wm: odd_package cannot be imported (Unknown setting of ODD.); correct the variable or the file of its "
+        "settings that this is about, or install it again."
+    )
 
 
 @pytest.mark.parametrize(

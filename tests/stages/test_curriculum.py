@@ -554,6 +554,15 @@ def test_a_dry_run_shows_the_settings_of_its_stages(tmp_path: Path) -> None:
     assert config["train-vae"]["latent"] == {"value": 16, "source": "--set"}
 
 
+def test_a_process_of_jobs_imports_nothing_that_lies_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    process = side_by_side._start(["--version"], Share(os.getpid(), "Catch", 1, None))
+    assert (process.communicate()[1], process.returncode) == ("", 0)
+
+
 def test_a_process_of_jobs_runs_its_share_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,13 @@
 import json
 import re
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from stages.cli import run
+from tests.conftest import command, environment
 from tests.test_extras import install
 from wm import extras, installation
 from wm.envs.known_envs import KNOWN_ENVS
@@ -71,6 +73,17 @@ def test_an_extra_whose_import_fails_is_not_ok(
     (check,) = [check for check in installation._extras() if check.what == "extra tb"]
     assert (check.state, check.remedy) == ("missing", extras.install_command("tb"))
     assert check.finding == "curves: the import of broken_extra failed: cannot import name descriptor"
+
+
+def test_torch_that_cannot_be_imported_is_a_finding(tmp_path: Path) -> None:
+    """PYTORCH_JIT has a value that torch refuses with a ValueError."""
+    done = subprocess.run(
+        command("doctor", "--json"), env=environment(PYTORCH_JIT="x"), cwd=tmp_path, capture_output=True, text=True
+    )
+    checks = {check["what"]: check for check in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, checks["torch"]["state"]) == (69, "problem")
+    assert checks["torch"]["finding"].startswith("Unknown setting of PYTORCH_JIT.")
+    assert checks["environment Catch"]["state"] == "ok"
 
 
 def test_an_outdated_package_stops_every_stage_and_the_doctor_says_the_same(

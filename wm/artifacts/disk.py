@@ -112,9 +112,17 @@ def explain_misplaced(error: OSError) -> str:
     return next((why for path in paths if (why := _impossible(error, path))), "")
 
 
+def is_file_limit(error: OSError) -> bool:
+    """Whether this process, or the machine, may open no more files: what could not be opened may be intact."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def explain(error: OSError) -> str:
-    """A disk error in one sentence."""
+    """An error of the operating system in one sentence."""
     why = error.strerror or str(error)
+    if is_file_limit(error):
+        where = f", such as {error.filename}" if error.filename else ""
+        return f"no more files can be opened{where} ({why}); raise the limit with `ulimit -n`, or take fewer --workers."
     if error.errno == errno.ENOSPC and error.filename:
         inodes, volume = inodes_left(Path(error.filename)), volume_of(Path(error.filename))
         # Removing the partly written files has freed some inodes and some space.

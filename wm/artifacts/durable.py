@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from wm.artifacts import links
-from wm.artifacts.disk import require_possible
+from wm.artifacts.disk import explain, is_file_limit, require_possible
 from wm.errors import BadData, DiskProblem
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # the names of `staging_path`, around the final name
@@ -33,7 +33,7 @@ _SYNCED_AT_ONCE = 16
 
 def open_file(path: Path | str, mode: Literal["rb", "rb+", "wb", "ab"]) -> BufferedIOBase:
     """Open a file of a dataset or a run. Raises BadData for a link, and for a pipe or a device, which could block;
-    DiskProblem where no file can be made, as in /proc."""
+    DiskProblem where no file can be made, as in /proc, or no more may be open."""
     return cast(BufferedIOBase, open(path, mode, DEFAULT_BUFFER_SIZE, opener=_open_regular))
 
 
@@ -58,6 +58,11 @@ def _open_regular(path: str, flags: int) -> int:
         # The same error for a missing file and for a folder in which none can be made; O_CREAT tells them apart.
         if flags & os.O_CREAT and os.path.isdir(os.path.dirname(path) or "."):
             raise _takes_no_files(Path(path)) from None
+        raise
+    except OSError as error:
+        if is_file_limit(error):
+            # No OSError: readers take these for damage, and damage is set aside or made again.
+            raise DiskProblem(explain(error)) from None
         raise
 
 

@@ -1,15 +1,16 @@
 """What belongs to the whole process, and is put back where an environment of somebody else has changed it: the working
-directory, the handlers of signals, and how torch computes.
+directory, the handlers of signals, the umask, a lowered recursion limit, and how torch computes.
 
-With an environment's handlers no signal would end a command; without gradients, or in doubles, nothing could be
-trained. Within its own calls an environment finds torch as it has set it.
+With an environment's handlers no signal would end a command, and with its umask nobody, or anybody, could read what is
+written; without gradients, or in doubles, nothing could be trained. Within its own calls an environment finds torch as
+it has set it.
 """
 
 import os
 import signal
 import sys
 import threading
-from _signal import getsignal  # type: ignore[import-not-found]  # see _handlers
+from _signal import getsignal  # type: ignore[import-not-found]  # see _read_state
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from random import getstate
@@ -34,41 +35,53 @@ _of_environments: _Torch | None = None  # where it differs from this process'
 _UNCHANGED = nullcontext()
 
 
+class _State(NamedTuple):
+    """The handlers of signals, the rights that new files do not get, and how deep calls may be nested."""
+
+    handlers: list[Any]
+    umask: int
+    depth: int
+
+
 @contextmanager
 def preserved() -> Iterator[None]:
-    """The working directory and the handlers of signals, around a call of an environment that may change them."""
-    handlers = _handlers()
+    """The working directory and a _State, around a call of an environment that may change them."""
+    state = _read_state()
     try:
         with chdir("."):
             yield
     finally:
-        _put_back(handlers)
+        _put_back(state)
 
 
-def outside() -> tuple[str, list[Any]]:
-    """The working directory and the handlers of signals as they are, for `put_back` after a step, which is too short
-    for `kept`."""
-    return os.getcwd(), _handlers()
+def outside() -> tuple[str, _State]:
+    """The working directory and a _State as they are, for `put_back` after a step, which is too short for `kept`."""
+    return os.getcwd(), _read_state()
 
 
-def put_back(state: tuple[str, list[Any]]) -> None:
+def put_back(before: tuple[str, _State]) -> None:
     """Undo what has changed since `outside` returned this."""
-    folder, handlers = state
+    folder, state = before
     if os.getcwd() != folder:
         os.chdir(folder)
-    _put_back(handlers)
+    _put_back(state)
 
 
 # At every step. signal.getsignal looks for a name of what the function in C returns: 5 us instead of 0.1.
-def _handlers() -> list[Any]:
-    return [getsignal(number) for number in _SIGNALS]
+def _read_state() -> _State:
+    umask = os.umask(0o077)  # there is no other way to read it
+    os.umask(umask)
+    return _State([getsignal(number) for number in _SIGNALS], umask, sys.getrecursionlimit())
 
 
-def _put_back(handlers: list[Any]) -> None:
-    for number, handler in zip(_SIGNALS, handlers, strict=True):
+def _put_back(state: _State) -> None:
+    for number, handler in zip(_SIGNALS, state.handlers, strict=True):
         changed = handler is not None and getsignal(number) is not handler
         if changed and threading.current_thread() is threading.main_thread():  # no other thread can set one
             signal.signal(number, handler)
+    os.umask(state.umask)
+    if sys.getrecursionlimit() < state.depth:  # a higher one harms nobody, and its steps may need it
+        sys.setrecursionlimit(state.depth)
 
 
 def generators() -> tuple[Any, str]:

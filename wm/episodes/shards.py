@@ -10,6 +10,7 @@ on every call; going straight to the chunk is twenty times faster (benchmarks/ch
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -120,18 +121,21 @@ def group_files(
     # Sorted keys: a recipe gives the same bytes before it is written and after it is read from a manifest.
     sorted_attributes = json_reader.parse(durable.canonical_json(attributes), METADATA, json_reader.TABLE)
     nodes: dict[str, Any] = {"": GroupMetadata(attributes=sorted_attributes)}
-    for name, (spec, _) in arrays.items():
-        codecs: Any = [WholeChunkShards.from_dict(codec) for codec in spec.metadata["codecs"]]
-        nodes[name] = ArrayV3Metadata.from_dict({**spec.metadata, "codecs": codecs})
-    # All at once: half of the time that one array after the other takes.
-    created: dict[str, Any] = dict(zarr.create_hierarchy(store=MemoryStore(files), nodes=nodes))
-    for name, (spec, pieces) in arrays.items():
-        array, rows = created[name], 0
-        for piece in pieces:
-            if rows % spec.chunk_rows:
-                raise ValueError(f"{name} has a piece that begins at row {rows}, inside a chunk")
-            array[rows : rows + len(piece)] = piece
-            rows += len(piece)
+    # A person's files and variables of zarr-python, such as ZARR_JSON_INDENT, would change the bytes of a dataset.
+    defaults: Any = {name: deepcopy(value) for each in zarr.config.defaults for name, value in each.items()}
+    with zarr.config.set(defaults):
+        for name, (spec, _) in arrays.items():
+            codecs: Any = [WholeChunkShards.from_dict(codec) for codec in spec.metadata["codecs"]]
+            nodes[name] = ArrayV3Metadata.from_dict({**spec.metadata, "codecs": codecs})
+        # All at once: half of the time that one array after the other takes.
+        created: dict[str, Any] = dict(zarr.create_hierarchy(store=MemoryStore(files), nodes=nodes))
+        for name, (spec, pieces) in arrays.items():
+            array, rows = created[name], 0
+            for piece in pieces:
+                if rows % spec.chunk_rows:
+                    raise ValueError(f"{name} has a piece that begins at row {rows}, inside a chunk")
+                array[rows : rows + len(piece)] = piece
+                rows += len(piece)
     return {name: data.to_bytes() for name, data in files.items()}
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -99,6 +100,7 @@ def draw(curves: Sequence[Curve], title: str, x_label: str, y_label: str) -> byt
 
 def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
     """One plot, or several in rows of two."""
+    _import_matplotlib()
     from matplotlib import style
     from matplotlib.figure import Figure
 
@@ -111,6 +113,20 @@ def to_png(plots: Sequence[Plot], title: str = "") -> bytes:
         for axes, plot in zip(figure.subplots(rows, columns, squeeze=False).flat, plots, strict=False):
             _draw(axes, _drawable(plot), size=9)
         return figure_png(figure)
+
+
+def _import_matplotlib() -> None:
+    """Import it, whatever MPLBACKEND says: the commands in a notebook's cells inherit one of the notebook's, which may
+    not be installed here, and nothing is drawn in a window."""
+    try:
+        import matplotlib
+    except ValueError:
+        backend = os.environ.pop("MPLBACKEND", None)
+        try:
+            import matplotlib  # noqa: F401  # once more, and without it: another fault is raised again
+        finally:
+            if backend is not None:
+                os.environ["MPLBACKEND"] = backend
 
 
 def figure_png(figure: "Figure") -> bytes:
@@ -127,6 +143,7 @@ def figure_png(figure: "Figure") -> bytes:
 def to_svg(plot: Plot) -> str:
     """An `svg` element for a page: text stays text, colours are the page's CSS variables, and the same plot gives the
     same bytes. It has no title, because a page has headings. Empty if the plot has no finite point."""
+    _import_matplotlib()
     from matplotlib import style
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.errors import UsageProblem
+from wm.rollouts.worker_process import outside_working_folder
 
 _UNSEEN = ("offscreen", "dummy")  # SDL's drivers that nobody sees, which it takes where no other one works
 # Names of pygame that differ from those of browsers.
@@ -86,7 +87,8 @@ class Window:
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_serve, args=(other_end, title), daemon=True)
-        self._process.start()
+        with outside_working_folder():
+            self._process.start()
         other_end.close()
         self._pressed = list[str]()
         try:

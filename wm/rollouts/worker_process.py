@@ -28,6 +28,7 @@ _HEARTBEAT_EVERY = 32
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes of each with torch, V, M, C and environments.
 PLAYERS_PARENT, SERVER, FORKED, SPAWNED = 350_000_000, 200_000_000, 250_000_000, 450_000_000
+_SAFE_PATH = "PYTHONSAFEPATH"
 _MARK = "WORLD_MODELS_WORKER"  # a variable that the processes inherit which an environment starts
 _NAME = "wm worker"
 _RUNS_PROGRAM = 113  # the exit code of a worker that would begin its parent's work; environments hardly take it
@@ -55,10 +56,12 @@ def _send(kind: str, value: Any, memory: int = 0) -> None:
         _pipe.send((kind, value, memory))
 
 
-def _serve(pipe: Any) -> None:
+def _serve(pipe: Any, safe_path: str) -> None:
     """A worker's loop: receive a task, run it, reply."""
     global _pipe
     _pipe = pipe
+    # Python has read it; programs that an environment starts find their modules as ever.
+    os.environ[_SAFE_PATH] = safe_path
     # Inherited by what an environment starts, so that it can be found when its worker has died.
     os.environ[_MARK] = str(os.getpid())
     warnings.showwarning = ShownOnce(lambda *warned: _send("warned", warned))  # the parent hears all workers
@@ -142,6 +145,27 @@ def _context(preload: list[str]) -> Any:
 
 
 @contextlib.contextmanager
+def _variables(values: dict[str, str]) -> Iterator[None]:
+    """Variables that processes inherit which are started within."""
+    previous = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in previous.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def outside_working_folder() -> contextlib.AbstractContextManager[None]:
+    """Processes of `multiprocessing` that are started within import what this one would. They are `python -c`, which
+    looks first in the working folder: that may be a stranger's, with a numpy.py in it."""
+    return _variables({_SAFE_PATH: "1"})
+
+
+@contextlib.contextmanager
 def _without_program_from_stdin() -> Iterator[None]:
     """A new process runs its parent's program again, which has no file where Python read it from its standard input."""
     program: Any = sys.modules["__main__"]
@@ -169,20 +193,11 @@ class Worker:
         end_if_starting()
         context = _context(slow_imports() if preload is None else preload)
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name=_NAME)
+        arguments = theirs, os.environ.get(_SAFE_PATH, "")
+        self.process = context.Process(target=_serve, args=arguments, daemon=True, name=_NAME)
         # One thread a process: several would fight for the same cores. The environment is read when numpy loads.
-        previous = {name: os.environ.get(name) for name in _THREADS}
-        # Before the process starts, because libraries read these when they are imported.
-        os.environ.update(dict.fromkeys(_THREADS, "1"))
-        try:
-            with _without_program_from_stdin():
-                self.process.start()
-        finally:
-            for name, value in previous.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        with _variables(dict.fromkeys(_THREADS, "1")), outside_working_folder(), _without_program_from_stdin():
+            self.process.start()
         theirs.close()
         self.task: int | None = None
         self.started = False  # until its first message

@@ -161,7 +161,18 @@ def read_tables(path: Path) -> dict[str, Any]:
     for name, value in tables.items():
         if isinstance(value, dict) and name not in COMMANDS:
             raise UsageProblem(f"{path} has a table for {name!r}; {suggestion(name, COMMANDS)}")
+    _require_one_spelling(tables, path)
     return tables
+
+
+def _require_one_spelling(table: Mapping[str, Any], path: Path) -> None:
+    """Raise UsageProblem for a value that is given twice, as `learning_rate` and as `learning-rate`."""
+    given: dict[str, str] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            _require_one_spelling(value, path)
+        elif (first := given.setdefault(name.replace("-", "_"), name)) != name:
+            raise UsageProblem(f"{path} has both {first!r} and {name!r}, which are one setting; leave one of them out.")
 
 
 def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
@@ -172,15 +183,15 @@ def read_toml(path: Path, what: str, expected: str) -> dict[str, Any]:
         if len(data) > LARGEST_FILE:
             raise UsageProblem(f"{what} {path} has more than {LARGEST_FILE:,} bytes; give the path of a TOML file.")
         values = tomllib.loads(data.decode("utf-8-sig"))  # Windows' editors begin with a byte-order mark
+        huge = next((name for name, value in values.items() if _has_huge_integer(value)), None)
     except OSError as error:
         raise MissingInput(f"{what} {path} cannot be read ({error.strerror}); give the path of a TOML file.") from None
     except ValueError as error:  # no TOML, no UTF-8, an integer of thousands of digits
         raise UsageProblem(f"{what} {path} is not TOML: {str(error)[:200]}.") from None
     except RecursionError:
         raise UsageProblem(f"{what} {path} is nested too deeply; {expected}.") from None
-    for name, value in values.items():
-        if _has_huge_integer(value):
-            raise UsageProblem(f"{what} {path}: {name} has an integer beyond 64 bits; expected a smaller one.")
+    if huge is not None:
+        raise UsageProblem(f"{what} {path}: {huge} has an integer beyond 64 bits; expected a smaller one.")
     return values
 
 
