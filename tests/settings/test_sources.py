@@ -42,6 +42,20 @@ def test_a_bad_config_file_is_one_sentence(tmp_path: Path, text: str, message: s
         Sources(config=tmp_path / "c.toml").resolve("collect", CollectSettings, "Pong")
 
 
+def test_a_value_out_of_bounds_is_said_to_be_where_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[train-vae]\nlearning_rate = -1.0\nbatch = 0\n")
+
+    def message(sources: Sources) -> str:
+        with pytest.raises(UsageProblem) as problem:
+            sources.resolve("train-vae", VaeSettings, "Pong")
+        return str(problem.value)
+
+    said = message(Sources(config=tmp_path / "c.toml", assignments=(Assignment("train-vae", "batch", "64"),)))
+    assert said.endswith(f"expected at least 1e-08 (learning_rate is set in {tmp_path / 'c.toml'}).")
+    assert message(Sources(variables={"WM_TRAIN_VAE_BATCH": "0"})).endswith("(batch is set in WM_TRAIN_VAE_BATCH).")
+    assert message(Sources(assignments=(Assignment("train-vae", "batch", "0"),))).endswith("expected at least 1.")
+
+
 def test_a_file_that_never_ends_is_not_read_to_its_end() -> None:
     with pytest.raises(UsageProblem, match="config file /dev/zero has more than 1,048,576 bytes"):
         Sources(config=Path("/dev/zero")).resolve("collect", CollectSettings, "Pong")

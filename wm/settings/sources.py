@@ -7,6 +7,7 @@ give the options that all commands share.
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from wm.errors import MissingInput, UsageProblem
 from wm.settings import COMMANDS, STAGES_OF_AGENT, CurriculumSettings
-from wm.settings.base import Field, Settings, convert, find_setting, public_name, suggestion
+from wm.settings.base import Field, Settings, convert, find_setting, given_as, public_name, suggestion
 
 LATER = "later"  # the table of what differs in the rounds after the first
 AS_THE_FIRST = ("curriculum", "train-vae", "train-dreamer")  # later rounds have these settings of the first
@@ -126,7 +127,19 @@ class Sources:
             if origin[name].startswith(PRESET):
                 del values[name]
                 origin[name] = DEFAULT
-        return group(**values), origin
+        try:
+            return group(**values), origin
+        except UsageProblem as problem:
+            raise UsageProblem(_with_origins(str(problem), group, origin)) from None
+
+
+def _with_origins(message: str, group: type[Settings], origin: Mapping[str, str]) -> str:
+    """The message, which names settings as the command line gives them, and where those of another source came from."""
+    elsewhere = chosen_settings(origin) - typed_settings(origin)
+    named = (item for item in dataclasses.fields(group) if item.name in elsewhere)
+    found = [item for item in named if re.search(rf"{given_as(item)}(?![\w-])", message)]
+    places = ", ".join(f"{public_name(item)} is set in {origin[item.name]}" for item in found)
+    return f"{message.removesuffix('.')} ({places})." if places else message
 
 
 def typed_settings(origin: Mapping[str, str]) -> frozenset[str]:
