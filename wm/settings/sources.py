@@ -136,9 +136,9 @@ class Sources:
 def _with_origins(message: str, group: type[Settings], origin: Mapping[str, str]) -> str:
     """The message, which names settings as the command line gives them, and where those of another source came from."""
     elsewhere = chosen_settings(origin) - typed_settings(origin)
-    named = (item for item in dataclasses.fields(group) if item.name in elsewhere)
-    found = [item for item in named if re.search(rf"{given_as(item)}(?![\w-])", message)]
-    places = ", ".join(f"{public_name(item)} is set in {origin[item.name]}" for item in found)
+    candidates = (item for item in dataclasses.fields(group) if item.name in elsewhere)
+    named = [item for item in candidates if re.search(rf"{given_as(item)}(?![\w-])", message)]
+    places = ", ".join(f"{public_name(item)} is set in {origin[item.name]}" for item in named)
     return f"{message.removesuffix('.')} ({places})." if places else message
 
 
