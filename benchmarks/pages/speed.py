@@ -166,9 +166,9 @@ _HEAD = """<!-- Rendered by `python -m benchmarks.pages.speed`; do not edit. -->
 Medians on one core of two, unless a row says otherwise; rows with workers use both cores. `make bench` measures ours
 and the reference in one run and writes benchmarks/results.jsonl, from which this page is rendered.
 
-The rows come from five machines. Training, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the start of
-workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch 2.11. M on
-its own rollouts, PPO in dreams and opening: a Zen 4 EPYC with bf16. All other rows: an older EPYC without bf16.
+The rows come from five machines. Training, PPO, encoding, dreams and acting: a Zen 5 EPYC. The Dreamer's step, the
+start of workers and the estimates of `--dry-run`: a slower Xeon without bf16. CUDA graphs: an NVIDIA H200 with torch
+2.11. Opening: a Zen 4 EPYC with bf16. All other rows: an older EPYC without bf16.
 
 Ours and the reference take turns. A ratio is the median over the turns, so on a noisy machine it is not the quotient of
 the two medians beside it. Rates of different rows were not measured at the same time. Those of play count the seconds
@@ -186,7 +186,7 @@ Streaming Pong misses 0.9 on one core: with decoding and nothing else the ratio 
 (log of 2026-11-26). Where copying costs more beside it, as on the machine of the row, it is a little higher.
 
 PPO in dreams spends its time in products of matrices that stable-baselines3's has too: those of M, and of actor and
-critic. On neither EPYC do they allow 60,000 steps/s. The same holds for M on its own rollouts in fp32: two thirds of a
+critic. On the Zen 4 they allowed 40,000 steps/s. The same holds for M on its own rollouts in fp32: two thirds of a
 step are products, in either program. In bf16, which a training takes where the processor has it, the goal is met.
 
 ## How exact the renderers are
