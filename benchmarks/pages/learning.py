@@ -125,17 +125,18 @@ def page(rows: list[dict[str, Any]]) -> str:
         "says in how many seeds M is better.\n",
         _open_loop(trained),
         "## M: positions in dreams\n",
-        "A small network reads positions from z. Its error is the root mean square in the label's units: in Atari "
-        "pixels of the screen, elsewhere the environment's. V is what it reads from V's z. The others are after as "
-        "many dreamt steps, from 16 real ones on. In brackets is the best of linear autoregression, persistence "
-        "and the mean.\n",
+        "A small network reads positions from z. Its error is the root mean square in the label's units, the median "
+        "over seeds: in Atari pixels of the screen, elsewhere the environment's. V is what it reads from V's z, in "
+        "every held-out step. The others are after as many dreamt steps, from 16 real ones on. In brackets is the best "
+        "of linear autoregression, persistence and the mean.\n",
         _positions(trained),
         "## M: rewards and ends\n",
         _events(trained),
         f"## Losses and networks of V at equal images ({BATCHES * 64:,})\n",
         "Worst and mean R2 over the labels that a frame shows (a label that cannot be decoded counts 0), and squared "
         "error per frame. Breakout's rows are of whole RGB frames and CarRacing's of 32 latents without orientation "
-        "targets. Their presets now hide wall and score, and use 24 latents with orientation targets.\n",
+        "targets. Their presets now hide wall and score, and use 24 latents with orientation targets. These rows are "
+        "older than version 0.3.0.\n",
         _forms([row for row in rows if row["kind"] == "losses"]),
     ]
     return "\n".join(parts)
