@@ -43,7 +43,10 @@ def test_a_damaged_publication_is_published_again(trained: Path, answer: Answer)
 
 
 def test_what_is_no_publication_is_not_replaced(trained: Path, answer: Answer) -> None:
-    assert "is no shared run; give another place" in answer("push", RUN, "data", code=64)
+    mine = trained.parents[1] / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    assert "is no shared run; give another place" in answer("push", RUN, "mine", code=64)
     answer("push", RUN, "shared", code=0)
     notes = trained.parents[1] / "shared" / "notes.txt"
     notes.write_text("mine")
@@ -208,3 +211,17 @@ def test_a_place_whose_name_is_no_utf_8_is_a_place(
     assert "a\\udcff" in recorded["command"]
     run(there, "push", f"runs/{SLUG}", str(tmp_path / "T"))
     assert (tmp_path / "T" / CARD).is_file()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [RUN, f"{RUN}/sub", f"{RUN}/sub.zip", f"file:{RUN}/vae/sub", "linked/sub", f"data/{SLUG}.zarr/sub", "runs", "."],
+)
+def test_a_run_is_published_neither_in_nor_around_what_is_read(trained: Path, answer: Answer, target: str) -> None:
+    folder = trained.parents[1]
+    (folder / "linked").symlink_to(trained)
+    before = files_of(folder)
+    said = answer("push", RUN, target, code=64)
+    assert "which is published; name a path" in said
+    assert target.removeprefix("file:") in said
+    assert files_of(folder) == before

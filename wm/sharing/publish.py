@@ -36,10 +36,13 @@ def push(
     """Publish the artifacts of an agent of `run` with the first `episodes` (a number or `all`) of the dataset at `data`
     (None: where the environment's is by default). `private` are texts that must not travel.
 
-    Raises what `bundle` and the place raise; nothing is at the place then that was not there before."""
+    Raises UsageProblem for a place in the run or in the dataset, or around one of them, and what `bundle` and the place
+    raise; nothing is at the place then that was not there before."""
     artifacts = bundle.choose(run, agent, without)
     env = bundle.env_of(artifacts, agent)
     path = data or run.parent.parent / "data" / f"{env_slug(env.name)}.zarr"
+    if not place.address:
+        _require_apart(Path(place.name), run, path)
     dataset, trained_on = bundle.open_episodes(path, artifacts, env, episodes)
     contents, files = bundle.bundle(artifacts, env.name, agent, dataset, trained_on, max_size)
     files |= {NAME: contents.as_bytes(), CARD: write_card(contents, artifacts, place.address)}
@@ -49,6 +52,19 @@ def push(
     _require_replaceable(place)
     place.publish(files, f"wm push: {agent} of {env.name}")
     return Published(PUBLISHED, contents)
+
+
+def _require_apart(target: Path, *sources: Path) -> None:
+    """Raise UsageProblem if a target on this machine is one of the sources, in one of them or around it: what others
+    pull would stand in the run as part of it, and a push replaces what is at its target."""
+    there = target.resolve()  # a link must not hide where it leads
+    for source in sources:
+        here = source.resolve()
+        if here in (there, *there.parents):
+            where = "is" if here == there else "is inside"
+            raise UsageProblem(f"{target} {where} {source}, which is published; name a path outside of it.")
+        if there in here.parents:
+            raise UsageProblem(f"{target} has {source} in it, which is published; name a path beside it.")
 
 
 def _holds(place: Place, files: dict[str, bytes]) -> bool:
