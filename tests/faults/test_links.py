@@ -198,6 +198,32 @@ def test_links_in_a_run_are_named_and_not_published(
     assert not Path("shared").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="every volume of Windows has a root of its own")
+@pytest.mark.parametrize("words", [("clean", "--dry-run"), ("ls",), ("verify",)])
+def test_the_whole_machine_is_not_walked(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "/"]) == 64
+    assert capsys.readouterr().err == ("wm: / is the whole machine; name folders in it, such as data and runs.\n")
+
+
+@pytest.mark.parametrize("words", [("clean", "--dry-run"), ("ls",), ("verify",)])
+def test_a_folder_of_other_programs_is_not_walked_to_its_end(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What lies beside ours does not count up over them: a folder may have any number of parts."""
+    for number in range(12):
+        folder = tmp_path / "shop" / f"{number:02}"
+        folder.mkdir(parents=True)
+        (folder / ("manifest.json" if number % 4 == 3 else "file")).write_text("{}")
+    monkeypatch.setattr(links, "MOST_OF_OTHERS", 9)
+    assert len(list(links.walk(tmp_path))) == 25
+    monkeypatch.setattr(links, "MOST_OF_OTHERS", 6)
+    assert run([*words, str(tmp_path)]) == 65
+    assert capsys.readouterr().err == (
+        f"wm: {tmp_path} has more than 6 files of other programs, as in {tmp_path / 'shop' / '02'}; name folders with "
+        "datasets and runs, such as data and runs.\n"
+    )
+
+
 @pytest.mark.skipif(os.name == "nt", reason="paths of Windows are shorter")
 def test_folders_that_are_nested_too_deeply_are_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

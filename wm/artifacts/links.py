@@ -7,9 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from wm.errors import BadData
+from wm.errors import BadData, UsageProblem
 
 DEEPEST = 64  # folders below one that is walked; ours have at most 8
+# Files and folders in a row without one of _LISTS among them: 100,000 exported episodes are fewer, and a home folder
+# or a machine has more. They are walked in about four seconds.
+MOST_OF_OTHERS = 200_000
+_LISTS = ("manifest.json", "recipe.json")  # one is in each part, in each artifact and in unfinished work
 # Folders of root's at the top of a volume, in which nobody keeps datasets.
 _OF_FILE_SYSTEMS = ("lost+found",)
 
@@ -43,16 +47,25 @@ def below(folder: Path) -> Iterator[Path]:
 def walk(folder: Path, enter: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """Everything below `folder`, each folder before what is in it, in the order of names. No link is followed, and no
     folder that `enter` is false for; of those that may not be read (`closed`) only their names are known. Raises
-    PermissionError for `folder` itself, and BadData for what lies more than DEEPEST folders deep."""
+    PermissionError for `folder` itself, UsageProblem for `/`, and BadData for what lies more than DEEPEST folders deep,
+    and for more than MOST_OF_OTHERS files of other programs."""
+    if folder.resolve() == Path("/").resolve():
+        raise UsageProblem(f"{folder} is the whole machine; name folders in it, such as data and runs.")
     # A stack and no recursion: a forged tree must not reach Python's recursion limit. Reversed, for pop takes the last.
     if folder.is_dir():
         os.scandir(folder).close()
-    stack = [(entry, 1) for entry in reversed(_entries(folder))]
+    stack, others = [(entry, 1) for entry in reversed(_entries(folder))], 0
     while stack:
         entry, depth = stack.pop()
         path = Path(entry.path)
         if depth > DEEPEST:
             raise BadData(f"{path} is {depth} folders below {folder}; expected at most {DEEPEST}, so remove it.")
+        others = 0 if entry.name in _LISTS else others + 1
+        if others > MOST_OF_OTHERS:
+            raise BadData(
+                f"{folder} has more than {MOST_OF_OTHERS:,} files of other programs, as in {path.parent}; name folders "
+                "with datasets and runs, such as data and runs."
+            )
         yield path
         if entry.is_dir(follow_symlinks=False) and enter(path):
             stack += [(inside, depth + 1) for inside in reversed(_entries(path))]
