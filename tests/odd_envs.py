@@ -225,6 +225,11 @@ def _observed(space: Any, convert: Any) -> dict[str, Any]:
     return {"observation_space": space, "observe": lambda self: convert(self.picture())}
 
 
+def _later(convert: Any) -> Any:
+    """A method that returns the picture, and from the fourth step on a converted one."""
+    return lambda self: convert(self.picture()) if self.t > 3 else self.picture()
+
+
 def _late_nan(self: Any, action: Any) -> float:
     return float("nan") if self.t == 5 else 1.0
 
@@ -281,6 +286,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "FloatUnit": _rendered(lambda p: (p / 255).astype(np.float32)),
     "FloatSigned": _rendered(lambda p: p / 127.5 - 1),
     "FloatBytes": _rendered(lambda p: p.astype(np.float64)),
+    "GrowsRendered": {"render": _later(lambda p: p.repeat(2, axis=0))},
+    "GrowsObserved": {"observation_space": IMAGE, "observe": _later(lambda p: p.repeat(2, axis=0))},
+    "FloatsLater": {"render": _later(lambda p: p / 255)},
     "NanPicture": _rendered(lambda p: np.full(p.shape, np.nan)),
     "Integers": _rendered(lambda p: p.astype(np.int64)),
     "ChannelsFirst": _rendered(lambda p: p.transpose(2, 0, 1)),

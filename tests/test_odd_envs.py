@@ -33,6 +33,9 @@ from wm.settings import DreamerSettings
 REFUSED = {
     "FloatSigned": (70, "the result of render() has floats from -0.764706 to 0.568627"),
     "FloatBytes": (70, "the result of render() has floats from 30 to 200"),
+    "GrowsRendered": (70, "the result of render() is (64, 48, 3) uint8 after 4 steps of the episode with seed"),
+    "GrowsObserved": (70, "its observation is (64, 48, 3) uint8 after 4 steps of the episode with seed"),
+    "FloatsLater": (70, "and was (32, 48, 3) uint8 before; expected one shape and type for all pictures of an episode"),
     "NanPicture": (70, "the result of render() has NaN"),
     "Integers": (70, "the result of render() is int64"),
     "ListOfPictures": (70, "the result of render() is of type list"),

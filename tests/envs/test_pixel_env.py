@@ -1,3 +1,6 @@
+from typing import Any
+
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -9,6 +12,27 @@ from wm.envs.registry import EnvConfig
 from wm.envs.resize import AreaResize
 from wm.errors import UsageProblem
 from wm.settings import CollectSettings
+
+
+class _Levels(gym.Env):  # type: ignore[type-arg]
+    """Each episode has larger pictures than the one before."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space = gym.spaces.Box(-1, 1, (4,))
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.size = render_mode, 30
+
+    def reset(self, **_: Any) -> Any:
+        self.size += 10
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(4, np.float32), 1.0, False, False, {}
+
+    def render(self) -> Any:
+        return np.full((self.size, self.size, 3), 7, np.uint8)
 
 
 def shrink(frame: np.ndarray, size: int) -> np.ndarray:
@@ -138,3 +162,13 @@ def test_what_is_no_mask_is_refused(mask: str) -> None:
         CollectSettings(mask=mask)
     with pytest.raises(Mismatch, match="mask"):
         ENVIRONMENT({"name": "Pong", "mask": mask}, "env")
+
+
+def test_another_episode_may_have_pictures_of_another_shape() -> None:
+    """A level of another size is one picture in all of its frames."""
+    gym.register("Levels-v0", _Levels)
+    env = EnvConfig("Levels-v0", 32).make()
+    for _ in range(3):
+        assert (env.reset()[0] == 7).all()
+        assert (env.step(0)[0] == 7).all()
+    gym.registry.pop("Levels-v0")

@@ -1,5 +1,5 @@
-"""What every environment of others passes through: its rewards and ends are checked, its actions translated, its steps
-counted.
+"""What every environment of others passes through: its rewards, ends and shapes of pictures are checked, its actions
+translated, its steps counted.
 
 `EnvConfig` builds no environment without it, so that no loop can forget the check.
 """
@@ -38,11 +38,13 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self.action_space, self._translate = _plain_actions(self._own_actions)
         self._name, self._max_steps = name, max_steps
         self._seed: int | None = None
+        self._pictures: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}  # of this episode, by where they are from
         self._is_worker = parent_process() is not None  # which goes back after its task; a step is too short for it
         self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seed, self.steps = seed, 0
+        self._pictures.clear()
         with process_state.preserved(), process_state.torch_of_environments():
             try:
                 # BaseException: an environment may call sys.exit(), and that must not end a collection without a word.
@@ -88,7 +90,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     def render(self) -> Any:
         try:
             with process_state.torch_of_environments():
-                return self.env.render()
+                picture = self.env.render()
         except NotImplementedError:
             raise EnvironmentFault(
                 f"{self._name} has no pictures: its render() is not implemented; let it return an array in the mode "
@@ -96,6 +98,22 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             ) from None
         except BaseException as error:
             raise_contained(error)
+        self.require_shape(picture, "the result of render()")
+        return picture
+
+    def require_shape(self, picture: Any, what: str) -> None:
+        """Raise EnvironmentFault if a picture has another shape or type than those of this kind before it in the
+        episode: shrunk to one size, they would show the same thing at several."""
+        if not isinstance(picture, np.ndarray):
+            return
+        now = picture.shape, picture.dtype
+        if (before := self._pictures.setdefault(what, now)) != now:
+            was, is_ = (f"{shape} {dtype}" for shape, dtype in (before, now))
+            seed = "" if self._seed is None else f" of the episode with seed {self._seed}"
+            raise EnvironmentFault(
+                f"{self._name}: {what} is {is_} after {self.steps} steps{seed}, and was {was} before; expected one "
+                "shape and type for all pictures of an episode, so fix the environment."
+            )
 
     def close(self) -> None:
         """Raises EnvironmentFault if the environment cannot be closed, unless something else is being raised."""

@@ -26,7 +26,7 @@ class Renderer(Protocol):
 class GymnasiumRenderer:
     """Gymnasium's image: the observation if `observed`, else what `render()` returns, which is `rendered` last."""
 
-    def __init__(self, env: gym.Env[Any, Any], name: str, size: int, observed: bool) -> None:
+    def __init__(self, env: CheckedEnv, name: str, size: int, observed: bool) -> None:
         self.env, self.size, self.observed = env, size, observed
         self._what = f"{name}: its observation" if observed else f"{name}: the result of render()"
         self._resize: AreaResize | None = None
@@ -37,6 +37,8 @@ class GymnasiumRenderer:
 
     def frame(self, observation: Any) -> Frame:
         """The image, shrunk."""
+        if self.observed:  # of others, the environment checks what it renders
+            self.env.require_shape(observation, "its observation")
         image = to_rgb(observation if self.observed else self.env.render(), self._what)
         self.rendered = None if self.observed else image
         if self._resize is None or self._resize.shape != image.shape:
