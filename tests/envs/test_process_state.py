@@ -25,6 +25,10 @@ def torch_now() -> tuple[torch.dtype, str, bool]:
     return torch.get_default_dtype(), torch.get_default_device().type, torch.is_grad_enabled()
 
 
+def numbers_now() -> tuple[Any, ...]:
+    return *torch_now(), np.geterr()["under"]
+
+
 class Changing(gym.Env):  # type: ignore[type-arg]
     """Sets handlers in the constructor, in reset() and in step(), and how torch computes in the constructor."""
 
@@ -40,6 +44,7 @@ class Changing(gym.Env):  # type: ignore[type-arg]
         torch.set_default_dtype(torch.float64)
         torch.set_default_device("meta")
         torch.set_grad_enabled(False)
+        np.seterr(all="raise")
         os.chdir("/")
         if self.fails:
             raise RuntimeError("no licence")
@@ -49,25 +54,27 @@ class Changing(gym.Env):  # type: ignore[type-arg]
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.umask(0o777)
         sys.setrecursionlimit(sys.getrecursionlimit() - 100)
+        np.seterr(all="print")
 
     def reset(self, **_: Any) -> Any:
+        self.seen.append(numbers_now())
         self._handle()
-        self.seen.append(torch_now())
         return np.zeros(4, np.float32), {}
 
     def step(self, action: Any) -> Any:
+        self.seen.append(numbers_now())
         self._handle()
-        self.seen.append(torch_now())
         return np.zeros(4, np.float32), 1.0, False, False, {}
 
     def render(self) -> Any:
-        self.seen.append(torch_now())
+        self.seen.append(numbers_now())
         return np.zeros((32, 32, 3), np.uint8)
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(process_state, "_of_environments", None)
+    monkeypatch.setattr(process_state, "_context", None)
     gym.register("Changing-v0", Changing)
     umask, depth = os.umask(0o077), sys.getrecursionlimit()
     os.umask(umask)
@@ -81,19 +88,19 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def ours() -> Any:
     os.umask(umask := os.umask(0))
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    return torch_now(), handlers, Path.cwd(), umask, sys.getrecursionlimit()
+    return numbers_now(), handlers, Path.cwd(), umask, sys.getrecursionlimit()
 
 
-def test_handlers_folder_umask_and_torch_are_put_back_and_an_environment_finds_torch_as_it_set_it() -> None:
-    before, theirs = ours(), (torch.float64, "meta", False)
+def test_what_it_changes_is_put_back_and_an_environment_finds_numpy_and_torch_as_it_set_them() -> None:
+    before, theirs = ours(), (torch.float64, "meta", False, "raise")
     env = EnvConfig("Changing-v0", 32).make()
     assert ours() == before
-    for play in (lambda: env.reset(seed=0), lambda: env.step(0), env.screen):
+    for play in (lambda: env.reset(seed=0), lambda: env.step(0), env.screen, env.close):
         play()
         assert ours() == before
     assert Changing.seen == [theirs] * len(Changing.seen)
     assert len(Changing.seen) >= 4
-    assert before[0] == (torch.float32, "cpu", True)
+    assert before[0] == (torch.float32, "cpu", True, "ignore")
 
 
 def test_they_are_put_back_where_the_constructor_raises(monkeypatch: pytest.MonkeyPatch) -> None:

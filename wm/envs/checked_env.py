@@ -48,7 +48,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         with process_state.preserved(), process_state.torch_of_environments():
             try:
                 # BaseException: an environment may call sys.exit(), and that must not end a collection without a word.
-                observation, info = self.env.reset(seed=seed, options=options)
+                observation, info = process_state.in_context(self.env.reset, seed=seed, options=options)
             except BaseException as error:
                 raise_contained(error)
         if not isinstance(info, dict):
@@ -72,7 +72,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         outside = None if self._is_worker else process_state.outside()
         try:
             with process_state.torch_of_environments():
-                observation, reward, terminated, truncated, info = self.env.step(action)
+                observation, reward, terminated, truncated, info = process_state.in_context(self.env.step, action)
         except BaseException as error:
             raise_contained(error)
         if outside is not None:
@@ -90,7 +90,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     def render(self) -> Any:
         try:
             with process_state.torch_of_environments():
-                picture = self.env.render()
+                picture = process_state.in_context(self.env.render)
         except NotImplementedError:
             raise EnvironmentFault(
                 f"{self._name} has no pictures: its render() is not implemented; let it return an array in the mode "
@@ -119,7 +119,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         """Raises EnvironmentFault if the environment cannot be closed, unless something else is being raised."""
         earlier = sys.exception()
         try:
-            self.env.close()
+            process_state.in_context(self.env.close)
         except (KeyboardInterrupt, Stopped):
             # A signal of the user is no fault of the environment.
             # An error while closing must not hide the error because of which it is closed.

@@ -45,7 +45,7 @@ def build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> 
     building raised.
     """
     with process_state.preserved(), process_state.learnt_torch():
-        return _build(env_id, name, entry_point, options)
+        return process_state.learnt_context(_build, env_id, name, entry_point, options)
 
 
 def _build(env_id: str, name: str, entry_point: Any, options: dict[str, Any]) -> gym.Env[Any, Any]:
