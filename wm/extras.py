@@ -4,6 +4,7 @@ import configparser
 import importlib
 import importlib.util
 import re
+import shlex
 import traceback
 from dataclasses import dataclass
 from importlib import metadata
@@ -75,9 +76,10 @@ def require(extra: str, what: str) -> None:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra: in a source tree from there, so that the sources stay in use."""
-    if _source_config().is_file():
-        return f"pip install -e '.[{extra}]'"
+    """The command that installs an extra, from any folder: where wm is a source tree from there, so that the sources
+    stay in use."""
+    if (config := _source_config()).is_file():
+        return f"pip install -e {shlex.quote(f'{config.parent}[{extra}]')}"
     return f"pip install '{wm.DISTRIBUTION}[{extra}]'"
 
 
