@@ -52,8 +52,7 @@ def _sweep(**options: Any) -> None:
         console.be_quiet()
     context, stage = click.get_current_context(), options["stage"]
     require_taken(context, stage, without=_WITHOUT)
-    if "/" in check_name("--name", options["name"] or stage):
-        raise UsageProblem(f"--name is {options['name']!r}; expected one without '/', for runs/<Env>.sweep-NAME.")
+    check_name("--name", options["name"] or stage)
     preset = chosen_preset(context, options)
     sources, session = read_sources(preset, options["config"], options["set"], stage), session_of(options)
     base, origin = sources.resolve(stage, COMMANDS[stage], session.env)

@@ -354,6 +354,8 @@ def test_a_name_that_is_too_long_is_no_fault_of_the_disk(
         (("dream", "--env", "Pong", "--data", "a.zarr", "--data", "b.zarr"), 64, "this command takes one dataset."),
         (("train-controller", "--env", "Pong", "--data", "a.zarr"), 64, "--data is no option of wm train-controller ("),
         (("dream", "--env", "Pong", "--agent", "../Pong/controller"), 64, "--agent is '../Pong/controller'; expected"),
+        (("train-dreamer", "--env", "Catch", "--name", "a/b"), 64, "--name is 'a/b'; expected letters, digits"),
+        (("evaluate", "--env", "Pong", "--agent", "a/b"), 64, "--agent is 'a/b'; expected letters, digits"),
         (("evaluate", "--env", "Pong", "--agent", "a b"), 64, "--agent is 'a b'; expected letters, digits"),
         (("evaluate", "--env", "CartPole", "--agent", "random", "--record-video", "2"), 64, "--record-video means not"),
         (("dream", "--env", "Pong"), 66, "run `wm train-vae --env Pong` first"),

@@ -20,7 +20,7 @@ def test_names_find_their_places_by_environment() -> None:
 def test_a_name_that_would_leave_the_folder_is_refused() -> None:
     assert stage_name(Session("Pong", name="vae-64"), "vae") == "vae-64"
     assert stage_name(Session("Pong", name="_vae.64-a"), "vae") == "_vae.64-a"
-    for name in ("../vae", "a/../b", ".hidden", ".vae.owner", "-x", "a/.b", "a//b", "a b", "."):
+    for name in ("../vae", "a/../b", ".hidden", ".vae.owner", "-x", "a/.b", "vae/x", "evaluation/x", "a b", "."):
         with pytest.raises(UsageProblem, match="expected letters, digits"):
             stage_name(Session("Pong", name=name), "vae")
 
@@ -39,7 +39,7 @@ def test_an_artifact_does_not_replace_the_one_it_starts_from(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("default", "name"),
     [
-        ("controller", "vae"), ("controller", "VAE"), ("vae", "controller"), ("vae", "vae/x"), ("vae", "evaluation/x"),
+        ("controller", "vae"), ("controller", "VAE"), ("vae", "controller"),
         ("mdnrnn", "archive"), ("controller", "latents-d"), ("controller", "dream-dreamer"), ("vae", "x.partial"),
         ("controller", "random"), ("dream", "dreamer"), ("vae", "videos"),
         ("controller", "controller-no-sticky"), ("controller", "curriculum.json"), ("vae", "report.html"),
@@ -48,7 +48,7 @@ def test_an_artifact_does_not_replace_the_one_it_starts_from(tmp_path: Path) -> 
 def test_names_of_other_artifacts_are_reserved(default: str, name: str) -> None:
     with pytest.raises(UsageProblem, match=f"reserved for other artifacts of a run; .* such as {default}-2"):
         stage_name(Session("Pong", name=name), default)
-    for free in (default, f"{default}-2", f"{default}-none", "sweep/1"):
+    for free in (default, f"{default}-2", f"{default}-none"):
         assert stage_name(Session("Pong", name=free), default) == free
 
 

@@ -46,7 +46,11 @@ def test_without_optuna_a_sweep_is_one_sentence_with_the_command(folder: Path, m
             "--set gamma is 0.9, which means nothing with --algo cma; leave it out, or use --algo ppo.",
         ),
         ("sigma = [0.5]", ("--set", "sigma=1"), "sigma is in space.toml and in --set; give it in one of them."),
-        ("sigma = [0.5]", ("--name", "a/b"), "--name is 'a/b'; expected one without '/', for runs/<Env>.sweep-NAME."),
+        (
+            "sigma = [0.5]",
+            ("--name", "a/b"),
+            "--name is 'a/b'; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'.",
+        ),
         ("sigma = [0]", (), "space.toml: --set sigma is 0.0; expected at least 1e-06."),
     ],
 )

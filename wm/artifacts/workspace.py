@@ -23,20 +23,19 @@ _MARKS = str.maketrans("", "", "-_.")
 
 def is_reserved(name: str, default: str) -> bool:
     """Whether `name` cannot be given to a variant of the artifact `default`. Case does not count, as on many disks."""
-    first = name.split("/")[0].casefold()
-    family = first.partition("-")[0]
-    others = family in _FAMILIES and "-" in first and family != default.partition("-")[0]
-    ending = any(Path(piece).suffix in _ENDINGS for piece in name.casefold().split("/"))
-    return first in RESERVED or others or ending or first.endswith(NO_STICKY)
+    name = name.casefold()
+    family = name.partition("-")[0]
+    others = family in _FAMILIES and "-" in name and family != default.partition("-")[0]
+    return name in RESERVED or others or Path(name).suffix in _ENDINGS or name.endswith(NO_STICKY)
 
 
 def check_name(option: str, name: str) -> str:
-    """`name`, if it can be that of an artifact. Raises UsageProblem otherwise."""
-    for part in name.split("/"):
-        if part[:1] in (".", "-") or not part.translate(_MARKS).isalnum():
-            raise UsageProblem(
-                f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'."
-            )
+    """`name`, if it can be that of an artifact, which is a folder directly in its run: reports, shared runs and sweeps
+    find none deeper. Raises UsageProblem otherwise."""
+    if name[:1] in (".", "-") or not name.translate(_MARKS).isalnum():
+        raise UsageProblem(
+            f"{option} is {name!r}; expected letters, digits, '-', '_' and '.', beginning with neither '-' nor '.'."
+        )
     return name
 
 

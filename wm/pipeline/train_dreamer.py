@@ -35,7 +35,7 @@ RECIPE = 4
 def replay_path(session: Session) -> Path:
     """The dataset to which training writes its replay. That of a run outside of runs/ has a digest of the run's path in
     its name, for another run may have the same name elsewhere."""
-    run, name = session.run_path, stage_name(session, "dreamer").replace("/", "-")
+    run, name = session.run_path, stage_name(session, "dreamer")
     usual = run.resolve() == (Path("runs") / run.name).resolve()
     # 32 bits of the path: a replay of a run elsewhere must not take the usual one's name.
     digest = "" if usual else f"-{sha256_json(os.path.relpath(run))[:8]}"
