@@ -28,6 +28,13 @@ def episode_seed(split: str, seed: int, *path: int | str) -> int:
     return (SPLITS[split] << _BITS) | low
 
 
+def collected_seed(seed: int, controller: str, index: int) -> int:
+    """Seed of episode `index` of a dataset; `controller` are the first digits of the fingerprint of the one that plays,
+    so that each round has other episodes (empty: none plays)."""
+    # Sixteen of 64 hex digits; they are part of every seed, so their number never changes.
+    return episode_seed("train", seed, "collect", *[controller[:16]] * bool(controller), index)
+
+
 def split_of(seed: int) -> str | None:
     """The split to which an episode's seed belongs; None for one outside of all."""
     return next((name for name, number in SPLITS.items() if seed >> _BITS == number), None)

@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.conftest import RECIPE, make_episode, write_dataset
 from tests.episodes.test_writer import bytes_of
+from wm import seeding
 from wm.artifacts import durable, manifest
 from wm.episodes import schema
 from wm.episodes.committed_parts import QUARANTINE
@@ -149,3 +151,41 @@ def test_a_part_of_another_dataset_is_named_and_opens_nowhere(path: Path) -> Non
     assert [damaged.problem for damaged in verify(other).damaged] == [sentence]
     verify(other, repair_datasets=True)
     assert Dataset.open(other).missing == [(3, 6)]
+
+
+def collected(path: Path, seeds: list[int], **recipe: Any) -> Path:
+    """A dataset whose episodes have these seeds."""
+    with Writer(create(path, RECIPE | {"seed": 7, "policy": "random", **recipe})) as writer:
+        for index, seed in enumerate(seeds):
+            writer.add(replace(make_episode(index), seed=seed).pack())
+    return path
+
+
+@pytest.mark.parametrize(("policy", "controller"), [("random", ""), (f"latest {'ab' * 8}, 0.05 random", "ab" * 32)])
+def test_an_episode_with_the_seed_of_another_is_found_and_its_part_set_aside(
+    policy: str, controller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "PART_ROWS", 60)
+    seeds = [seeding.collected_seed(7, controller, index) for index in range(9)]
+    assert not verify(collected(tmp_path / "sound.zarr", seeds, policy=policy)).damaged
+    path = collected(tmp_path / "d.zarr", [*seeds[:5], seeds[1], *seeds[6:]], policy=policy)
+    (damaged,) = verify(path).damaged
+    assert damaged.folder.name == "part-000003-000006"
+    assert f"has episode 5 with the seed {seeds[1]} of another one; expected its own, so run" in damaged.problem
+    assert verify(path, repair_datasets=True).repaired == [
+        f"part-000003-000006 moved to {path / '.quarantine' / 'part-000003-000006'}"
+    ]
+    assert not verify(path).damaged
+
+
+@pytest.mark.parametrize("recipe", [{"evicts": True}, {"origin": {"operation": "import"}}])
+def test_pieces_of_a_replay_and_imported_episodes_may_share_a_seed(recipe: dict[str, Any], tmp_path: Path) -> None:
+    assert not verify(collected(tmp_path / "d.zarr", [1, 1, 1, 2, 2], **recipe)).damaged
+
+
+def test_two_collected_episodes_may_meet_the_same_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 every eleventh dataset has such a pair, and collecting it again gives it again."""
+    monkeypatch.setattr(seeding, "episode_seed", lambda split, seed, *path: seeding.integer(seed, *path) & 3)
+    seeds = [seeding.collected_seed(7, "", index) for index in range(9)]
+    assert len(set(seeds)) < 9
+    assert not verify(collected(tmp_path / "d.zarr", seeds)).damaged

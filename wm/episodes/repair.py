@@ -1,7 +1,10 @@
 """Checking every byte of a dataset, and moving damaged parts to quarantine so that the others can be used."""
 
 import os
+import re
 import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +13,23 @@ import numpy as np
 
 from wm.actions import ActionSpace
 from wm.artifacts import durable, json_reader, links, manifest, schemas
-from wm.episodes.committed_parts import QUARANTINE, committed_parts, read_table, require_values, unexplained_gaps
+from wm.episodes.committed_parts import (
+    QUARANTINE,
+    Part,
+    committed_parts,
+    read_table,
+    require_values,
+    unexplained_gaps,
+)
 from wm.episodes.dataset import read_root
 from wm.episodes.parts import KIND as PART
 from wm.episodes.parts import ROOT_KIND, root_files
 from wm.episodes.schema import array_specs, part_name, part_range
 from wm.episodes.shards import METADATA, Shard
 from wm.errors import BadData, MissingInput, UsageProblem
+from wm.seeding import collected_seed
 
+_CONTROLLER = re.compile(r" ([0-9a-f]{16})(,|$)")  # in a recipe's policy, the fingerprint of the one that played
 _ROUNDING = 1e-5  # of a return, next to the sizes of its rewards: sums of 32-bit floats
 
 
@@ -57,7 +69,26 @@ def check(path: Path) -> list[CheckResult]:
         for first, last in unexplained_gaps(path, parts, bool(recipe.get("evicts"))):
             why = f"{path} has lost episodes {first} to {last - 1}."
             results.append(CheckResult(path / part_name(first, last), 0, why))
+        results += _repeated(path, parts, recipe)
     return results
+
+
+def _repeated(path: Path, parts: Sequence[Part], recipe: dict[str, Any]) -> Iterator[CheckResult]:
+    """The parts with an episode that another has the seed of, and that wm collect would have played with its own.
+
+    Pieces in a replay share their seed, and imported recordings may. So may two of 10,000 collected episodes, whose
+    seeds have 29 bits: these are the seeds that follow from the recipe.
+    """
+    if recipe.get("evicts") or "origin" in recipe or recipe.get("seed", -1) < 0:
+        return
+    controller = _CONTROLLER.search(recipe.get("policy", ""))
+    counts = Counter(seed for part in parts for seed in part.table["seed"])
+    for part in parts:
+        for index, seed in zip(part.table["index"], part.table["seed"], strict=True):
+            if counts[seed] > 1 and seed != collected_seed(recipe["seed"], controller[1] if controller else "", index):
+                why = f"{part.folder} has episode {index} with the seed {seed} of another one; expected its own"
+                yield CheckResult(part.folder, 0, f"{why}, so run `wm verify {shlex.quote(str(path))} --repair`.")
+                break
 
 
 def check_part(folder: Path, recipe: dict[str, Any] | None) -> CheckResult:

@@ -29,7 +29,7 @@ from wm.rollouts.process_workers import ProcessWorkers
 from wm.rollouts.worker_process import heartbeat
 from wm.rollouts.workers import open_workers
 from wm.runtime import Runtime
-from wm.seeding import episode_seed
+from wm.seeding import collected_seed
 
 HUMAN = "human"  # the policy of a dataset that a person has played
 
@@ -52,9 +52,7 @@ class Collection:
 
     def episode_seed(self, index: int) -> int:
         """Seed of the environment and the policy in episode `index`."""
-        # Sixteen of 64 hex digits; they are part of every seed, so their number never changes.
-        policy = () if self.controller is None else (self.controller.fingerprint[:16],)  # other episodes in each round
-        return episode_seed("train", self.seed, "collect", *policy, index)
+        return collected_seed(self.seed, self.controller.fingerprint if self.controller else "", index)
 
 
 def describe(
