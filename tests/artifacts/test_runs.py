@@ -1,10 +1,11 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import METRICS, PROVENANCE
-from wm.artifacts import manifest, runs
+from wm.artifacts import durable, manifest, runs
 from wm.artifacts.recipe import Recipe
 from wm.artifacts.runs import Run
 from wm.errors import BadData, MissingInput, RecipeMismatch
@@ -32,6 +33,27 @@ def test_sizes_of_a_search_are_numbers(tmp_path: Path, name: str) -> None:
     manifest.write(tmp_path, {**body, "recipe": recipe})
     with pytest.raises(BadData, match=f'recipe.settings.{name} is "8"; expected an integer'):
         runs.read(tmp_path, "controller")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "problem"),
+    [
+        ({}, "kind is missing"),
+        ({"kind": "vae", "settings": 3, "inputs": {}}, "settings is 3"),
+        ({"kind": "vae", "settings": {"packages": [1]}, "inputs": {}}, "settings.packages is a list of 1 values"),
+        ({"kind": "vae", "settings": {}, "inputs": {"vae": 1}}, "inputs.vae is 1"),
+    ],
+)
+def test_unfinished_work_with_a_recipe_that_is_none_is_neither_resumed_nor_moved(
+    tmp_path: Path, recipe: dict[str, Any], problem: str
+) -> None:
+    partial = run(tmp_path).partial
+    partial.mkdir()
+    durable.write_json(partial / runs.RECIPE_FILE, recipe)
+    (partial / "metrics.jsonl").write_text("hours of work")
+    with pytest.raises(BadData, match=f"{runs.RECIPE_FILE}: {problem}; expected .*, so restore it, or remove"):
+        make(tmp_path)
+    assert sorted(path.name for path in partial.iterdir()) == ["metrics.jsonl", runs.RECIPE_FILE]
 
 
 def test_a_finished_run_of_the_same_recipe_is_current(tmp_path: Path) -> None:

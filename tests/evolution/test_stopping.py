@@ -122,6 +122,11 @@ def test_the_longest_search_is_resumed_from_finished_or_not(tmp_path: Path) -> N
         (unfinished / RECIPE_FILE).write_text(json.dumps(edited))
         (unfinished / LOG).write_bytes(chain_all(start(unfinished), lines(9, {2, 4, 6, 8})))
         assert resumed(tmp_path, wanted) == (9 if limit == 1.0 and limit is not True else 6)
+    for limits in ({"max_generations": None}, {"max_generations": "9"}, {"target_return": [1]}, {"packages": 1}):
+        edited = recipe | {"settings": recipe["settings"] | limits}
+        (unfinished / RECIPE_FILE).write_text(json.dumps(edited))
+        (unfinished / LOG).write_bytes(chain_all(start(unfinished), lines(9, {2, 4, 6, 8})))
+        assert resumed(tmp_path, wanted) == 6
     for damaged in ("[1]", "{}", "{"):
         (unfinished / RECIPE_FILE).write_text(damaged)
         assert resumed(tmp_path, wanted) == 6

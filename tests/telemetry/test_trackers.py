@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wm.errors import MissingPackage, Unreachable, UsageProblem
+from wm.artifacts.runs import RECIPE_FILE
+from wm.errors import BadData, MissingPackage, Unreachable, UsageProblem
 from wm.telemetry import trackers
 from wm.telemetry.metrics_log import MetricsLog, read
 
@@ -178,3 +179,10 @@ def test_trackio_has_every_step_once(
         rows = connection.execute("select run_name, step from metrics order by step").fetchall()
     assert [step for _, step in rows] == list(STEPS)
     assert len({name for name, _ in rows}) == 1
+
+
+def test_a_tracker_is_told_settings_of_a_recipe_alone(recorded: type[Recorded], tmp_path: Path) -> None:
+    (tmp_path / RECIPE_FILE).write_text('{"kind": "vae", "settings": [["loss", 1]], "inputs": {}}')
+    with pytest.raises(BadData, match=r"recipe.json: settings is a list of 1 values; expected a table"):
+        trackers.Trackers(["wandb"], print)(tmp_path, 0)
+    assert not recorded.told

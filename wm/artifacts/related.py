@@ -4,8 +4,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from wm.artifacts import manifest
-from wm.artifacts.runs import RECIPE_FILE, Run, read_whole
+from wm.artifacts import json_reader, manifest, schemas
+from wm.artifacts.runs import RECIPE_FILE, Run, read_recipe, read_whole
 from wm.errors import BadData, MissingInput
 
 
@@ -33,7 +33,8 @@ def _read_recipe(folder: Path, kind: str) -> dict[str, Any] | None:
         if (folder / manifest.NAME).exists():
             # `read_whole` hashes every file: a search takes over what it finds, so damage must be seen here.
             return dict(read_whole(folder, kind).manifest["recipe"])
-        recipe = manifest.read_json(folder / RECIPE_FILE)
-        return recipe if isinstance(recipe, dict) and isinstance(recipe.get("settings"), dict) else None
+        recipe = read_recipe(folder)
+        json_reader.validate(recipe, str(folder / RECIPE_FILE), schemas.recipe(kind))
+        return recipe
     except (MissingInput, BadData):
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import disk, durable, json_reader, links, locks, manifest, schemas
-from wm.artifacts.json_reader import TABLE, Schema
+from wm.artifacts.json_reader import Schema
 from wm.artifacts.recipe import Recipe, differences
 from wm.errors import BadData, MissingInput, RecipeMismatch
 
@@ -107,6 +107,11 @@ def _kind_in(folder: Path) -> str:
         except (BadData, KeyError, TypeError):
             continue
     return ""
+
+
+def read_recipe(folder: Path, way_out: str = json_reader.WAY_OUT) -> dict[str, Any]:
+    """The recipe of the unfinished work in a folder, as_json. Raises BadData for what is none."""
+    return dict(json_reader.read(folder / RECIPE_FILE, schemas.UNFINISHED, way_out))
 
 
 def load(folder: Path, kind: str, command: str) -> Artifact:
@@ -345,10 +350,7 @@ class Run:
                 self._move_to_archive(self.partial, self._archived(manifest.sha256_json(recipe), ".partial"))
         archived = self._archived(self.recipe.fingerprint, ".partial")
         durable.make_folder(self.partial.parent)
-        if (
-            archived.exists()
-            and json_reader.read(archived / RECIPE_FILE, TABLE, self._begin_anew(archived)) == expected
-        ):
+        if archived.exists() and read_recipe(archived, self._begin_anew(archived)) == expected:
             durable.remove(self.partial)
             os.rename(archived, self.partial)
             return True
@@ -360,10 +362,9 @@ class Run:
         """The recipe of the unfinished work; empty if a kill came before it was written. Raises BadData for work whose
         recipe is missing or cannot be read."""
         durable.sweep(self.partial)
-        path = self.partial / RECIPE_FILE
         if not any(self.partial.iterdir()):
             return {}
-        return dict(json_reader.read(path, TABLE, self._begin_anew(self.partial)))
+        return read_recipe(self.partial, self._begin_anew(self.partial))
 
     @staticmethod
     def _begin_anew(folder: Path) -> str:

@@ -84,7 +84,9 @@ def _labels(value: Any, key: str) -> None:
 # Of a dataset that no collecting made: the episodes that were taken, or a digest of them or of the imported files.
 _ORIGIN = {"episodes": list_of(list_of(COUNT, 2)), "digest": TEXT, "files": TEXT}
 SETTINGS = table({}, {"packages": table_of(or_null(TEXT))}, others=ANYTHING)  # whose differences are told
-RECIPE = table({"settings": SETTINGS, "inputs": table_of(TEXT)}, others=ANYTHING)
+_RECIPE = {"settings": SETTINGS, "inputs": table_of(TEXT)}
+RECIPE = table(_RECIPE, others=ANYTHING)
+UNFINISHED = table({"kind": TEXT, **_RECIPE}, others=ANYTHING)  # without a kind's settings: an older version had others
 DATASET_RECIPE = table(
     {"env": table({"name": TEXT, **_FRAMES}, _PLAYED), "action_space": action_space, "labels": _labels},
     {
@@ -280,7 +282,11 @@ _SETTINGS: dict[str, Schema] = {
     "mdnrnn": table({"validation_share": NUMBER}, {"later_weight": NUMBER}, others=ANYTHING),
     "controller": table(
         {"algo": TEXT},
-        {"target_return": or_null(NUMBER), **dict.fromkeys(("num_envs", "rollout_steps"), or_null(COUNT))},
+        {
+            "max_generations": COUNT,
+            **dict.fromkeys(("target_return", "max_hours"), or_null(NUMBER)),
+            **dict.fromkeys(("max_env_steps", "num_envs", "rollout_steps"), or_null(COUNT)),
+        },
         others=ANYTHING,
     ),
 }
@@ -311,20 +317,24 @@ def _metrics(kind: str) -> Schema:
     return check
 
 
-def artifact(kind: str) -> Schema:
-    """The schema of the manifest of a finished artifact of this kind."""
+def recipe(kind: str) -> Schema:
+    """The schema of the recipe of an artifact of this kind."""
     settings = _SETTINGS.get(kind, SETTINGS)
 
     def settings_of_kind(value: Any, key: str) -> None:
         SETTINGS(value, key)
         settings(value, key)
 
-    recipe = {"settings": settings_of_kind, "inputs": _INPUTS.get(kind, table_of(TEXT))}
+    return table({"settings": settings_of_kind, "inputs": _INPUTS.get(kind, table_of(TEXT))}, others=ANYTHING)
+
+
+def artifact(kind: str) -> Schema:
+    """The schema of the manifest of a finished artifact of this kind."""
     return table(
         {
             **dict.fromkeys(("kind", "sha256", "fingerprint"), TEXT),
             "files": TABLE,
-            "recipe": table(recipe, others=ANYTHING),
+            "recipe": recipe(kind),
             "metrics": _metrics(kind),
             "provenance": _PROVENANCE,
         }

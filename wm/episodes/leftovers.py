@@ -5,9 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wm.artifacts import durable, json_reader, links, locks, manifest
-from wm.artifacts.json_reader import ANYTHING, TABLE, TEXT, table
-from wm.artifacts.runs import ARCHIVE, RECIPE_FILE, SCRATCH
+from wm.artifacts import durable, links, locks, manifest
+from wm.artifacts.runs import ARCHIVE, SCRATCH, read_recipe
 from wm.episodes.committed_parts import QUARANTINE
 from wm.episodes.parts import ROOT_KIND, STAGING
 from wm.episodes.schema import part_range
@@ -22,7 +21,6 @@ KINDS = {
 }
 USELESS = ("orphans", "checkpoints")  # kinds that no command reads again
 _PLACES = (STAGING, QUARANTINE, SCRATCH, ARCHIVE)
-_RECIPE = table({"kind": TEXT, "settings": TABLE, "inputs": TABLE}, others=ANYTHING)
 _DAMAGED = "-damaged0"  # in the archive, what was no artifact any more
 
 
@@ -94,7 +92,7 @@ def _classify(path: Path) -> tuple[str, Path] | None:
 def _is_ours(folder: Path) -> bool:
     """Whether a folder holds an artifact or a dataset, finished or not."""
     try:
-        return bool(manifest.kind_in(folder) or json_reader.read(folder / RECIPE_FILE, _RECIPE))
+        return bool(manifest.kind_in(folder) or read_recipe(folder))
     except (BadData, OSError):
         # What cannot be read is not known to be ours, and is never removed.
         return False

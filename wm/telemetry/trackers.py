@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from wm import extras
 from wm.artifacts import durable, json_reader
-from wm.artifacts.json_reader import INTEGER, TABLE, TEXT, table, table_of
-from wm.artifacts.runs import RECIPE_FILE
+from wm.artifacts.json_reader import INTEGER, TEXT, table, table_of
+from wm.artifacts.runs import RECIPE_FILE, read_recipe
 from wm.errors import Unreachable, UsageProblem
 from wm.runtime import Tracker
 from wm.telemetry import metrics_log
@@ -125,13 +125,13 @@ class _Several:
 
 
 def _begin(name: str, folder: Path, run: str | None) -> "Service":
-    recipe = json_reader.read(folder / RECIPE_FILE, TABLE) if (folder / RECIPE_FILE).exists() else {}
+    recipe = read_recipe(folder) if (folder / RECIPE_FILE).exists() else {}
     # So many last folders name the run: its environment and artifact.
     first = 3 if folder.parent.name.startswith("trial-") else 2  # a trial's run stands in that of its sweep
     title = "/".join((*folder.parts[-first:-1], folder.name.removesuffix(".partial")))
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # stdout is for results
-            return _SERVICES[name](title, dict(recipe.get("settings", {})), run)
+            return _SERVICES[name](title, recipe.get("settings", {}), run)
     except Exception as error:  # of a package that may raise anything: no login, no network, another version
         problem = " ".join(str(error).split())[:200] or type(error).__name__
         raise Unreachable(f"--track {name} cannot begin a run ({problem}); mend that, or leave it out.") from None
