@@ -1,5 +1,6 @@
 """Datasets and exports are what the tools that users have read: discrete and continuous actions, gray and colour."""
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +17,12 @@ from wm.actions import ActionSpace
 from wm.artifacts.disk import DiskBudget
 from wm.envs.imported_frames import ImportedFrames
 from wm.envs.registry import EnvConfig
-from wm.episodes import new_datasets, schema
+from wm.episodes import new_datasets, recordings, schema
 from wm.episodes.dataset import Dataset
 from wm.episodes.importing import Import
 from wm.episodes.schema import Episode
 from wm.episodes.writer import Writer, create
-from wm.errors import BadData
+from wm.errors import BadData, WmError
 
 SPACES = {
     "discrete": (ActionSpace(count=3), gym.spaces.Discrete(3)),
@@ -161,6 +162,50 @@ def test_a_minari_export_is_imported_again(collected: Collected) -> None:
     (folder / "data" / "main_data.hdf5").write_bytes(b"no HDF5")
     with pytest.raises(BadData, match="cannot be read by Minari"):
         imported(collected, [folder])
+
+
+@pytest.mark.extra("minari")
+@pytest.mark.parametrize(
+    ("array", "shape", "sentence"),
+    [
+        ("observations", (3, 9000, 9000, 3), "observations of shape .*; expected at most 131,072 pictures of 67.1 MB"),
+        ("observations", (1 << 20, 32, 32, 3), "observations of shape .*; expected at most 131,072 pictures"),
+        ("rewards", (1 << 45,), "episode_0 takes 35184.4 GB of memory and .* are free"),
+        ("infos/self", (), "episode_0, has more than 4,096 arrays; expected those of an episode"),
+    ],
+)
+def test_an_episode_of_minari_that_would_fill_the_memory_is_not_decoded(
+    collected: Collected, array: str, shape: tuple[int, ...], sentence: str
+) -> None:
+    """A file of some kilobytes: what was never written takes no place in it."""
+    import h5py
+
+    folder = collected.export("minari") / "wm" / "some-game-v0"
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        episode = file["episode_0"]
+        if array == "infos/self":
+            episode[array] = episode
+        else:
+            del episode[array]
+            episode.create_dataset(array, shape, np.uint8, chunks=tuple(map(min, shape, (1, 100, 100, 3))))
+    with pytest.raises(WmError, match=sentence):
+        imported(collected, [folder])
+
+
+@pytest.mark.extra("mp4")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio leaves pipes open
+def test_a_video_of_vast_pictures_is_not_decoded(tmp_path: Path) -> None:
+    import imageio_ffmpeg
+
+    film = tmp_path / "vast.mp4"
+    source = ("-f", "lavfi", "-i", "color=black:size=6000x4000:rate=1", "-frames:v", "1", "-c:v", "png")
+    subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", *source, str(film)], check=True)
+    np.savez(film.with_suffix(".npz"), actions=[0], rewards=[0.0], terminated=True)
+    (recording,) = recordings.read([film])[1]
+    with pytest.raises(
+        BadData, match="pictures of 6000x4000 pixels; expected at most 22,369,621, so make them smaller"
+    ):
+        next(iter(recording.frames))
 
 
 @pytest.mark.extra("mp4")

@@ -7,6 +7,7 @@ read before what they describe, nothing is unpickled, and what is wrong is one s
 import hashlib
 import io
 import math
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,16 +20,21 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from wm.artifacts import durable, links
+from wm.episodes.shards import require_memory
 from wm.errors import BadData, MissingInput, UsageProblem, WmError
+from wm.units import format_size
 
 MOST_ROWS = 1 << 17  # of an episode: 1.6 GB of 64 x 64 RGB, and five of the longest games of Atari
 MOST_VALUES = 1 << 24  # of actions or rewards; a forged shape must not allocate all memory
 MOST_BYTES = 1 << 26  # of a picture: 4,000 pixels a side
+MOST_ARRAYS = 1 << 12  # of an episode in HDF5: observations, actions, rewards, two kinds of ends, and of each info one
 COLUMNS = ("actions", "rewards", "terminated")  # that every npz has, besides frames
 # Any block of about a megabyte would do: it bounds the memory of hashing a file.
 _DIGEST_BLOCK = 1 << 20
 _MOST_HEADER = 1 << 16  # bytes of an array's header: numpy takes 10,000
 _MINARI = Path("data") / "main_data.hdf5"
+_TOO_LARGE = re.compile(r"Picture size (\d+x\d+) exceeds")  # in what ffmpeg says
+_MOST_PIXELS = f"expected at most {MOST_BYTES // 3:,}, so make them smaller"
 _EXPECTED = "expected .npz, .mp4 with an .npz of the same name beside it, or the folder of a Minari dataset"
 
 
@@ -237,11 +243,15 @@ def _video_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
 
     links.refuse(path)
     try:
-        # The format is fixed: a playlist that is called .mp4 could name other files.
-        reader: Any = imageio.get_reader(path, format="FFMPEG", input_params=["-f", "mp4"])
+        # The format is fixed: a playlist that is called .mp4 could name other files. ffmpeg bounds the pixels before it
+        # decodes: a megabyte of black pictures took two gigabytes in its process and one in this.
+        bounds = ["-f", "mp4", "-max_pixels", str(MOST_BYTES // 3)]
+        reader: Any = imageio.get_reader(path, format="FFMPEG", input_params=bounds)
         with reader:
             yield from reader
     except Exception as error:  # ffmpeg's reader raises what it likes, RuntimeError and IndexError among others
+        if large := _TOO_LARGE.search(str(error)):
+            raise BadData(f"{path} has pictures of {large[1]} pixels; {_MOST_PIXELS}.") from None
         # The end of the text: ffmpeg says what is wrong last.
         reason = " ".join(str(error).split())[-120:] or type(error).__name__
         raise BadData(f"{path} cannot be read as a video ({reason}); expected an MP4 file.") from error
@@ -251,7 +261,7 @@ def _read_minari(paths: Sequence[Path]) -> tuple[int, Iterator[Recording]]:
     from minari.dataset.minari_dataset import MinariDataset
 
     for path in paths:
-        _refuse_other_files(path)
+        _require_sound(path)
     try:
         datasets = [MinariDataset(path / _MINARI.parent) for path in paths]
         count = sum(int(dataset.total_episodes) for dataset in datasets)
@@ -260,8 +270,9 @@ def _read_minari(paths: Sequence[Path]) -> tuple[int, Iterator[Recording]]:
     return count, (r for path, dataset in zip(paths, datasets, strict=True) for r in _of_minari(path, dataset))
 
 
-def _refuse_other_files(path: Path) -> None:
-    """Raise BadData for an HDF5 file that takes data from another file."""
+def _require_sound(path: Path) -> None:
+    """Raise BadData for an HDF5 file that takes data from another file, and BadData or MemoryProblem for an episode
+    that is too large."""
     import h5py
 
     def points_outside(_: str, link: Any) -> bool | None:
@@ -272,11 +283,38 @@ def _refuse_other_files(path: Path) -> None:
 
     try:
         with h5py.File(path / _MINARI, "r") as file:
-            outside = file.visititems_links(points_outside) or file.visititems(is_stored_outside)
+            if file.visititems_links(points_outside) or file.visititems(is_stored_outside):
+                raise BadData(f"{path / _MINARI} takes data from other files; expected all of it in this one.")
+            for name, episode in file.items():
+                require_memory(_decoded_bytes(episode, f"{path}, {name},"), path / name)
+    except WmError:
+        raise
     except Exception as error:  # h5py raises what it likes for a damaged file
         raise _unreadable_minari(path, error) from error
-    if outside:
-        raise BadData(f"{path / _MINARI} takes data from other files; expected all of it in this one.")
+
+
+def _decoded_bytes(episode: Any, name: str) -> int:
+    """Bytes of an episode, which Minari decodes at once: any number of zeros compresses to little. Raises BadData for
+    pictures that are too large or too many, and for more arrays than an episode has."""
+    import h5py
+
+    size, items = 0, [episode]
+    for _ in range(MOST_ARRAYS):  # a group may be linked into itself
+        if not items:
+            return size
+        item = items.pop()
+        if isinstance(item, h5py.Group):
+            items += item.values()
+        elif item.shape is not None:
+            size += math.prod(item.shape) * item.dtype.itemsize
+            if item.name.endswith("/observations") and (
+                item.shape[:1] > (MOST_ROWS,) or math.prod(item.shape[1:]) * item.dtype.itemsize > MOST_BYTES
+            ):
+                raise BadData(
+                    f"{name} has observations of shape {item.shape} and type {item.dtype}; expected at most "
+                    f"{MOST_ROWS:,} pictures of {format_size(MOST_BYTES)} each."
+                )
+    raise BadData(f"{name} has more than {MOST_ARRAYS:,} arrays; expected those of an episode.")
 
 
 def _unreadable_minari(path: Path, error: Exception) -> BadData:

@@ -57,13 +57,13 @@ def push(
 def _require_apart(target: Path, *sources: Path) -> None:
     """Raise UsageProblem if a target on this machine is one of the sources, in one of them or around it: what others
     pull would stand in the run as part of it, and a push replaces what is at its target."""
-    there = target.resolve()  # a link must not hide where it leads
+    place = target.resolve()  # a link must not hide where it leads
     for source in sources:
-        here = source.resolve()
-        if here in (there, *there.parents):
-            where = "is" if here == there else "is inside"
+        published = source.resolve()
+        if published in (place, *place.parents):
+            where = "is" if published == place else "is inside"
             raise UsageProblem(f"{target} {where} {source}, which is published; name a path outside of it.")
-        if there in here.parents:
+        if place in published.parents:
             raise UsageProblem(f"{target} has {source} in it, which is published; name a path beside it.")
 
 
