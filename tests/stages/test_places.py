@@ -1,5 +1,6 @@
 """Where a command is told to write: nothing finished is replaced, and nothing is put inside of it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ def finished(folder: Path) -> dict[str, bytes]:
         f"train-vae --env {TINY} --steps 2 --run {RUN}/vae",
         f"data drop {DATA} --episodes 3 --out {RUN}/vae/less.zarr",
         f"export {DATA} --to npz --out {DATA}/npz",
-        f"push {RUN} {RUN}/vae/shared",
-        f"push {RUN} {DATA}/shared.zip",
+        f"push {RUN} runs/other/vae/shared",
+        f"push {RUN} runs/other/vae/shared.zip",
         f"view {DATA} --out {DATA}/page.html",
         f"play --env {TINY} --out {RUN}/mdnrnn/page.html",
         f"report {RUN} --no-film --out {RUN}/vae/new/report.html",
@@ -31,6 +32,7 @@ def finished(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_nothing_is_written_inside_a_dataset_or_an_artifact(chain_copy: Path, words: str) -> None:
+    shutil.copytree(chain_copy / RUN, chain_copy / "runs" / "other")
     before = finished(chain_copy)
     done = outcome(chain_copy, *words.split())
     assert done.returncode == 64, done.stdout
