@@ -1,5 +1,6 @@
 import configparser
 import re
+import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -19,9 +20,13 @@ def test_every_extra_is_one_of_setup_cfg() -> None:
     assert set(extras.EXTRAS) <= set(config["options.extras_require"])
 
 
-def test_in_a_source_tree_an_extra_is_installed_from_there() -> None:
+def test_in_a_source_tree_an_extra_is_installed_from_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also by a command in another folder, where `.` is none of wm."""
-    assert extras.install_command("tb") == f"pip install -e '{ROOT}[tb]'"
+    monkeypatch.chdir(ROOT)
+    assert extras.install_command("tb") == "pip install -e '.[tb]'"
+    monkeypatch.chdir(tmp_path)
+    named = shlex.split(extras.install_command("tb"))[-1].removesuffix("[tb]")
+    assert Path(named).resolve() == ROOT.resolve()
 
 
 def test_an_installed_package_is_named_as_in_setup_cfg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
