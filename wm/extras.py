@@ -3,9 +3,7 @@
 import configparser
 import importlib
 import importlib.util
-import os
 import re
-import shlex
 import traceback
 from dataclasses import dataclass
 from importlib import metadata
@@ -77,10 +75,9 @@ def require(extra: str, what: str) -> None:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra, from the working folder: where wm is a source tree from there, so that the
-    sources stay in use."""
-    if (config := _source_config()).is_file():
-        return f"pip install -e {shlex.quote(f'{os.path.relpath(config.parent)}[{extra}]')}"
+    """The command that installs an extra: in a source tree from there, so that the sources stay in use."""
+    if _source_config().is_file():
+        return f"pip install -e '.[{extra}]'"
     return f"pip install '{wm.DISTRIBUTION}[{extra}]'"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, outcome
+from tests.conftest import outcome
 from tests.object_store import SECRET, Server, python_path, variables
 from wm.artifacts.object_store import ObjectStore, Taken, parse_address
 from wm.errors import BadData, MissingInput, NotPermitted, Unreachable, UsageProblem
@@ -47,7 +47,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(
     done = outcome(tmp_path, *words)
     assert done.returncode == 69
     assert done.stderr.count("\n") == 1
-    assert f"needs obstore; run `pip install -e '{ROOT}[s3]'`" in done.stderr
+    assert "needs obstore; run `pip install -e '.[s3]'`" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

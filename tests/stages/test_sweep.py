@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SLUG, TINY, command, environment, outcome, run
+from tests.conftest import SLUG, TINY, command, environment, outcome, run
 from wm.artifacts import manifest
 
 FIXED = ("--set", "max_generations=3", "--set", "validate_every=1", "--set", "validation_episodes=3")
@@ -32,7 +32,7 @@ def test_without_optuna_a_sweep_is_one_sentence_with_the_command(folder: Path, m
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = outcome(folder, *WORDS)
     assert (done.returncode, done.stdout) == (69, "")
-    assert done.stderr == f"wm: wm sweep needs optuna; run `pip install -e '{ROOT}[sweep]'`.\n"
+    assert done.stderr == "wm: wm sweep needs optuna; run `pip install -e '.[sweep]'`.\n"
     assert not (folder / SWEEP).exists()
 
 

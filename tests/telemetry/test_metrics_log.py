@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import ROOT
 from wm import extras
 from wm.runtime import Runtime
 from wm.telemetry.metrics_log import NAME, MetricsLog, read
@@ -83,7 +82,7 @@ def test_a_tensorboard_that_cannot_be_imported_is_a_warning(tmp_path: Path, monk
     assert len(read(tmp_path)) == 1
     (line,) = lines
     assert line.startswith("warning: TensorBoard gets no curves: the import of tensorboard failed: descriptors cannot")
-    assert line.endswith(f"run `pip install -e '{ROOT}[tb]'`.")
+    assert line.endswith("run `pip install -e '.[tb]'`.")
     assert "descriptors" in extras.import_problem("tb")  # as wm doctor shows it
 
 

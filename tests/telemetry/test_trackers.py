@@ -39,7 +39,7 @@ def test_an_unknown_tracker_is_one_sentence(text: str, sentence: str) -> None:
 
 def test_a_tracker_that_is_not_installed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackage, match=r"^--track mlflow needs mlflow; run `pip install -e '.*\[mlflow\]'`.$"):
+    with pytest.raises(MissingPackage, match=r"^--track mlflow needs mlflow; run `pip install -e '.\[mlflow\]'`.$"):
         trackers.parse_names("mlflow")
 
 

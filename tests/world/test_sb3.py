@@ -92,7 +92,7 @@ def test_ppo_learns_in_dreams_and_is_scored_in_the_real_game(chain: Path, tmp_pa
 
 def test_without_the_extra_the_command_is_named(world: wm.World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackage, match=r"World.sb3_env needs stable-baselines3; run `pip install -e .*\[sb3\]'`"):
+    with pytest.raises(MissingPackage, match=r"World.sb3_env needs stable-baselines3; run `pip install -e '.\[sb3\]'`"):
         world.sb3_env(4)
 
 
