@@ -257,8 +257,8 @@ def _call_stage(name: str, options: dict[str, Any]) -> None:
 # No file has a longer name, so it is a value that somebody typed, and its middle tells nothing.
 _LONG_WORD = re.compile(r"[^\s/]{256,}")
 NO_MEMORY = (
-    "there is not enough memory; take a smaller --batch, network or number of --workers, or end other programs. "
-    "Everything finished so far is kept."
+    "there is not enough memory, or a limit on threads and processes is reached; take a smaller --batch, network or "
+    "number of --workers, or end other programs. Everything finished so far is kept."
 )
 
 

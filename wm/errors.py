@@ -1,9 +1,13 @@
 """Errors that a user can fix. Each is one sentence and has an exit code (sysexits.h)."""
 
 import errno
+import os
 
 # torch says in words alone what happened: on a CPU, on a GPU, and where the operating system refused.
 _NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Cannot allocate memory")
+# Of a thread, whose stack finds no room, and of a thread or a process beyond `ulimit -u` or a container's limit: the
+# system does not say which, and the same helps.
+_NO_THREAD = "can't start new thread"
 
 
 LONGEST_VALUE = 500  # characters of a value in a sentence
@@ -117,9 +121,12 @@ class Stopped(WmError):
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Whether Python, numpy, torch or the operating system did not have the memory that was asked for."""
+    """Whether Python, numpy, torch or the operating system did not have the memory that was asked for, or started no
+    further thread or process."""
     if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
+        # A full pipe that does not block has EAGAIN too, with another text.
+        no_process = error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN)
+        return error.errno == errno.ENOMEM or no_process
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+        isinstance(error, RuntimeError) and any(words in str(error) for words in (*_NO_MEMORY, _NO_THREAD))
     )
