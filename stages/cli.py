@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from stages import console
 from stages.options import SuggestingGroup, common_options, require_known_variables, stage_command, variables_of
-from wm.artifacts.disk import explain, explain_misplaced
+from wm.artifacts.disk import explain, explain_misplaced, explain_refused
 from wm.errors import (
     BadData,
     DiskProblem,
@@ -332,11 +332,9 @@ def run(arguments: list[str] | None = None) -> int:
         return READER_GONE
     except WmError as error:
         return _fail(str(error), error.exit_code)
-    except PermissionError as error:
-        # Before OSError, of which it is a kind: the disk is not to blame.
-        message = f"no permission for {error.filename}; change its permissions or give another place."
-        return _fail(message, NotPermitted.exit_code)
     except OSError as error:
+        if refused := explain_refused(error):  # the disk is not to blame
+            return _fail(refused, NotPermitted.exit_code)
         if ran_out_of_memory(error):
             return _fail(NO_MEMORY, MemoryProblem.exit_code)
         if misplaced := explain_misplaced(error):

@@ -42,7 +42,8 @@ def _text(training: dict[str, Any]) -> str:
     lines.append(console.table(["phase", "column", "n", "kB a step", "95 % interval", "MB in all", "rank corr."], rows))
     for grown in training["growth"]:
         lines.append(console.wrap(f"grew by {format_size(grown['bytes'])}: {grown['what']}, {grown['count']:+d}"))
-    return "\n".join([*lines, console.visible(f"plot: {training['plot']}", keep="")])
+    plot = f"plot: {training['plot']}" if training["plot"] else "no plot: nothing may be written beside its metrics"
+    return "\n".join([*lines, console.visible(plot, keep="")])
 
 
 def _row(trend: dict[str, Any]) -> Sequence[str]:

@@ -49,6 +49,7 @@ def command(
             f"--env is {named[0]}; expected module:id, an environment whose module is imported for its film. The page "
             "of one run is `wm report` with its folder, such as runs/Pong."
         )
+    _require_of_a_run(envs, paths)
     if live:
         _follow(paths, out, every or EVERY)
     elif every is not None:
@@ -110,18 +111,21 @@ def report(
     return (page, markdown), [sentence for summary in summaries for sentence in summary.damaged]
 
 
+def _require_of_a_run(envs: Collection[str], paths: tuple[Path, ...]) -> None:
+    """Raise UsageProblem for an environment of which no run of the page is."""
+    from wm.report.run_summary import RunSummary, find_runs
+
+    known = {env for folder in find_runs(paths) for env in RunSummary.of(folder).envs} if envs else set()
+    if unknown := [env for env in envs if env not in known]:
+        expected = f"expected one of {', '.join(sorted(known))}, or leave it out" if known else "leave it out"
+        raise UsageProblem(f"--env is {unknown[0]} but no run of the page is of it; {expected}.")
+
+
 def film_runs(folders: Collection[Path], envs: Collection[str]) -> list["RunSummary"]:
     """The summaries of these runs, with films of their agents. `envs` are as in `report`."""
     from wm.report.run_summary import RunSummary
 
-    summaries = [RunSummary.of(folder) for folder in folders]
-    known = {env for summary in summaries for env in summary.envs}
-    if unknown := [env for env in envs if env not in known]:
-        raise UsageProblem(
-            f"--env is {unknown[0]} but no run of the page is of it; expected one of {', '.join(sorted(known))}, or "
-            "leave it out."
-        )
-    return [_filmed(summary, envs) for summary in summaries]
+    return [_filmed(RunSummary.of(folder), envs) for folder in folders]
 
 
 def _filmed(summary: "RunSummary", envs: Collection[str]) -> "RunSummary":

@@ -15,3 +15,9 @@ def test_every_error_has_the_exit_code_of_its_kind() -> None:
     assert Stopped(2).exit_code == 130
     assert Stopped(15).exit_code == 143
     assert all(cls.__doc__ for cls in vars(errors).values() if isinstance(cls, type))
+
+
+def test_the_end_of_a_process_is_its_exit_code_or_the_name_of_its_signal() -> None:
+    assert errors.end_of_process(3) == "exit code 3"
+    assert errors.end_of_process(-9) == "signal SIGKILL"
+    assert errors.end_of_process(-40) == "signal 40"  # of real time, without a name

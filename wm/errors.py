@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 
 # torch says in words alone what happened: on a CPU, on a GPU, and where the operating system refused.
 _NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Cannot allocate memory")
@@ -21,6 +22,16 @@ def shown(value: object) -> str:
     except Exception:  # that of anybody's class, or of an integer with more digits than Python writes
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def end_of_process(code: int | None) -> str:
+    """How a process ended, by its exit code as Python has it: `exit code 1`, or `signal SIGKILL` for -9."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:  # some signals have a number alone
+        return f"signal {-code}"
 
 
 class WmError(Exception):
@@ -114,10 +125,10 @@ class RecipeMismatch(WmError):
 class Stopped(WmError):
     """SIGINT, SIGTERM or SIGHUP arrived; everything committed so far is kept."""
 
-    def __init__(self, signal: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__("stopped; everything finished so far is kept, and the same command resumes.")
         # As a shell says of a command that a signal ended.
-        self.exit_code = 128 + signal
+        self.exit_code = 128 + number
 
 
 def ran_out_of_memory(error: Exception) -> bool:

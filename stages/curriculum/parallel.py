@@ -18,7 +18,7 @@ from stages.progress import SideBySide
 from stages.session import Session
 from wm.artifacts import json_reader
 from wm.artifacts.json_reader import COUNT, TEXT, or_null, table
-from wm.errors import DiskProblem, WmError
+from wm.errors import DiskProblem, WmError, end_of_process
 
 POLL_SECONDS = 0.3  # between two looks at whether a signal or a process that failed ends the others
 LEADER = "WM_LEADER"  # a Share as JSON, in the variables of a process that runs one environment
@@ -89,9 +89,7 @@ def run_in_parallel(
             return recorded_outcome(pipeline) or Outcome(pipeline, failure=WmError("its curriculum.json is missing"))
         if fail_fast or code == DiskProblem.exit_code:
             ending.set()
-        failure = WmError(last.removeprefix("wm: "))
-        failure.exit_code = code
-        return Outcome(pipeline, failure=failure)
+        return Outcome(pipeline, failure=_failure(code, last))
 
     def stop() -> None:
         with lock:
@@ -114,6 +112,19 @@ def run_in_parallel(
         if outcome.failure is not None and outcome.failure.exit_code == DiskProblem.exit_code:
             raise DiskProblem(str(outcome.failure))
     return outcomes
+
+
+def _failure(code: int, last: str) -> WmError:
+    """Why a process ended with an exit code: its `last` message, unless a signal ended it before it said anything."""
+    failure = WmError(last.removeprefix("wm: "))
+    failure.exit_code = code
+    if code < 0:
+        failure = WmError(
+            f"its process ended with {end_of_process(code)}, as where memory is used up; the same command resumes, "
+            "with fewer --jobs if memory was short."
+        )
+        failure.exit_code = 128 - code  # as a shell says of a command that a signal ended
+    return failure
 
 
 def _start(words: Sequence[str], share: Share) -> subprocess.Popen[str]:

@@ -1,3 +1,5 @@
+import errno
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -83,3 +85,32 @@ def test_a_place_that_takes_no_files_is_named() -> None:
         durable.make_folder(Path("/proc/x/y"))
     with pytest.raises(FileNotFoundError):
         durable.open_file(Path("/proc/x"), "rb")
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.EROFS, "no permission for new files in {}: its volume is read-only; give another place."),
+        (errno.EACCES, "no permission for new files in {}; change its permissions or give another place."),
+        (errno.EPERM, "no permission for new files in {}; change its permissions or give another place."),
+        (errno.ENOSPC, ""),
+    ],
+)
+def test_what_is_not_permitted_is_told_of_a_folder_where_the_file_is_new(
+    number: int, sentence: str, tmp_path: Path
+) -> None:
+    new = str(tmp_path / ".report.html.53ad2487.tmp")
+    assert budget.explain_refused(OSError(number, os.strerror(number), new)) == sentence.format(tmp_path)
+    (tmp_path / "old").touch()
+    old = budget.explain_refused(OSError(number, os.strerror(number), str(tmp_path / "old")))
+    assert old == sentence.replace("new files in {}", "{}/old").format(tmp_path)
+    assert bool(budget.explain_refused(OSError(number, "why"))) == bool(sentence)
+
+
+def test_a_link_to_nothing_is_named_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nothing")
+    with pytest.raises(FileExistsError) as raised:
+        (tmp_path / "link").mkdir(parents=True, exist_ok=True)
+    assert budget.explain_misplaced(raised.value) == (
+        f"{tmp_path / 'link'} is a link to nothing; remove it, or give another path."
+    )

@@ -121,3 +121,23 @@ def test_folders_inside_that_may_not_be_read_are_named_after_the_rest(chain_copy
     for closed in (dataset, mdnrnn):
         assert re.search(rf"^  {re.escape(closed.name)} +no permission", listed.stdout, re.MULTILINE)
         assert f"\n{closed.relative_to(chain_copy)} was not checked: no permission.\n" in verified.stdout
+
+
+def test_the_folder_that_takes_no_new_file_is_named_and_not_a_staging_name(chain_copy: Path, command: Command) -> None:
+    run = chain_copy / "runs" / SLUG
+    run.chmod(0o555)
+    done = command("report", f"runs/{SLUG}", "--no-film")
+    run.chmod(0o755)
+    assert done.returncode == 77, done.stderr
+    sentence = f"no permission for new files in runs/{SLUG}; change its permissions or give another place."
+    assert done.stderr == f"wm: {sentence}\n"
+
+
+def test_the_memory_of_a_training_that_others_own_is_judged_without_a_plot(chain_copy: Path, command: Command) -> None:
+    vae = chain_copy / "runs" / SLUG / "vae"
+    vae.chmod(0o555)
+    done = command("memory", f"runs/{SLUG}/vae")
+    vae.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "no plot: nothing may be written beside its metrics"
+    assert f"runs/{SLUG}/vae: " in done.stdout

@@ -499,6 +499,33 @@ def test_the_longest_environment_of_several_at_a_time_starts_first(monkeypatch: 
     assert [outcome.env for outcome in outcomes] == ["Pong", "CartPole", "Catch"]
 
 
+def test_an_environment_whose_process_a_signal_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system ends one where memory is used up; what it last said is no reason."""
+
+    def start(words: object, share: Share) -> subprocess.Popen[str]:
+        program = "import os, sys; print('train-vae ...', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
+        return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(side_by_side, "_start", start)
+    (outcome,) = run_in_parallel(Session(""), 1, False, (), [Pipeline("Catch", [])], [])
+    assert str(outcome) == (
+        "failed: its process ended with signal SIGKILL, as where memory is used up; the same command resumes, with "
+        "fewer --jobs if memory was short."
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.exit_code == 137
+
+
+def test_the_report_has_the_other_environments_where_one_has_nothing_finished(
+    chain_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (chain_copy / "runs" / "Pong" / "vae.partial").mkdir(parents=True)
+    monkeypatch.chdir(chain_copy)
+    pipelines = pipelines_of(Session(""), CurriculumSettings(envs=f"Pong,{TINY}"), read_sources())
+    assert curriculum._report(list(map(Outcome, pipelines))) == (Path("runs/report.html"), Path("runs/report.md"))
+    assert "no report" not in capsys.readouterr().err
+
+
 def test_each_of_two_environments_has_half_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = []
 

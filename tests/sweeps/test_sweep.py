@@ -1,5 +1,8 @@
 """Optuna's study in a folder: what is tried after a kill, and what a folder of others may hold."""
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,14 @@ def tried(folder: Path, count: int, seed: int = 0, reopen: bool = False) -> list
             sweep.complete(trial, figure(trial.values))
             values.append(trial.values)
     return values
+
+
+def forge(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change operations in a journal whose digests agree afterwards."""
+    journal = folder / "sweep" / "journal.log"
+    digest = chained_log.start(journal.parent)
+    lines = chained_log.parse(journal.read_bytes(), "journal", digest, ANYTHING, "restore it")
+    journal.write_bytes(chained_log.chain_all(digest, (line.value | change(line.value) for line in lines)))
 
 
 def test_the_same_trials_follow_after_every_kill(tmp_path: Path) -> None:
@@ -169,14 +180,51 @@ def test_an_edited_journal_is_one_sentence(old: str, new: str, tmp_path: Path) -
 def test_a_figure_of_a_trial_that_is_no_number_is_one_sentence(value: Any, tmp_path: Path) -> None:
     """Also in a journal whose digests agree: whoever copied the folder may have written it."""
     tried(tmp_path, 2)
-    journal = tmp_path / "sweep" / "journal.log"
-    digest = chained_log.start(journal.parent)
-    lines = chained_log.parse(journal.read_bytes(), "journal", digest, ANYTHING, "restore it")
-    forged = b""
-    for line in lines:
-        operation = line.value | ({"values": [value]} if line.value.get("values") else {})
-        chained = chained_log.chain(digest, operation)
-        forged, digest = forged + chained.data, chained.digest
-    journal.write_bytes(forged)
+    forge(tmp_path, lambda operation: {"values": [value]} if operation.get("values") else {})
     with pytest.raises(BadData, match=r"journal.log is no journal of this sweep \(.*begin anew"), opened(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    ("name", "forged", "problem"),
+    [
+        ("units", {"param_name": "layers"}, "trial 0 has values of .*layers.*; expected of learning_rate, units"),
+        ("units", {"distribution": '{"name": "FloatDistribution", "attributes": {"low": 0.0, "high": 9.0}}'}, ""),
+        ("num_envs", {"param_value_internal": 6400.0}, "trial 0 has num_envs 6400; expected 8 to 64, step 8"),
+    ],
+)
+def test_values_that_are_not_of_the_space_are_one_sentence(
+    name: str, forged: dict[str, Any], problem: str, finished: bool, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as sweep:
+        trial = sweep.next_trial()
+        if finished:
+            sweep.complete(trial, 1.0)
+    forge(tmp_path, lambda operation: forged if operation.get("param_name") == name else {})
+    sentence = rf"journal.log is no journal of this sweep \({problem}.*begin anew"
+    with pytest.raises(BadData, match=sentence), opened(tmp_path) as sweep:
+        sweep.next_trial()
+
+
+def test_values_stand_in_the_order_of_the_space_whatever_it_was_before(tmp_path: Path) -> None:
+    """A person who moves a line of the space goes on with the same sweep, and its table has one order of columns."""
+    tried(tmp_path, 1)
+    moved = dict(reversed(SPACE.items()))
+    with opened(tmp_path, space=moved) as sweep:
+        sweep.complete(sweep.next_trial(), 1.0)
+        assert [list(one.values) for one in sweep.best(2)] == [list(moved)] * 2
+
+
+def test_a_disk_that_takes_no_more_lines_damages_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried(tmp_path, 1)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "append", full)
+        with pytest.raises(OSError, match="No space left"), opened(tmp_path):
+            pass
+    with opened(tmp_path) as sweep:
+        assert len(sweep.outcomes()) == 1

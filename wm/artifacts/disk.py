@@ -107,9 +107,27 @@ def explain_misplaced(error: OSError) -> str:
     if error.errno == errno.EISDIR:
         return next((in_the_way(path) for path in paths if path.is_dir()), "")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        places = (place for path in paths for place in (path, *path.parents))
+        places = [place for path in paths for place in (path, *path.parents)]
+        if leads_nowhere := next((place for place in places if place.is_symlink() and not place.exists()), None):
+            return f"{leads_nowhere} is a link to nothing; remove it, or give another path."
         return next((in_the_way(place) for place in places if place.exists() and not place.is_dir()), "")
     return next((why for path in paths if (why := _impossible(error, path))), "")
+
+
+def explain_refused(error: OSError) -> str:
+    """The sentence about what the system does not permit, or a volume that takes nothing new; empty for another error.
+    Of a file that is not there yet, such as one under a staging name, it names the folder."""
+    if not (isinstance(error, PermissionError) or error.errno == errno.EROFS):
+        return ""
+    if not isinstance(error.filename, str | bytes):
+        return f"no permission ({error.strerror or error}); change the permissions or give another place."
+    path = Path(os.fsdecode(error.filename))
+    # Where a folder is closed one cannot tell whether the file is there.
+    is_new = not os.path.lexists(path) and os.access(path.parent, os.X_OK)
+    what = f"new files in {path.parent}" if is_new else path
+    if error.errno == errno.EROFS:
+        return f"no permission for {what}: its volume is read-only; give another place."
+    return f"no permission for {what}; change its permissions or give another place."
 
 
 def is_file_limit(error: OSError) -> bool:

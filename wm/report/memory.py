@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from wm.artifacts import durable, links, manifest, runs
+from wm.artifacts.disk import explain_refused
 from wm.errors import BadData, MissingInput
 from wm.report.plots import Curve, draw
 from wm.telemetry import heap_snapshot, metrics_log
@@ -19,8 +20,8 @@ Growth = list[tuple[str, int, int]]  # what, bytes, count
 
 def memory_facts(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Facts on every training below a run's folder, or on the one training at `folder`; writes its plot beside its
-    metrics. Also a sentence for each that was left out because it is damaged. Raises MissingInput where there is
-    none."""
+    metrics, where that is permitted. Also a sentence for each that was left out because it is damaged. Raises
+    MissingInput where there is none."""
     facts, damaged = list[dict[str, Any]](), list[str]()
     for training in _trainings(folder):
         links.refuse_below(training)
@@ -69,12 +70,22 @@ def _facts(folder: Path, log: Log, growth: Growth) -> dict[str, Any]:
         if lines := [line for line in log if key in line]:
             name = key.removesuffix("_mb")
             curves.append(Curve(name, [line["step"] for line in lines], [line[key] for line in lines]))
-    durable.write_bytes(folder / PLOT, draw(curves, f"{folder}: {assessment.word}", "step", "MB"))
     return {
         "training": str(folder),
         "verdict": assessment.word,
         "reason": assessment.reason,
         "trends": trends,
         "growth": [{"what": what, "bytes": size, "count": count} for what, size, count in growth],
-        "plot": str(folder / PLOT),
+        "plot": _plot(folder, curves, assessment.word),
     }
+
+
+def _plot(folder: Path, curves: list[Curve], verdict: str) -> str | None:
+    """Draw the plot and return its path; None where nothing may be written beside the metrics of another person."""
+    try:
+        durable.write_bytes(folder / PLOT, draw(curves, f"{folder}: {verdict}", "step", "MB"))
+    except OSError as error:
+        if not explain_refused(error):
+            raise
+        return None
+    return str(folder / PLOT)

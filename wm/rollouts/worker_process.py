@@ -18,7 +18,7 @@ import psutil
 
 from wm.envs.registration import one_line
 from wm.envs.shown_warnings import ShownOnce
-from wm.errors import UsageProblem, WmError
+from wm.errors import UsageProblem, WmError, end_of_process
 from wm.runtime import Runtime
 from wm.telemetry.malloc import trim
 
@@ -223,8 +223,7 @@ class Worker:
                     "a worker runs this program again as it starts; let the program's work stand under `if __name__"
                 )
                 return [*messages, ("refused", UsageProblem(f'{problem} == "__main__":`, or leave out workers.'), 0)]
-            cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-            messages.append(("failed", f"its worker ended with {cause}", 0))
+            messages.append(("failed", f"its worker ended with {end_of_process(code)}", 0))
         return messages
 
     def end(self) -> None:

@@ -43,6 +43,10 @@ class Range:
         """Its ends, which are valid if all between them are."""
         return self.low, self.high
 
+    def has(self, value: Any) -> bool:
+        """Whether a value that was tried can be of it."""
+        return type(value) in (int, float) and self.low <= value <= self.high
+
     def rounded(self, value: float) -> float:
         """A float of the range with few digits; a whole number as it is."""
         if isinstance(value, int):
@@ -69,6 +73,10 @@ class Choices:
     def ends(self) -> tuple[Any, ...]:
         """All of them."""
         return self.values
+
+    def has(self, value: Any) -> bool:
+        """Whether a value that was tried can be of it."""
+        return value in self.values
 
 
 Space = Mapping[str, Range | Choices]  # by the name of the field

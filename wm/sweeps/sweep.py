@@ -55,11 +55,11 @@ class Sweep:
     def __init__(self, folder: Path, space: Space, objective: Objective, seed: int) -> None:
         self.folder, self.objective = folder, objective
         self._space, self._seed = space, seed
-        way_out = f"restore it, or remove {folder} to begin anew"
-        journal = JournalFile(links.refuse(folder / JOURNAL), way_out)
+        self._way_out = f"restore it, or remove {folder} to begin anew"
+        journal = JournalFile(links.refuse(folder / JOURNAL), self._way_out)
         pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_VALIDATIONS)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
+        with self._explained():
             self._study = optuna.create_study(
                 storage=JournalStorage(journal),
                 study_name=folder.name,
@@ -68,10 +68,19 @@ class Sweep:
                 load_if_exists=True,
             )
             self.outcomes()
-        except Exception as error:  # of a journal that was edited, Optuna raises anything
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise BadData for what a journal that was edited makes Optuna raise, which is anything."""
+        try:
+            yield
+        except OSError:  # of the disk, which does not take another line: the journal is intact
+            raise
+        except Exception as error:
             # Two lines of a message at most.
             problem = " ".join(str(error).split())[:200]
-            raise BadData(f"{folder / JOURNAL} is no journal of this sweep ({problem}); {way_out}.") from None
+            path = self.folder / JOURNAL
+            raise BadData(f"{path} is no journal of this sweep ({problem}); {self._way_out}.") from None
 
     def path(self, number: int) -> Path:
         """The run of a trial."""
@@ -89,7 +98,18 @@ class Sweep:
         if not is_number and not (figure is None and state != "complete"):
             raise BadData(f"trial {trial.number} has the figure {repr(figure)[:80]}; expected a finite number")
         folder = self.path(trial.number if same_as is None else same_as)
-        return Outcome(trial.number, folder, self._rounded(trial.params), state, figure, same_as)
+        return Outcome(trial.number, folder, self._values(trial), state, figure, same_as)
+
+    def _values(self, trial: FrozenTrial) -> dict[str, Any]:
+        """The values of a trial in the order of the space, which may be another than when they were tried. Raises
+        BadData for values that are not of the space."""
+        if trial.params.keys() != self._space.keys():
+            names = ", ".join(map(str, trial.params)) or "nothing"
+            raise BadData(f"trial {trial.number} has values of {names[:80]}; expected of {', '.join(self._space)}")
+        for name, each in self._space.items():
+            if not each.has(value := trial.params[name]):
+                raise BadData(f"trial {trial.number} has {name} {repr(value)[:80]}; expected {each}")
+        return self._rounded({name: trial.params[name] for name in self._space})
 
     @staticmethod
     def _last_figure(trial: FrozenTrial) -> float | None:
@@ -116,9 +136,12 @@ class Sweep:
         number = running[0].number if running else len(trials)
         # numpy's seeds have 32 bits; the trial's number makes them differ.
         self._study.sampler = TPESampler(seed=integer(self._seed, "sweep", number) % 2**32)
-        trial = optuna.Trial(self._study, running[0]._trial_id) if running else self._study.ask()
-        values = {name: _suggest(trial, name, each) for name, each in self._space.items()}
-        return Trial(trial, self.path(trial.number), self._rounded(values))
+        with self._explained():
+            trial = optuna.Trial(self._study, running[0]._trial_id) if running else self._study.ask()
+            for name, each in self._space.items():
+                _suggest(trial, name, each)
+            values = self._values(self._study.get_trials(deepcopy=False)[trial.number])
+        return Trial(trial, self.path(trial.number), values)
 
     def _rounded(self, values: dict[str, Any]) -> dict[str, Any]:
         ranges = {name: each for name, each in self._space.items() if isinstance(each, Range)}
@@ -175,13 +198,14 @@ class Trial:
         return self.optuna_trial.should_prune()
 
 
-def _suggest(trial: optuna.Trial, name: str, each: Range | Choices) -> Any:
-    """The value that Optuna suggests; of an interrupted trial, the one it has suggested before."""
+def _suggest(trial: optuna.Trial, name: str, each: Range | Choices) -> None:
+    """Let Optuna suggest a value; an interrupted trial keeps the one that it has."""
     if isinstance(each, Choices):
-        return trial.suggest_categorical(name, each.values)
-    if isinstance(each.low, int) and isinstance(each.high, int):
-        return trial.suggest_int(name, each.low, each.high, step=int(each.step or 1), log=each.log)
-    return trial.suggest_float(name, each.low, each.high, step=each.step, log=each.log)
+        trial.suggest_categorical(name, each.values)
+    elif isinstance(each.low, int) and isinstance(each.high, int):
+        trial.suggest_int(name, each.low, each.high, step=int(each.step or 1), log=each.log)
+    else:
+        trial.suggest_float(name, each.low, each.high, step=each.step, log=each.log)
 
 
 @contextmanager
