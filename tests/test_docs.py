@@ -286,8 +286,10 @@ def test_an_agent_is_named_by_what_differs_from_its_preset() -> None:
 
     assert name("runs/LunarLander", "LunarLander", "none") == "cma-none"
     assert name("runs/LunarLander.round2", "LunarLander", "none") == "cma-none-round2"
-    assert name("runs/Pong", "Pong", "trained") == "cma"
-    assert name("runs/Pong.round2", "Pong", "trained") == "cma-round2"
+    assert name("runs/CarRacing", "CarRacing", "trained") == "cma"
+    assert name("runs/CarRacing.round2", "CarRacing", "trained") == "cma-round2"
+    assert name("runs/Pong", "Pong", "trained") == "cma-round1"
+    assert name("runs/Pong.round2", "Pong", "trained") == "cma"
     assert name("runs/CartPole", "CartPole", "trained", "dream") == "cma-dream"
     by_gradient = {"kind": "controller", "settings": {"algo": "ppo", "memory": "none", "in_": "dream"}}
     assert agent_of(Path("runs/Pong.round16"), by_gradient, "dream", "Pong") == "ppo-dream"

@@ -230,7 +230,8 @@ _PROTOCOL = f"""## How they are compared
   laptop preset. A training ends with the zoo's steps.
 - PPO draws its actions in Atari, as the zoo does, and takes the likeliest elsewhere. DQN takes the best.
 - **Ours** are `wm curriculum` with `--preset laptop` (`ppo`), `--preset dream` (`dream`), and `--preset laptop --set
-  train-controller.algo=cma` (`cma`). A row has the preset of its commit: Pong's of `ppo` played 3 M steps, not 2 M.
+  train-controller.algo=cma` (`cma`). A row has the preset of its commit: Pong's of `ppo` played 3 M steps in one
+  round, with V of 32 latents.
 """
 
 

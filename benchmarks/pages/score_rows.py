@@ -54,8 +54,7 @@ def rows_of(run: Path, preset: str) -> list[Row]:
             if agent == "ppo-dream":
                 row["collected_steps"] = _collected(read_rounds(run)[-1])
             if not protocol:
-                rounds = read_rounds(run) if agent == "ppo-dream" else []
-                row["curve"] = _rounds_curve(rounds) if rounds else _curve(run / name, recipe["kind"])
+                row["curve"] = _curve_of(run, run / name, agent, recipe["kind"])
                 if name == "controller" and (run / "dream" / "manifest.json").exists():
                     metrics = _manifest(run / "dream")["metrics"]
                     row["dream"] = {key: metrics[key] for key in _DREAM}
@@ -91,6 +90,16 @@ def _command(run: Path, env: str, name: str, episodes: int, preset: str) -> str:
     named = f" --preset {preset}" if preset in preset_names() else ""  # `wm train-dreamer` has presets of its own
     place = f" --run runs/{run.name}" if run.suffixes else ""
     return f"wm evaluate --env {env}{named}{place} --episodes {episodes}{agent}"
+
+
+def _curve_of(run: Path, controller: Path, agent: str, kind: str) -> list[list[float]]:
+    """The curve of a row; of PPO in rounds that of all of them."""
+    if agent == "ppo-dream":
+        return _rounds_curve(read_rounds(run))
+    if agent != "ppo":
+        return _curve(controller, kind)
+    played = {each.controller.folder: each.controller.metrics.get("env_steps_before", 0) for each in read_rounds(run)}
+    return [[before + steps, value] for folder, before in played.items() for steps, value in _curve(folder, kind)]
 
 
 def _rounds_curve(rounds: list[Round]) -> list[list[float]]:
