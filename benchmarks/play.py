@@ -26,7 +26,9 @@ from wm.models.vae.networks import build
 from wm.report.play.page import Game
 
 # Rows of a recorded episode: more than the page shows of each (RECORDED in wm/report/play/page.py).
-LATENT, ROWS = 32, 120
+ROWS = 120
+# V's in Pong, by the laptop preset and the paper's.
+LATENTS = {"small": 48, "paper": 32}
 STEPS, WINDOWS = 60, 9  # steps of a window
 SPACE = ActionSpace(count=6)
 # What a screen shows, and half of it for the paper's V.
@@ -35,12 +37,14 @@ GOALS = {"small": 60, "paper": 30}
 ORDERED = (3, 0, 2)
 # V's network, M's sizes, and C: by PPO in the laptop preset, evolved in the paper.
 MEMORIES = {
-    "small": MdnRnnConfig(LATENT, SPACE.as_json(), 0, 5, 10.0, "rollout", 384),
-    "paper": MdnRnnConfig(LATENT, SPACE.as_json(), 256, 5, 10.0),
+    "small": MdnRnnConfig(LATENTS["small"], SPACE.as_json(), 0, 5, 10.0, "rollout", 384),
+    "paper": MdnRnnConfig(LATENTS["paper"], SPACE.as_json(), 256, 5, 10.0),
 }
 CONTROLLERS = {
-    "small": Controller(2 * LATENT, SPACE, "categorical", ORDERED, layers=(128, 128), difference=True, sampled=True),
-    "paper": Controller(LATENT + 256, SPACE, "ordered", ORDERED),
+    "small": Controller(
+        2 * LATENTS["small"], SPACE, "categorical", ORDERED, layers=(128, 128), difference=True, sampled=True
+    ),
+    "paper": Controller(LATENTS["paper"] + 256, SPACE, "ordered", ORDERED),
 }
 RUN = f"""ready.then(player => {{
   player.play(false);
@@ -70,7 +74,7 @@ def game(network: str, folder: Path) -> Game:
     torch.manual_seed(0)
     dataset, rows = episodes(folder / "Pong.zarr"), 10 * ROWS
     random = np.random.default_rng(0)
-    means = random.normal(size=(rows, LATENT)).astype(np.float32)
+    means = random.normal(size=(rows, LATENTS[network])).astype(np.float32)
     latents = Latents(
         means,
         means,
@@ -83,7 +87,7 @@ def game(network: str, folder: Path) -> Game:
     )
     model = MEMORIES[network].build().eval().requires_grad_(False)
     mdnrnn: Any = SimpleNamespace(model=model, space=SPACE, held_out=lambda latents: np.zeros(10, bool))
-    vae: Any = SimpleNamespace(model=build(network, 64, 3, LATENT).eval().requires_grad_(False))
+    vae: Any = SimpleNamespace(model=build(network, 64, 3, LATENTS[network]).eval().requires_grad_(False))
     controller = CONTROLLERS[network]
     parameters = random.normal(size=controller.parameters).astype(np.float32) / 16
     trained: Any = SimpleNamespace(model=controller, parameters=parameters)
