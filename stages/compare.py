@@ -28,13 +28,7 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
     summaries = [RunSummary.of(run) for run in find_runs(paths)]
     damaged = [sentence for summary in summaries for sentence in summary.damaged]
     facts = compare(summaries)
-    if plot := plot_searches(summaries):
-        durable.make_folder(out.parent)
-        durable.write_bytes(out, plot)
-    if as_json:
-        console.print_json({"runs": facts, "plot": str(out) if plot else None, "damaged": damaged})
-    else:
-        plotted = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
+    if not as_json:
         console.echo(_table(facts))
         if rows := different_settings(facts):
             console.echo("\n" + console.visible(f"settings, {facts[0]['name']} -> other run", keep=""))
@@ -43,6 +37,14 @@ def command(paths: tuple[Path, ...], out: Path, strict: bool, as_json: bool) -> 
             if run["older"]:
                 text = f"older, {run['name']}: {', '.join(run['older'])} than the run has now"
                 console.echo("\n" + console.visible(text, keep=""))
+    # After the table, which stands where the plot cannot be written.
+    if plot := plot_searches(summaries):
+        durable.make_folder(out.parent)
+        durable.write_bytes(out, plot)
+    if as_json:
+        console.print_json({"runs": facts, "plot": str(out) if plot else None, "damaged": damaged})
+    else:
+        plotted = f"plot: {out}" if plot else "no plot: C was not validated in any of them"
         console.echo("\n" + console.visible(f"{plotted}; terms: docs/glossary.md", keep=""))
     tell_damaged(damaged, strict)
 

@@ -24,6 +24,8 @@ THREAD_SECONDS = 5.0  # that threads of others have to end, such as those that s
 NARROWEST = 8  # characters of a column that wraps
 FIRST_SAYS_SECONDS = 1.0  # torchrun looks ten times a second whether a process of its own has failed
 EACH_WAITS_SECONDS = 0.5  # more than the one before: to say one line takes less
+IMPORT_POLL_SECONDS = 0.05  # between two looks at whether an import has ended for which a signal waits
+IMPORTS_FROM = "<frozen importlib._bootstrap>"  # the file of every import's frames
 _PIECES = re.compile(r"[^\s/]*/|\S+|\s+")  # of a cell: it may be broken between them
 _COLOURS = {"good": "green", "warning": "yellow", "bad": "red", "faint": "bright_black"}
 _OWN_COLOUR = re.compile(r"\x1b\[(?:0|31|32|33|90)m")  # what `color` writes
@@ -253,14 +255,28 @@ def stop_signals() -> list[int]:
 
 
 def raise_on_signals() -> None:
-    """Raise Stopped where a signal arrives, so that a command without a loop removes its temporary files too."""
+    """Raise Stopped where a signal arrives, so that a command without a loop removes its temporary files too. During an
+    import it waits for the end of it: an exception within the initialization of torch's C++ aborts Python."""
 
-    def handle(number: int, _: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if _importing(frame):
+            later = threading.Timer(IMPORT_POLL_SECONDS, signal.raise_signal, [number])
+            later.daemon = True
+            later.start()
+            return
         signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
         raise Stopped(number)
 
     for number in stop_signals():
         signal.signal(number, handle)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTS_FROM:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def end_on_signals() -> None:

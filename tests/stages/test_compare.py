@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stages.compare import _table
-from tests.conftest import SLUG, TINY, arguments, run
+from tests.conftest import SLUG, TINY, arguments, outcome, run
 from wm.artifacts import manifest
 from wm.report.run_summary import RunSummary, all_evaluated, overview
 from wm.units import format_duration
@@ -70,3 +70,11 @@ def test_a_score_of_another_controller_than_the_run_has_now_is_told(chain_copy: 
     body["recipe"]["settings"]["popsize"] = 99
     file.write_bytes(manifest.sealed(body | {"fingerprint": manifest.sha256_json(body["recipe"])}))
     assert told in " ".join(run(chain_copy, "compare", folder).stdout.split())
+
+
+def test_the_table_stands_where_the_plot_cannot_be_written(chain_copy: Path) -> None:
+    (chain_copy / "file").write_text("")
+    ended = outcome(chain_copy, "compare", f"runs/{SLUG}", "--out", "file/compare.png")
+    assert ended.returncode != 0
+    assert "file" in ended.stderr
+    assert "test return" in ended.stdout

@@ -1,9 +1,11 @@
+import importlib
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,29 @@ def test_the_first_signal_is_stored_and_the_loops_stop_at_it(number: int, code: 
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Within C++ that a module initializes, an exception would abort Python.
+    (tmp_path / "slow_module.py").write_text(
+        "import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(0.2)\nloaded = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in console.stop_signals()}
+    try:
+        console.raise_on_signals()
+        with pytest.raises(Stopped):
+            _load_and_wait("slow_module")
+        assert sys.modules["slow_module"].loaded
+    finally:
+        sys.modules.pop("slow_module", None)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _load_and_wait(name: str) -> None:
+    importlib.import_module(name)
+    time.sleep(10)
 
 
 def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
