@@ -218,7 +218,7 @@ def page(rows: list[Row]) -> str:
         "called better, no better or worse where the interval of the difference is stored.\n",
         markdown_table(["environment", "agent", "training seed", "rank correlation", "last third",
                 "return: dream / real", "length: dream / real", "variance", "error at 15 steps"],
-               [_dream(row) for row in rows if "dream" in row]),
+               [_dream(row) for row in rows if "dream" in row and row["preset"] != "quick"]),
     ]  # fmt: skip
     return "\n".join(parts)
 
