@@ -3,8 +3,10 @@
 import functools
 import http.server
 import json
+import resource
 import socketserver
 import stat
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -74,6 +76,21 @@ def test_an_address_without_a_run_or_with_too_much_is_refused(
     assert nothing_arrived(tmp_path)
     done = outcome(chain, "push", f"runs/{SLUG}", f"{address}/T.zip")
     assert (done.returncode, "can only be pulled from" in done.stderr) == (64, True)
+
+
+def test_a_download_that_the_disk_does_not_take_is_no_fault_of_the_network(
+    tmp_path: Path, address: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "big.zip").write_bytes(bytes(3_000_000))
+    monkeypatch.setattr("wm.sharing.archive.IN_MEMORY", 1000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # as a disk that is full
+    try:
+        said = answer("pull", f"{address}/big.zip", code=74)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert f"the disk failed at {tempfile.gettempdir()}" in said
+    assert nothing_arrived(tmp_path)
 
 
 @pytest.mark.parametrize("reply", [b"garbage", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nshort"])

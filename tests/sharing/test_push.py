@@ -35,6 +35,16 @@ def test_a_changed_run_replaces_the_published_one(trained: Path, answer: Answer)
     assert sorted(path.name for path in shared.parent.iterdir()) == [".shared.lock", "data", "runs", "shared"]
 
 
+@pytest.mark.parametrize("target", ["shared", "shared.zip"])
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(
+    target: str, trained: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(trained)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=1000))
+    assert f"the run of {RUN} needs about" in answer("push", RUN, target, code=74)
+    assert not (trained.parents[1] / target).exists()
+
+
 def test_a_damaged_publication_is_published_again(trained: Path, answer: Answer) -> None:
     answer("push", RUN, "shared", code=0)
     path = trained.parents[1] / "shared" / "vae" / "weights.safetensors"

@@ -97,14 +97,22 @@ class DownloadPlace:
         archive: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115, closed with this place
         # The place may be dropped without being closed.
         weakref.finalize(self, archive.close)
+        for piece in self._arriving():
+            # Of this machine's disk and not of the network, which `_arriving` explains.
+            with durable.naming(Path(tempfile.gettempdir())):
+                archive.write(piece)
+            if archive.tell() > limit:
+                raise UsageProblem(
+                    f"{self.name} has more than --max-size {self._max_size:,} bytes; raise it if you trust it."
+                )
+        return archive
+
+    def _arriving(self) -> Iterator[bytes]:
+        """The bytes at the address in pieces; none where nothing is found."""
         try:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
                 while piece := answer.read(PIECE):
-                    archive.write(piece)
-                    if archive.tell() > limit:
-                        raise UsageProblem(
-                            f"{self.name} has more than --max-size {self._max_size:,} bytes; raise it if you trust it."
-                        )
+                    yield piece
         except urllib.error.HTTPError as error:
             # Only these two say that nothing is there; another answer may be another one later.
             if error.code not in (404, 410):
@@ -112,7 +120,6 @@ class DownloadPlace:
         except (OSError, ValueError, http.client.HTTPException) as error:
             why = str(getattr(error, "reason", error)) or type(error).__name__
             raise Unreachable(f"{self.name} cannot be reached ({why[:200]}); try again later.") from None
-        return archive
 
 
 def _sizes(opened: _Opened, name: str) -> dict[str, int]:

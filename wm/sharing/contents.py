@@ -25,6 +25,7 @@ KIND, FORMAT = "shared run", 1
 MAX_FILES = 4000  # a run has about 40, and three for each part of its episodes; the list stays below 1 MB
 MAX_BYTES = 200_000_000  # of all files, unless a person allows more; our largest runs have 30 MB
 MAX_NAME, MAX_DEPTH = 200, 5  # characters, and folders in each other; ours have 60 and 4
+FILE_BYTES = 4096  # that a file takes on disk besides its contents, at most
 WAY_OUT = "ask whoever shared it to push it again"
 KINDS = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation")
 # No dot at either end: hidden names, `..`, and what Windows cuts off.

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wm.artifacts import json_reader
+from wm.artifacts.disk import DiskBudget
 from wm.artifacts.workspace import env_slug
 from wm.errors import BadData, UsageProblem
 from wm.sharing import bundle
 from wm.sharing.card import write_card
-from wm.sharing.contents import CARD, MAX_BYTES, NAME, UNLISTED, Contents, parse
+from wm.sharing.contents import CARD, FILE_BYTES, MAX_BYTES, NAME, UNLISTED, Contents, parse
 from wm.sharing.places import Place
 
 UP_TO_DATE, PUBLISHED = "up to date", "published"
@@ -36,8 +37,8 @@ def push(
     """Publish the artifacts of an agent of `run` with the first `episodes` (a number or `all`) of the dataset at `data`
     (None: where the environment's is by default). `private` are texts that must not travel.
 
-    Raises UsageProblem for a place in the run or in the dataset, or around one of them, and what `bundle` and the place
-    raise; nothing is at the place then that was not there before."""
+    Raises UsageProblem for a place in the run or in the dataset, or around one of them, DiskProblem where the disk is
+    too small, and what `bundle` and the place raise; nothing is at the place then that was not there before."""
     artifacts = bundle.choose(run, agent, without)
     env = bundle.env_of(artifacts, agent)
     path = data or run.parent.parent / "data" / f"{env_slug(env.name)}.zarr"
@@ -50,6 +51,11 @@ def push(
     if _holds(place, files):
         return Published(UP_TO_DATE, contents)
     _require_replaceable(place)
+    if not place.address:
+        # What is there already stays until the new files lie beside it.
+        needed = sum(map(len, files.values())) + FILE_BYTES * len(files)
+        # 64 more for folders and the lock, as in a pull.
+        DiskBudget(Path(place.name)).require(needed, 0, f"the run of {run}", len(files) + 64)
     place.publish(files, f"wm push: {agent} of {env.name}")
     return Published(PUBLISHED, contents)
 

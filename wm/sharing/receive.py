@@ -21,12 +21,11 @@ from wm.pretrained import load_controller, load_dreamer, load_mdnrnn, load_vae
 from wm.report.run_summary import RunSummary
 from wm.runtime import Runtime
 from wm.sharing import bundle
-from wm.sharing.contents import EPISODES, NAME, UNLISTED, WAY_OUT, Contents, File, is_safe, parse
+from wm.sharing.contents import EPISODES, FILE_BYTES, NAME, UNLISTED, WAY_OUT, Contents, File, is_safe, parse
 from wm.sharing.places import Place
 
 UP_TO_DATE, RECEIVED = "up to date", "received"
 MAX_DECODED = 1 << 31  # of latents in memory: zeros of any number compress to little; our largest take 50 MB
-FILE_BYTES = 4096  # that a file takes on disk besides its contents, at most
 
 
 @dataclass(frozen=True)
