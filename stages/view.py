@@ -48,7 +48,9 @@ def view(path: Path, episodes: str | None, out: Path | None) -> Path:
     title = f"{summary.env}: {place.name}"
     facts, count, unit = summary.facts(), summary.episodes, summary.unit
     page = DatasetPage(title, facts, summary.env, space, labels, count, unit).render(cards)
-    target = out or (place if place.name else place.resolve()).with_suffix(".html")
+    beside = place if place.name else place.resolve()
+    # Of a.zarr and a.old each has a page of its own.
+    target = out or beside.with_name(f"{beside.name.removesuffix('.zarr')}.html")
     DiskBudget(target.parent).require(len(page), 0, "the page")
     durable.make_folder(target.parent)
     durable.write_bytes(target, page)

@@ -2,6 +2,7 @@ import base64
 import html.parser
 import io
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,13 @@ def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_it_shows(workspace
     assert "<b>sticky</b>" not in page
     assert "&lt;b&gt;sticky" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_datasets_that_differ_in_their_endings_have_pages_of_their_own(workspace: Path, output: Output) -> None:
+    for name in ("d.old", "d.of.zarr"):
+        shutil.copytree("data/d.zarr", f"data/{name}")
+    pages = [output("view", f"data/{name}", "--episodes", "0").strip() for name in ("d.zarr", "d.old", "d.of.zarr")]
+    assert pages == ["data/d.html", "data/d.old.html", "data/d.of.html"]
 
 
 # What a player says of its step once the step's pictures are decoded and drawn.
