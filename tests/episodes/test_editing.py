@@ -11,6 +11,7 @@ from wm.episodes import editing, new_datasets, schema
 from wm.episodes.archive import find_dataset, read_provenance
 from wm.episodes.dataset import Dataset
 from wm.episodes.schema import Episode, describe_origin
+from wm.episodes.summary import summarize
 from wm.episodes.writer import Writer, create
 from wm.errors import DiskProblem, MissingInput, RecipeMismatch, UsageProblem
 
@@ -206,4 +207,6 @@ def test_episodes_of_a_replay_become_an_ordinary_dataset(tmp_path: Path) -> None
     edit = editing.split(Dataset.open(tmp_path / "a.zarr"), 1)[1]
     rest = written(tmp_path / "b.zarr", edit)
     assert "evicts" not in rest.recipe
+    assert summarize(rest.path)[0].unit == "piece"
+    assert summarize(written(tmp_path / "c.zarr", editing.split(rest, 1)[0]).path)[0].unit == "piece"
     assert all(map(same, episodes_of(rest), map(make_episode, (4, 5))))

@@ -98,7 +98,9 @@ DATASET_RECIPE = table(
         "frames": one_of("observation", "render"),
         "max_steps": COUNT,
         "evicts": FLAG,
-        "origin": table({"operation": TEXT}, {"datasets": list_of(TEXT), "mixed": list_of(TEXT), **_ORIGIN}),
+        "origin": table(
+            {"operation": TEXT}, {"datasets": list_of(TEXT), "mixed": list_of(TEXT), "pieces": FLAG, **_ORIGIN}
+        ),
     },
     others=ANYTHING,
 )

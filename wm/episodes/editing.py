@@ -109,7 +109,7 @@ def merge(datasets: Sequence[Dataset]) -> Edit:
     sources = [Source.all_of(dataset) for dataset in datasets]
     labels = list(dict.fromkeys(name for dataset in datasets for name in dataset.label_names))
     policies = dict.fromkeys(str(dataset.recipe.get("policy", "unknown")) for dataset in datasets)
-    origin = {"operation": "merge", "datasets": [dataset.fingerprint for dataset in datasets]}
+    origin = _origin("merge", datasets)
     if mixed := _mixed([dataset.recipe for dataset in datasets]):
         origin["mixed"] = mixed
     recipe = _without_own(first.recipe) | {"labels": labels, "policy": " and ".join(policies), "origin": origin}
@@ -148,8 +148,13 @@ def _edit(operation: str, dataset: Dataset, rows: NDArray[np.int64]) -> Edit:
     starts = np.flatnonzero(np.diff(indices, prepend=indices[0] - 2) != 1)
     ranges = [[int(run[0]), int(run[-1])] for run in np.split(indices, starts[1:])]
     which = {"episodes": ranges} if len(ranges) <= MOST_RANGES else {"digest": manifest.sha256_json(ranges)}
-    origin = {"operation": operation, "datasets": [dataset.fingerprint], **which}
+    origin = _origin(operation, [dataset]) | which
     return Edit(_without_own(dataset.recipe) | {"origin": origin}, [Source(dataset, rows)])
+
+
+def _origin(operation: str, datasets: Sequence[Dataset]) -> dict[str, Any]:
+    pieces = {"pieces": True} if any(schema.unit_of(dataset.recipe) == "piece" for dataset in datasets) else {}
+    return {"operation": operation, "datasets": [dataset.fingerprint for dataset in datasets]} | pieces
 
 
 def _without_own(recipe: dict[str, Any]) -> dict[str, Any]:

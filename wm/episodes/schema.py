@@ -145,6 +145,12 @@ def action_repeat(recipe: dict[str, Any]) -> int:
     return int(recipe["env"].get("action_repeat", 1))
 
 
+def unit_of(recipe: dict[str, Any]) -> str:
+    """What a dataset of this recipe holds: episodes, or pieces of them, as a Dreamer's replay and what is edited from
+    one."""
+    return "piece" if recipe.get("evicts") or recipe.get("origin", {}).get("pieces") else "episode"
+
+
 def describe_origin(recipe: dict[str, Any]) -> str:
     """Where the episodes of a dataset are from, if they were not collected; empty if they were."""
     origin = recipe.get("origin")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wm.episodes.dataset import Dataset
-from wm.episodes.schema import describe_origin
+from wm.episodes.schema import describe_origin, unit_of
 from wm.units import format_size
 
 
@@ -103,7 +103,7 @@ def summarize(path: Path) -> tuple[Summary, Dataset]:
             render=str(recipe["env"].get("render", "unknown")),
             observation=str(recipe["env"].get("observation", "rgb")),
             mask=str(recipe["env"].get("mask", "none")),
-            unit="piece" if recipe.get("evicts") else "episode",
+            unit=unit_of(recipe),
             episodes=dataset.episodes,
             evicted=sum(last for _, last in evicted),
             missing=[gap for gap in dataset.missing if gap not in evicted],
