@@ -210,6 +210,9 @@ def page(rows: list[Row]) -> str:
         "## Dream and real environment\n",
         "![A real episode of CarRacing and M's dream](../images/dream-carracing.png)\n",
         "*CarRacing, laptop preset. The dream follows the real car for about 40 steps, then diverges.*\n",
+        "![A real episode of Breakout and M's dream](../images/dream-breakout.png)\n",
+        "*Breakout, dream preset in eighteen rounds, M of the last one. The frames hide the wall. The ball is where "
+        "the real one is for 52 steps; at step 66 it is lost.*\n",
         "`wm dream` evaluates up to 32 means of a search by CMA-ES, or up to 16 policies along a training by PPO. It "
         "does so in the dream and in the real environment. The rank correlation of the returns has its bootstrap "
         "interval. Return and length are of the controller's own episodes, truncated at 500 steps. The variance is "
