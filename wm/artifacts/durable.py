@@ -136,7 +136,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
     staged = staging_path(path)
     try:
-        with naming(path), open_file(staged, "wb") as file:
+        with _naming(path), open_file(staged, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -166,7 +166,7 @@ def append(path: Path, line: bytes) -> None:
         whole, feed, _ = read_log(path).rpartition(b"\n")
         write_bytes(path, whole + feed + line)
         return
-    with naming(path), open_file(path, "ab") as file:
+    with _naming(path), open_file(path, "ab") as file:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
@@ -180,7 +180,7 @@ def _is_torn(path: Path) -> bool:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def _naming(path: Path) -> Iterator[None]:
     """Add the path to errors of a write, which lack it."""
     try:
         yield
@@ -208,7 +208,7 @@ def _write_synced(files: Sequence[tuple[Path, bytes]]) -> None:
     with ExitStack() as stack:
         opened = []
         for path, data in files:
-            with naming(path):
+            with _naming(path):
                 # The innermost first, so that no folder is durable before its contents.
                 file = stack.enter_context(open_file(path, "wb"))
                 file.write(data)
@@ -221,7 +221,7 @@ def _write_synced(files: Sequence[tuple[Path, bytes]]) -> None:
 
 
 def _sync(path: Path, file: BufferedIOBase) -> None:
-    with naming(path):
+    with _naming(path):
         os.fsync(file.fileno())
 
 

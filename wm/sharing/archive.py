@@ -98,9 +98,12 @@ class DownloadPlace:
         # The place may be dropped without being closed.
         weakref.finalize(self, archive.close)
         for piece in self._arriving():
-            # Of this machine's disk and not of the network, which `_arriving` explains.
-            with durable.naming(Path(tempfile.gettempdir())):
+            try:
                 archive.write(piece)
+            except OSError as error:
+                # Of this machine's disk and not of the network, which `_arriving` explains.
+                error.filename = error.filename or tempfile.tempdir
+                raise
             if archive.tell() > limit:
                 raise UsageProblem(
                     f"{self.name} has more than --max-size {self._max_size:,} bytes; raise it if you trust it."
