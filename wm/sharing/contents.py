@@ -26,6 +26,7 @@ MAX_FILES = 4000  # a run has about 40, and three for each part of its episodes;
 MAX_BYTES = 200_000_000  # of all files, unless a person allows more; our largest runs have 30 MB
 MAX_NAME, MAX_DEPTH = 200, 5  # characters, and folders in each other; ours have 60 and 4
 FILE_BYTES = 4096  # that a file takes on disk besides its contents, at most
+FURTHER_FILES = 64  # folders, manifests that a pull writes anew, and the lock
 WAY_OUT = "ask whoever shared it to push it again"
 KINDS = ("vae", "latents", "mdnrnn", "controller", "dreamer", "dream", "evaluation")
 # No dot at either end: hidden names, `..`, and what Windows cuts off.
@@ -102,6 +103,11 @@ class Contents:
 def travels(name: str) -> bool:
     """Whether a file of an artifact may be shared."""
     return _FILES.fullmatch(name) is not None
+
+
+def space_of(size: int, files: int) -> tuple[int, int]:
+    """The bytes and the inodes on a disk, at most, of a run with so many bytes in so many files."""
+    return size + FILE_BYTES * files, files + FURTHER_FILES
 
 
 def parse(data: bytes, source: str) -> Contents:

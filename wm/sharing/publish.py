@@ -10,7 +10,7 @@ from wm.artifacts.workspace import env_slug
 from wm.errors import BadData, UsageProblem
 from wm.sharing import bundle
 from wm.sharing.card import write_card
-from wm.sharing.contents import CARD, FILE_BYTES, MAX_BYTES, NAME, UNLISTED, Contents, parse
+from wm.sharing.contents import CARD, MAX_BYTES, NAME, UNLISTED, Contents, parse, space_of
 from wm.sharing.places import Place
 
 UP_TO_DATE, PUBLISHED = "up to date", "published"
@@ -53,9 +53,8 @@ def push(
     _require_replaceable(place)
     if not place.address:
         # What is there already stays until the new files lie beside it.
-        needed = sum(map(len, files.values())) + FILE_BYTES * len(files)
-        # 64 more for folders and the lock, as in a pull.
-        DiskBudget(Path(place.name)).require(needed, 0, f"the run of {run}", len(files) + 64)
+        size, count = space_of(sum(map(len, files.values())), len(files))
+        DiskBudget(Path(place.name)).require(size, 0, f"the run of {run}", count)
     place.publish(files, f"wm push: {agent} of {env.name}")
     return Published(PUBLISHED, contents)
 

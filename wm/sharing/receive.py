@@ -21,7 +21,7 @@ from wm.pretrained import load_controller, load_dreamer, load_mdnrnn, load_vae
 from wm.report.run_summary import RunSummary
 from wm.runtime import Runtime
 from wm.sharing import bundle
-from wm.sharing.contents import EPISODES, FILE_BYTES, NAME, UNLISTED, WAY_OUT, Contents, File, is_safe, parse
+from wm.sharing.contents import EPISODES, NAME, UNLISTED, WAY_OUT, Contents, File, is_safe, parse, space_of
 from wm.sharing.places import Place
 
 UP_TO_DATE, RECEIVED = "up to date", "received"
@@ -78,8 +78,7 @@ def pull(place: Place, run: Path | None, data: Path | None, max_size: int, runti
     folder = run or Path("runs") / slug
     dataset = (data or Path("data") / f"{slug}.zarr") if contents.episodes else None
     _require_apart(Path(place.name), folder, dataset)
-    # 64 more for folders, manifests that are written here, and the lock.
-    budget, files = contents.size + FILE_BYTES * len(contents.files), len(contents.files) + 64
+    budget, files = space_of(contents.size, len(contents.files))
     for target in filter(None, (folder, dataset)):  # they may lie on different volumes
         DiskBudget(target).require(budget, 0, f"pulling {place.name}", files)
     with locks.exclusive(folder):
